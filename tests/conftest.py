@@ -1,7 +1,7 @@
-"""Options of a run: `--quick` runs a part of the tests (`make test`), otherwise all of them run (`make test-all`).
+"""Options of a run. `--quick` runs a part of the tests (`make test`); otherwise all of them run (`make test-all`).
 
-A run is red or green by its commit alone: what it draws at random follows from a seed, and the seed is fixed. `--daily`
-(`make test-daily`) takes another one each day, and alone runs what is marked daily.
+Only the commit decides whether a run is red or green: random draws follow from a seed, and the seed is fixed. `--daily`
+(`make test-daily`) takes another seed each day, and only it runs tests that are marked daily.
 """
 
 from __future__ import annotations
@@ -51,17 +51,18 @@ from tests.tiers import (
 )
 
 FAMILY_PARAMETERS = ("family", "architecture")
-"""Names of parameters that go over all families, or one family of each architecture."""
+"""Names of parameters that run over all families, or over one family of each architecture."""
 FIRST = ("laws", "spec", "config", "cost", "pure", "scheduler", "sampling", "workload", "planner", "runner", "text")
-"""Folders that answer quickly come first."""
+"""Folders with quick tests come first."""
 CACHE_KEY = "twostroke/native-green"
 DECIDED = ("thin_files", "skip_native", "skip_daily")
 """Options that a run sets by itself."""
 
-# PyTorch is a reference here. It ends with an illegal instruction where a virtual machine names matrix registers that
-# it does not lend.
+# PyTorch is a reference here. It ends with an illegal instruction on a virtual machine that reports matrix registers
+# which it does not have.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-# References are tiny: where PyTorch and NumPy divide them among threads, these mostly wait for one another, and spin.
+# References are tiny. If PyTorch and NumPy divide them among threads, these threads mostly wait for one another and
+# spin.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
@@ -83,8 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
     neutral.clear(os.environ)
     if option.quick:  # A second thread of an engine mostly waits, and spins, next to the other worker's tests.
         os.environ.setdefault("TWOSTROKE_THREADS", "1")
-    # Whether a guess pays is decided by measured times, so with guesses the number of steps is another each time. Tests
-    # of guesses ask for them; tests/speculate/test_default_way.py has the product's default.
+    # Measured times decide whether a guess pays, so with guesses the number of steps varies. Tests of guesses ask for
+    # them; tests/speculate/test_default_way.py has the product's default.
     os.environ.setdefault("TWOSTROKE_SPECULATE", "off")
     folder = private_cache.enter()
     config.add_cleanup(lambda: private_cache.leave(folder))
@@ -97,19 +98,20 @@ def pytest_configure(config: pytest.Config) -> None:
         vars(option).update({name: config.workerinput[name] for name in DECIDED})
         return
     option.skip_daily |= not option.daily and (option.quick or runs_everything(config))
-    if option.quick and runs_everything(config):  # a file that is asked for keeps its tests
+    if option.quick and runs_everything(config):  # a file that is named on the command line keeps its tests
         option.thin_files = True
         option.skip_native = config.cache.get(CACHE_KEY, "") == digest_of()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """pytest-xdist gives a worker the arguments of the command line alone; this adds what was decided after them."""
+    """pytest-xdist gives a worker only the arguments of the command line. This adds the decisions that were made after
+    them."""
     node.workerinput.update({name: getattr(node.config.option, name) for name in DECIDED})
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """The head of the run, also with -q, which keeps pytest's own header back."""
+    """Prints the head of the run, also with -q, where pytest prints no header."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or is_worker(session.config):
         return
@@ -170,14 +172,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What the tests of a file measured of this machine decides nothing in the files after it."""
+    """A measurement of this machine in one file's tests must not decide anything in the files after it."""
     if nextitem is None or nextitem.path != item.path:
         private_cache.forget(Path(os.environ[private_cache.VARIABLE]))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Nothing of what is imported and collected becomes garbage: it is never searched for any, which took seconds."""
+    """Imported and collected objects never become garbage. They are frozen, because searching them took seconds."""
     gc.disable()
     try:
         return (yield)
@@ -228,7 +230,7 @@ def thin(items: list[pytest.Item], part: Kept) -> list[pytest.Item]:
     for name, grid in cases.items():
         most = replace(part, cases=part.processes) if lies_in(grid[0], PROCESS_TESTS) else part
         left_out.update(set(grid) - set(covering(grid, [values_of(item) for item in grid], name, most)))
-    for by_family in families.values():  # one name: tests over the same families keep the same ones
+    for by_family in families.values():  # with one name for the choice, tests over the same families keep the same ones
         others = [family for family in by_family if family not in part.always]
         kept = {*part.always, *thinned(others, "families", part.families)}
         left_out.update(item for family in set(by_family) - kept for item in by_family[family])
@@ -243,7 +245,7 @@ def is_whole(item: pytest.Item, part: Kept) -> bool:
 
 
 def values_of(item: Any) -> dict[str, Hashable]:
-    """The parameters of a case. What cannot be hashed is itself alone."""
+    """The parameters of a case. A parameter that cannot be hashed counts as equal only to itself."""
     found: dict[str, Hashable] = {}
     for name, value in item.callspec.params.items():
         try:
@@ -275,7 +277,7 @@ def family_of(item: pytest.Item) -> str | None:
 
 
 def place(item: pytest.Item) -> int:
-    """The order of a run; files and tests within keep theirs. Long files are no one's last."""
+    """The key for the order of a run; files and tests within them keep their order. Long files do not come last."""
     folder = folder_of(item.path)
     name = folder[len("tests/") :]
     if name in FIRST:
@@ -289,17 +291,17 @@ def lies_in(item: pytest.Item, folders: tuple[str, ...]) -> bool:
 
 @cache
 def folder_of(file: Path) -> str:
-    """The folder of tests/ in which a file lies, as `tests/ops`."""
+    """The folder of tests/ in which a file lies, such as `tests/ops`."""
     return "/".join(file.relative_to(ROOT).parts[:2])
 
 
 def runs_everything(config: pytest.Config) -> bool:
-    """No file, no name and no mark was asked for, and results can be kept."""
+    """Whether the run has no file, name or mark as an argument, and results can be kept."""
     option = config.option
     asked = option.keyword or option.markexpr or getattr(option, "lf", True)
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and hasattr(config, "cache") and not asked
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Whether pytest-xdist started this process: its controller decides for all."""
+    """Whether pytest-xdist started this process; its controller decides for all."""
     return hasattr(config, "workerinput")

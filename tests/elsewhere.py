@@ -1,15 +1,15 @@
 """Run tests as on another machine: `python -m tests.elsewhere KIND[,KIND...] ARGUMENTS OF PYTEST...`
 
     arithmetic  NumPy, its BLAS, PyTorch and the C library without the vector instructions that they find at run time
-    level=NAME  no kernels above this level: their libraries are out of sight
+    level=NAME  no kernels above this level: their libraries are hidden
     core        one core, whatever the machine has
-    cores=N     N cores, as Python says; threads then share those that are there
+    cores=N     Python reports N cores; threads then share those that exist
     day=N       N days later, for Python's clocks
     home        no HOME that can be written, and no name of the user
-    locale      the C locale, and a time zone far east
+    locale      the C locale, and a time zone far to the east
 
-A test that fails under one of them depends on what it meets, and not on the commit alone. Processes that tests start
-see the same.
+A test that fails under one of them depends on its machine, and not on the commit alone. Processes that tests start see
+the same machine.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _is_file = pathlib.Path.is_file
 pathlib.Path.is_file = lambda self: self.name not in {0} and _is_file(self)
 """
 Place = Callable[[dict[str, str], list[str], str], None]
-"""(environment of the run, lines of its start-up hook, what stands after the equals sign)"""
+"""(environment of the run, lines of its start-up hook, the text after the equals sign)"""
 
 
 def _home(environment: dict[str, str], hook: list[str], _value: str) -> None:
     for name in ("USER", "LOGNAME", "LNAME", "USERNAME"):
         environment.pop(name, None)
-    # pip's and the compiler's files stay where they are; tests have a cache folder of their own.
+    # The files of pip and the compiler stay where they are; tests have a cache folder of their own.
     environment["XDG_CACHE_HOME"] = environment.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     environment["HOME"] = "/proc/nothing"
     hook.append("import pwd\ndef _none(*_): raise KeyError('no such user')\npwd.getpwuid = pwd.getpwnam = _none")
@@ -79,7 +79,7 @@ PLACES: dict[str, Place] = {
 
 
 def main(arguments: list[str]) -> int:
-    """See the module."""
+    """Runs the command that the module describes."""
     if len(arguments) < 2:
         print(__doc__, file=sys.stderr)
         return 2

@@ -1,8 +1,9 @@
-"""What a judge said before, by a digest of what it was asked: where it is stored, no judge is imported.
+"""Stored answers of judges, by a digest of the question. Where an answer is stored, no judge is imported.
 
-A judge (torch, transformers) takes seconds to import and more to load published weights. What it says follows from the
-weights, the question and its version alone. So it is stored in tests/judged.json with a digest of these. Where one of
-them is another one, the judge is asked again. A daily run asks it always, and compares. After a change write it anew:
+A judge (torch, transformers) takes seconds to import and more to load published weights. Its answer follows from the
+weights, the question and the judge's version alone. So it is stored in tests/judged.json with a digest of these. Where
+one of them has changed, the judge is asked again. A daily run always asks it and compares. After a change, write the
+file anew:
 
     .venv/bin/python -m pytest --write-judged tests/real/test_greedy.py tests/real/test_logits.py
 """
@@ -25,7 +26,7 @@ REMEDY = "If the judge is right: pytest --write-judged, and say in the commit wh
 
 
 def digest_of(facts: Iterable[object]) -> str:
-    """A hash of these facts and of the judges' versions. A path stands for the content of its file."""
+    """A hash of these facts and of the judges' versions. A path means the content of its file."""
     versions = [f"{name} {metadata.version(name)}" for name in JUDGES]
     digest = hashlib.sha256()
     for fact in (*versions, *facts):
@@ -37,8 +38,9 @@ def digest_of(facts: Iterable[object]) -> str:
 def said(
     name: str, facts: Iterable[object], ask: Callable[[], Any], same: Callable[[Any, Any], bool] = operator.eq
 ) -> Any:
-    """The stored answer to this question, or the judge's own. name: of the question; facts: all that decides the
-    answer. ask: asks the judge, whose answer can be JSON. same: whether a stored answer and a new one are alike."""
+    """The stored answer to this question, or the judge's own. name: the name of the question; facts: everything that
+    decides the answer. ask: asks the judge, whose answer can be JSON. same: whether a stored answer and a new one are
+    equal."""
     kept, of = _stored(), digest_of(facts)
     is_kept = kept.get(name, {}).get("of") == of
     if is_kept and not TIER.daily and not TIER.writes:
@@ -57,6 +59,6 @@ def _stored() -> dict[str, Any]:
 
 
 def _write(entries: dict[str, Any]) -> None:
-    """One line for each entry, in the order of their names."""
+    """Writes one line for each entry, in the order of their names."""
     lines = [f"{json.dumps(name)}: {json.dumps(entries[name])}" for name in sorted(entries)]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")

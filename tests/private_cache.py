@@ -1,10 +1,11 @@
-"""A cache folder of its own for each process that runs tests.
+"""Each process that runs tests has a cache folder of its own.
 
-What one test keeps (the calibration of this machine, an alias) may change what another one sees: a kept calibration
-makes the server refuse requests that it would hold otherwise. Which files of tests one process runs, and in which
-order, depends on how fast the machine is. So a process has a cache that begins empty, and after each file of tests it
-forgets all but what is named by a digest of its content. Compiled files and published weights are shared with the
-user's cache, and tiny checkpoints among the processes of a run: their names hold all that they depend on.
+What one test keeps (the calibration of this machine, an alias) may change what another one sees. For example, a kept
+calibration makes the server refuse requests that it would otherwise hold. The speed of the machine decides which test
+files one process runs, and in which order. So a process has a cache that is empty at first. After each test file it
+removes everything except files that are named by a digest of their content. Compiled files and published weights are
+shared with the user's cache, and tiny checkpoints among the processes of a run, because their names contain everything
+on which they depend.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ VARIABLE = "XDG_CACHE_HOME"
 CONFIG = "XDG_CONFIG_HOME"
 OWN, OBJECTS, REAL, COMPILER = "twostroke", "objects", "real-weights", "zig"
 BY_CONTENT = {OBJECTS, REAL, "packed", "vocabularies", "gguf"}
-"""What is named by its content. It saves time and changes no answer."""
+"""Files that are named by their content. They save time and change no answer."""
 RUN_FOLDER = "TWOSTROKE_TESTS_OF_RUN"
-"""Names the folder that all processes of a run share: tiny checkpoints are made once for all of them."""
+"""The variable with the folder that all processes of a run share. Tiny checkpoints are made once for all of them."""
 
 
 def enter() -> Path:
-    """Make an empty cache and let this process and those that it starts use it. Returns the folder to remove."""
+    """Makes an empty cache, which this process and those that it starts use. Returns the folder to remove."""
     users = read_machine().cache_folder
     folder = Path(tempfile.mkdtemp(prefix="twostroke-tests-"))
     (folder / OWN).mkdir()
@@ -45,7 +46,7 @@ def enter() -> Path:
 
 
 def forget(folder: Path) -> None:
-    """Remove what the tests of one file have kept and what may decide something in another file."""
+    """Removes the results of one test file that may decide something in another one."""
     kept = [path for path in (folder / OWN).iterdir() if path.name not in BY_CONTENT] if (folder / OWN).is_dir() else []
     for path in [*kept, folder / "config"]:
         if path.is_dir() and not path.is_symlink():
@@ -55,7 +56,7 @@ def forget(folder: Path) -> None:
 
 
 def leave(folder: Path) -> None:
-    """Remove it; what its links point to stays."""
+    """Removes it, but not the targets of its links."""
     if Path(os.environ.get(RUN_FOLDER, "")).parent == folder:
         del os.environ[RUN_FOLDER]
     shutil.rmtree(folder, ignore_errors=True)

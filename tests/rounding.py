@@ -1,13 +1,13 @@
-"""The rule by which results may differ where activations were rounded to whole numbers on the way.
+"""How far results may differ where activations were rounded to whole numbers on the way.
 
-The last bits of NumPy's float32 sums depend on the instructions that NumPy found on the machine. Where such a number
-lies between two steps, natively and by NumPy it may be rounded to different ones. So:
+The last bits of NumPy's float32 sums depend on the instructions that NumPy found on the machine. A number that lies
+between two steps may be rounded to one of them natively and to the other by NumPy. So the rule is:
 
     A difference of one step in some activations changes a result by no more than the rounding of all activations does.
 
-One step is at most twice what rounding changes one activation by, and few activations lie between two steps. What
-rounding changes is measured: it is the difference from the same model whose activations stay float32. The rule has no
-figure of its own, and an op that is wrong misses it by far.
+One step is at most twice the rounding error of one activation, and few activations lie between two steps. The effect of
+rounding is measured: it is the difference from the same model whose activations stay float32. The rule contains no
+fixed figure, and a wrong op misses it by far.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from twostroke.ops.products import linear
 
 
 def error(found: F32Array, expected: F32Array) -> float:
-    """The greatest difference as a share of the range of what is expected."""
+    """The largest difference, as a share of the range of the expected numbers."""
     return float(np.abs(found - expected).max() / (expected.max() - expected.min()))
 
 
 def assert_same_but_for_steps(found: F32Array, rounded: F32Array, unrounded: F32Array) -> None:
-    """The rule. rounded: the reference; unrounded: the same without rounding of activations."""
+    """Checks the rule. rounded: the reference; unrounded: the same without rounding of activations."""
     allowed = error(unrounded, rounded)
     assert 0 < allowed < 0.1, f"rounding changes {allowed:.1e} of the range: the rule says nothing there"
     assert error(found, rounded) <= allowed
@@ -37,7 +37,7 @@ def assert_same_but_for_steps(found: F32Array, rounded: F32Array, unrounded: F32
 @contextmanager
 def other_last_bits(seed: int) -> Iterator[None]:
     """In this block, NumPy's references round activations whose last bits differ, as on a machine with other
-    instructions: each number is one of its two neighbours or itself."""
+    instructions. Each number becomes itself or one of its two neighbours."""
     rng, quantize = np.random.default_rng(seed), linear.quantize_rows
 
     def changed(x: F32Array, group: int, padded_columns: int):  # type: ignore[no-untyped-def]

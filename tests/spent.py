@@ -1,4 +1,4 @@
-"""Where the time of a run went: seconds and tests of each folder and of the files that took longest."""
+"""Where the time of a run went: seconds and tests of each folder, and of the files that took longest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_FILES = 40
 
 
 class Report(Protocol):
-    """What pytest tells of the setup, the call or the teardown of a test."""
+    """pytest's report of the setup, the call or the teardown of a test."""
 
     nodeid: str
     when: str

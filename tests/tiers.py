@@ -1,4 +1,4 @@
-"""How much a run tests: everything, or with `--quick` what a contributor can wait for.
+"""How much a run tests: everything, or with `--quick` as much as a contributor can wait for.
 
 tests/conftest.py sets TIER before any test module is imported, so modules may ask while they are collected.
 """
@@ -21,7 +21,7 @@ import pytest
 from twostroke.backends.cpu.library import available_levels
 
 FIXED_SEED = 20261128
-"""The seed of every run without `--daily`: a fault that it shows is one of the commit, on each day and machine."""
+"""The seed of every run without `--daily`. A fault that it shows belongs to the commit, on each day and machine."""
 ROOT = Path(__file__).resolve().parents[1]
 NATIVE_TESTS = ("tests/ops", "tests/native", "tests/quant")
 NATIVE_INPUTS = (
@@ -29,30 +29,31 @@ NATIVE_INPUTS = (
     "src/twostroke/types/spec/formats.py"), *("tests/tiers.py", "tests/conftest.py", *NATIVE_TESTS),
 )
 WHOLE_GRIDS = "tests/laws"
-"""A law holds for all files: its cases are never thinned."""
+"""A law holds for all files, so its cases are never thinned."""
 EVERY_OP, EVERY_OP_OF_A_DEVICE = "test_cases_native.py", "tests/cuda/test_cases.py"
-"""Each case of these files is an op, which takes some of its calls: none is left out of the first; a quick run leaves
-most out of the second."""
+"""Each case of these files is an op, which takes some of its calls. A run leaves out no case of the first file; a quick
+run leaves most cases of the second out."""
 PROCESS_TESTS = ("tests/cli", "tests/packaging", "tests/cuda", "tests/ranks", "tests/bench")
-"""Each case starts the command at least once, or computes on an emulated device: a second of processor time or more."""
+"""Each case starts the command at least once, or computes on an emulated device, which takes a second of processor time
+or more."""
 KEPT_CASES = 2
-"""As many cases of a test are left; smaller grids are left whole."""
+"""The number of cases of a test that are left. Smaller grids are left whole."""
 KEPT_PROCESSES = 1
-"""The same of PROCESS_TESTS."""
+"""The same number for PROCESS_TESTS."""
 KEPT_OF_A_PROCESS_FILE = 1
-"""As many tests are left of a file of PROCESS_TESTS: a whole run has the others."""
+"""The number of tests that are left of a file of PROCESS_TESTS. A whole run has the others."""
 WORLD_TESTS = ("tests/cluster", "tests/fleet", "tests/cuda", "tests/ranks", "tests/page")
 """Each test starts several servers, simulates many replicas, computes on an emulated device or on several ranks, or
-moves a browser."""
+controls a browser."""
 KEPT_OF_A_WORLD_FILE = 1
-"""As many tests are left of a file of WORLD_TESTS."""
+"""The number of tests that are left of a file of WORLD_TESTS."""
 ENGINE_TESTS = (
     *("tests/serve", "tests/load", "tests/engine", "tests/speculate", "tests/spark", "tests/sim"),
     *("tests/agents", "tests/beams", "tests/faults", "tests/retrieval", "tests/vision", "tests/quantize", "tests/disk"),
 )
-"""Most tests start a server or an engine: some tenths of a second of processor time each."""
+"""Most tests start a server or an engine, which takes some tenths of a second of processor time each."""
 KEPT_OF_AN_ENGINE_FILE = 4
-"""As many tests are left of a file of ENGINE_TESTS."""
+"""The number of tests that are left of a file of ENGINE_TESTS."""
 KEPT_FILES = {
     "tests/agents": "coding_agent frameworks",
     "tests/bench": "compare families fidelity",
@@ -94,32 +95,33 @@ KEPT_FILES = {
         "quantized/golden store/names files_as_found generation hub load packed_cache safetensors"
     ),
 }
-"""Files of folders that take long, without `test_` and `.py`, which a quick run has: each room and its main promises.
-It imports no others of these folders."""
+"""Files of slow folders, without `test_` and `.py`, that a quick run has: each room and its main promises. It imports
+no others of these folders."""
 KEPT_REPEATED, KEPT_REPEATED_DAILY = 3, 5
-"""As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
+"""The number of cases of a test that run again between forbidden pages and with traps, also in a whole run."""
 EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 8, 12
-"""Hypothesis tries one example in this many, in a whole and in a quick run: they are the same in every run, so more of
+"""Hypothesis tries one example in this many, in a whole and in a quick run. They are the same in every run, so more of
 them would find nothing new. A daily run tries all, and others each day."""
 COMMITS_SHARE = 3
-"""A run at a commit makes one of so many examples, schedules or rows."""
+"""A run at a commit makes one of this many examples, schedules or rows."""
 KEPT_FAMILIES = 2
-"""As many families, or architectures, are left of a test over all of them."""
+"""The number of families, or architectures, that are left of a test over all of them."""
 COVERING = (
     *("deepseek-v4", "qwen4-exp", "dots3", "rwkv7", "apertus", "gemma3n", "phimoe-longrope", "recurrent-gemma"),
     *("xlstm", "bamba", "dbrx", "falcon-mamba", "jetmoe", "longcat-flash", "rwkv6", "rwkv4"),
 )
-"""Families that have every op and every kind of cache among them. Found greedily: each adds the most ops and caches
-that no earlier one has (tests/models/families/covering.py)."""
+"""Families that together have every op and every kind of cache. They were found greedily: each adds the most ops and
+caches that no earlier one has (tests/models/families/covering.py)."""
 ENCODERS = ("bert", "deberta-v3", "modernbert")
-"""The same of models that generate no text."""
+"""The same for models that generate no text."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """How much of each grid is left. cases: of a test. processes: of one whose cases take a second each. families: of a
-    test over families or architectures, next to those of `always`. values: where a parameter has no more values than
-    this, each of them is in a case that is left, if that takes more cases."""
+    """How much of each grid is left. cases: the cases of a test. processes: the cases of a test whose cases take a
+    second each. families: the families or architectures of a test over them, in addition to those of `always`. values:
+    where a parameter has at most this many values, each of them is in a case that is left, even if that takes more
+    cases."""
 
     cases: int
     processes: int
@@ -130,15 +132,16 @@ class Kept:
 
 QUICKLY = Kept(KEPT_CASES, KEPT_PROCESSES, KEPT_FAMILIES)
 AT_COMMITS = Kept(cases=12, processes=4, families=12, always=(*COVERING, *ENCODERS), values=32)
-"""A whole run has these; a daily run has all cases, and a file that is asked for keeps its own."""
+"""What a whole run has. A daily run has all cases, and a file that is named keeps its own."""
 Case = TypeVar("Case")
 Other = TypeVar("Other")
 
 
 @dataclass
 class Tier:
-    """quick: a part is enough. daily: what is drawn differs from day to day. seed: what follows from it: the cases of
-    thinned grids, schedules, when processes are killed. writes: what judges say is written to tests/judged.json."""
+    """quick: whether a part is enough. daily: whether draws differ from day to day. seed: it decides the cases of
+    thinned grids, schedules, and when processes are killed. writes: whether the judges' answers are written to
+    tests/judged.json."""
 
     quick: bool = False
     daily: bool = False
@@ -146,7 +149,7 @@ class Tier:
     writes: bool = False
 
     def arguments(self) -> list[str]:
-        """For a pytest of its own that runs the same part."""
+        """The arguments for a pytest that runs the same part."""
         named = {"--quick": self.quick, "--daily": self.daily}
         return [*(name for name, on in named.items() if on), "--grid-seed", str(self.seed)]
 
@@ -155,28 +158,29 @@ TIER = Tier()
 
 
 def rest_daily(cases: Iterable[Any], kept: Iterable[Any]) -> list[Any]:
-    """The cases for `parametrize`: those outside of `kept` are marked daily, and a run at a commit leaves them out."""
+    """The cases for `parametrize`. Those outside of `kept` are marked daily, and a run at a commit leaves them out."""
     at_commits = set(kept)
     values = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
     return [case if case in at_commits else pytest.param(*each, marks=pytest.mark.daily) for case, each in values]
 
 
 def levels() -> tuple[str, ...]:
-    """The instruction-set levels to test: all that this machine runs; the best of them in a quick run.
+    """The instruction-set levels to test: all that this machine runs, or in a quick run the best of them.
 
-    Next to avx512, avxvnni has tests of its own (tests/ops/test_vnni_native.py): its whole grids run where it is best.
+    On a machine with avx512, avxvnni is tested by tests/ops/test_vnni_native.py. The whole grids of avxvnni run where
+    it is the best level.
     """
     found = tuple(level for level in available_levels() if level != "avxvnni" or "avx512" not in available_levels())
     return found[-1:] if TIER.quick else found
 
 
 def seed_of(asked: int | None, daily: bool, today: time.struct_time) -> int:
-    """The seed of a run: the one that was asked for, of a daily run the day (20261128), else always the same."""
+    """The seed of a run: the one that was asked for, in a daily run the day (20261128), else always the same."""
     return asked if asked is not None else int(time.strftime("%Y%m%d", today)) if daily else FIXED_SEED
 
 
 def fewer(whole: int, quick: int) -> int:
-    """How many examples, schedules or seconds: `quick` in a quick run, a third at a commit, all in a daily run."""
+    """A number of examples, schedules or seconds: `quick` in a quick run, a third at a commit, all in a daily run."""
     return quick if TIER.quick else whole if TIER.daily else max(quick, whole // COMMITS_SHARE)
 
 
@@ -189,7 +193,7 @@ def examples(whole: int) -> int:
 
 
 def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Case]:
-    """At most `most` cases of a grid, in their order; `name` makes the choice another one for each grid."""
+    """At most `most` cases of a grid, in their order. `name` makes the choice different for each grid."""
     if len(cases) <= most:
         return list(cases)
     chosen = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), most)
@@ -197,7 +201,7 @@ def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Ca
 
 
 def in_turn(rows: Iterable[Case], columns: Sequence[Other], most: int) -> list[tuple[Case, Other]]:
-    """Each row with `most` of the columns in turn, so that every column has as many rows. The seed chooses which: daily
+    """Each row with `most` of the columns in turn, so that every column has as many rows. The seed chooses which. Daily
     runs go through all pairs."""
     return [
         (row, columns[(place * most + step + TIER.seed) % len(columns)])
@@ -216,7 +220,7 @@ def files_of(folder: str) -> frozenset[Path]:
 
 
 def most_of_a_file(folder: str) -> int | None:
-    """How many tests of a file in `folder` a quick run has. None: all."""
+    """How many tests of a file in `folder` a quick run has. None means all."""
     if folder in WORLD_TESTS:
         return KEPT_OF_A_WORLD_FILE
     if folder in PROCESS_TESTS:
@@ -225,8 +229,8 @@ def most_of_a_file(folder: str) -> int | None:
 
 
 def covering(cases: Sequence[Case], values: Sequence[Mapping[str, Hashable]], name: str, part: Kept) -> list[Case]:
-    """Some of a grid, in its order: each value of every parameter that has few, then more up to `part.cases`. A
-    parameter that differs from case to case counts as having many."""
+    """Some cases of a grid, in its order: each value of every parameter that has few, then more cases up to
+    `part.cases`. A parameter that differs from case to case counts as having many."""
     if len(cases) <= part.cases:
         return list(cases)
     counts = Counter(parameter for parameter, _ in {pair for each in values for pair in each.items()})
@@ -242,13 +246,14 @@ def covering(cases: Sequence[Case], values: Sequence[Mapping[str, Hashable]], na
 
 
 def thinned_where(cases: Sequence[Case], fits: Callable[[Case], bool], name: str, most: int) -> list[Case]:
-    """At most `most` of the cases that fit, in their order: for a `fits` that takes long, it is asked no further."""
+    """At most `most` of the cases that fit, in their order. `fits` is not called after that, because it may take
+    long."""
     order = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), len(cases))
     return [cases[index] for index in sorted(islice((index for index in order if fits(cases[index])), most))]
 
 
 def digest_of(paths: Iterable[str] = NATIVE_INPUTS) -> str:
-    """A hash of all sources below `paths` and of the seed: equal where a run would do the same again."""
+    """A hash of all sources below `paths` and of the seed. It is equal where a run would do the same again."""
     digest = hashlib.sha256(f"{TIER.seed} {levels()}".encode())
     for path in paths:
         place = ROOT / path

@@ -1,4 +1,4 @@
-"""Run the container image as docs/guides/docker.md says, and check each promise of the guide.
+"""Run the container image as docs/guides/docker.md describes, and check each promise of the guide.
 
     docker build -f deploy/Dockerfile -t twostroke . && python -m tools.check_image
 
@@ -42,8 +42,8 @@ def expect(what: str, found: object, wanted: object) -> None:
 
 
 def start(*options: str, words: list[str]) -> None:
-    """Start the container as the guide does, and wait until the server is ready. Raises SystemExit when Docker fails.
-    """
+    """Start the container as the guide does, and wait until the server is ready. Raises SystemExit when Docker
+    fails."""
     volume = ["-v", f"{VOLUME}:/var/cache/twostroke", "-p", f"127.0.0.1:{PORT}:8000"]
     key = ["-e", f"TWOSTROKE_API_KEY={KEY}"]
     made = docker("run", "-d", "--name", NAME, *options, *AS_THE_GUIDE, *volume, *key, IMAGE, *words)
@@ -58,8 +58,7 @@ def inspect(form: str) -> str:
 
 
 def stop() -> str:
-    """Stop the container with `docker stop` as the guide says, and remove it. Returns the exit code of the container.
-    """
+    """Stop the container with `docker stop` as in the guide, and remove it. Returns the exit code of the container."""
     docker("stop", "-t", "45", NAME)
     code = inspect("{{.State.ExitCode}}")
     docker("rm", "-f", NAME)

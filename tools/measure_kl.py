@@ -3,8 +3,8 @@
 Spark, and spark with outliers, are written as float32 GGUF files. llama.cpp quantizes them. For the mixes that
 `twostroke quantize` has, this project writes files too. Both engines read the same file and the same text: the
 dialogues of tools/spark/dialogues.py. The exact logits are this engine's with everything in float32. The first row of a
-model says how far llama.cpp's logits are from the exact ones on the float32 file. Files that `twostroke quantize` wrote
-also get greedy answers. Writes docs/kl.json and its page, docs/quantization.md.
+model shows how far llama.cpp's logits are from the exact ones on the float32 file. Files of `twostroke quantize` also
+get greedy answers. Writes docs/kl.json and its page, docs/quantization.md.
 
     python -m tools.measure_kl [--json] [--types Q4_K_M ...] [--dialogues 16] [--peers FOLDER]
 

@@ -147,7 +147,7 @@ def compare(rounds: list[Round], ttft: Summary, itl: Summary) -> dict[str, dict[
 
 
 def run() -> int:
-    """Measure and print. The exit code says whether the target is met."""
+    """Measure and print. The exit code tells whether the target is met."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="spark")
     parser.add_argument("--weights", default=None)

@@ -158,8 +158,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """near_ops_per_s: by format, operations a second of 512 rows with a matrix that stays in a cache. experts_s: by
-    mixture and format, seconds of one row with the experts that it chooses. experts_share: the share of the reading
+    """near_ops_per_s: for each format, operations a second of 512 rows with a matrix that stays in a cache. experts_s:
+    for each mixture and format, seconds of one row with its experts. experts_share: the share of the reading
     limit that the experts reach."""
 
     machine: str

@@ -1,4 +1,5 @@
-// The register tile of ts_linear on bytes for ARMv8.6's matrix products: two columns by two rows of eight k in one instruction.
+// This file computes the register tile of ts_linear on bytes with ARMv8.6's matrix products. One instruction multiplies eight k of two
+// columns and two rows.
 #if defined(TS_LEVEL_I8MM)
 #include "twostroke/neon/linear.h"
 #include "twostroke/stream.h"
@@ -6,10 +7,11 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kTurn = 16;  // k of one register of activations
-constexpr int kVectors = 4;    // of a strip
+constexpr int64_t kTurn = 16;  // the k that one register of activations holds
+constexpr int kVectors = 4;  // vectors of a strip
 
-// Sums of four columns by two rows: columns 0 and 2, then 1 and 3; of each column, the first row, then the second.
+// Sums of four columns by two rows. The first register has columns 0 and 2, the second has columns 1 and 3; each has the first row, then
+// the second.
 struct Square {
   int32x4_t even, odd;
 };
@@ -17,7 +19,7 @@ struct Square {
 template <int kPairs>
 using Squares = Square[kPairs][kVectors];
 
-// Eight k of a strip. Unsigned weights: the corrections that the sums begin with undo their offset.
+// Adds eight k of a strip. Weights are unsigned; the corrections with which the sums begin undo their offset.
 template <int kPairs>
 TS_INLINE void eight(const uint8_t* data, const int8x16_t (&activations)[kPairs], Squares<kPairs>& sums) {
   TS_UNROLL
@@ -36,7 +38,7 @@ TS_INLINE void eight(const uint8_t* data, const int8x16_t (&activations)[kPairs]
   }
 }
 
-// The last row of an odd number of rows has itself for a partner.
+// Where the number of rows is odd, the last row is its own partner.
 template <int kRows>
 constexpr int partner(int pair) {
   return 2 * pair + 1 < kRows ? 2 * pair + 1 : 2 * pair;

@@ -1,5 +1,5 @@
-// int4 weights of ts_linear for ARMv8-A: the unpacking for many rows and, with the dot product instructions, few rows straight from
-// the nibbles.
+// int4 weights of ts_linear for ARMv8-A. For many rows the weights are unpacked to bytes. With the dot product instructions, few rows are
+// multiplied without this step, from the nibbles themselves.
 #if defined(TS_LEVEL_NEON)
 #include "twostroke/kernel_of.h"
 #include "twostroke/neon/linear.h"
@@ -12,13 +12,13 @@ constexpr int64_t kBlock = 16;  // columns whose multipliers fill a register
 TS_INLINE uint8x16_t low_nibbles(uint8x16_t bytes) { return vandq_u8(bytes, vdupq_n_u8(15)); }
 TS_INLINE uint8x16_t high_nibbles(uint8x16_t bytes) { return vshrq_n_u8(bytes, 4); }
 
-// (nibble - 8) * multiplier + 128, modulo 256.
+// Stores (nibble - 8) * multiplier + 128, modulo 256.
 TS_INLINE void put(uint8x16_t nibbles, uint8x16_t multipliers, uint8_t* bytes) {
   const uint8x16_t products = vmulq_u8(vsubq_u8(nibbles, vdupq_n_u8(8)), multipliers);
   vst1q_u8(bytes, veorq_u8(products, vdupq_n_u8(0x80)));
 }
 
-// 16 k of 16 columns, whose multipliers are given.
+// Unpacks 16 k of 16 columns, whose multipliers are given.
 TS_INLINE void unpack_subgroup(const uint8_t* octs, uint8x16_t multipliers, uint8_t* bytes) {
   const uint8x16_t four_times = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
   TS_UNROLL
@@ -33,9 +33,9 @@ TS_INLINE void unpack_subgroup(const uint8_t* octs, uint8x16_t multipliers, uint
   }
 }
 
-constexpr int kBlockVectors = 2;  // whose eight multipliers are loaded at once
+constexpr int kBlockVectors = 2;  // vectors whose eight multipliers are loaded at once
 
-// 16 k of 8 columns: the sums of elements * activations, then once times the multiplier.
+// Adds 16 k of 8 columns: the elements are multiplied by the activations and summed, and this sum is multiplied once by the multiplier.
 template <int kRows, int kVectors>
 TS_INLINE void subgroup(const uint8_t* octs, uint8x8_t multipliers, const int8_t* q, const int32_t* corrections, const TileRows& x,
                         int first, Integers<kRows, kVectors>& totals) {
@@ -60,7 +60,7 @@ TS_INLINE void subgroup(const uint8_t* octs, uint8x8_t multipliers, const int8_t
   }
 }
 
-// One strip of one group: column `first` of the panel and on.
+// Multiplies one strip of one group. The strip begins at column `first` of the panel.
 template <int kRows, int kVectors>
 TS_INLINE void group_strip(const Group& group, const TileRows& x, int64_t first, float* sums) {
   constexpr int64_t kBlockColumns = kBlockVectors * kColumns;
@@ -88,7 +88,7 @@ TS_INLINE void group_strip(const Group& group, const TileRows& x, int64_t first,
 
 template <int kRows>
 void int4_group(const uint8_t*, const Group& group, const TileRows& x, FetchByTiles&, float* sums) {
-  constexpr int kVectors = kRows == 1 ? 4 : 2;  // narrower than strips of bytes: what is unpacked takes registers too
+  constexpr int kVectors = kRows == 1 ? 4 : 2;  // narrower than strips of bytes, because the unpacked numbers take registers too
   for (int64_t c = 0; c < kPanel; c += kVectors * kColumns) group_strip<kRows, kVectors>(group, x, c, sums);
 }
 
@@ -98,7 +98,7 @@ GroupKernel int4_kernel(int64_t rows) {
   if constexpr (kLevel.dot_products) {
     return kernel_of<GroupKernel, kInt4Rows>(rows, [](auto count) { return int4_group<count()>; });
   } else {
-    return nullptr;  // nobody asks: kInt4Rows is 0
+    return nullptr;  // kInt4Rows is 0 here, so no caller asks for a tile
   }
 }
 

@@ -1,5 +1,5 @@
-// The register tiles of ts_linear for ARMv8-A, floats and bytes: up to 4 rows; a panel is crossed in strips that fit 16 accumulators.
-// Compiled with the dot product instructions, the bytes use them; the integers are the same.
+// The register tiles of ts_linear for ARMv8-A, for floats and bytes. A tile has up to 4 rows and crosses a panel in strips that fit 16
+// accumulators. A build with the dot product instructions uses them for bytes; the integers are the same.
 #if defined(TS_LEVEL_NEON)
 #include "twostroke/kernel_of.h"
 #include "twostroke/neon/linear.h"
@@ -7,12 +7,12 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kTurn = 16;  // k of one register of activations
+constexpr int64_t kTurn = 16;  // the k that one register of activations holds
 
-// Weights are made signed again, so no correction.
+// Weights become signed again, so the sums need no correction.
 TS_INLINE int8x16_t signed_weights(const uint8_t* data) { return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(data), vdupq_n_u8(0x80))); }
 
-// Without the dot product instructions, the products that wait to be added take registers too.
+// Without the dot product instructions, products that are not added yet take registers too, so the strip is narrower.
 constexpr int byte_strip(int rows) { return !kLevel.dot_products && rows == 4 ? 2 : Columns128::strip_vectors(rows); }
 
 template <int kLane, int kRows, int kVectors>
@@ -26,7 +26,7 @@ TS_INLINE void quad(const uint8_t* data, const int8x16_t (&activations)[kRows], 
   }
 }
 
-// One strip of one group.
+// Multiplies one strip of one group.
 template <int kRows, int kVectors>
 TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Group& group, const TileRows& x, float* sums) {
   Integers<kRows, kVectors> integers;

@@ -1,4 +1,4 @@
-// Whole steps of quantize_row for ARMv8-A: the same bits as generic/linear/linear_quantize.cpp.
+// The part of quantize_row that works on whole vectors, for ARMv8-A. It gives the same bits as generic/linear/linear_quantize.cpp.
 #if defined(TS_LEVEL_NEON)
 #include "twostroke/neon/linear.h"
 #include "twostroke/quantize_steps.h"
@@ -6,7 +6,7 @@
 namespace twostroke {
 namespace {
 
-// Four whole numbers of magnitude up to 127.
+// Returns four whole numbers, each of magnitude at most 127.
 TS_INLINE int32x4_t whole_numbers(const float* x, float32x4_t inverse) {
   const float32x4_t rounded = vaddq_f32(vmulq_f32(vld1q_f32(x), inverse), vdupq_n_f32(12582912.0f));
   return vsubq_s32(vreinterpretq_s32_f32(rounded), vdupq_n_s32(0x4b400000));

@@ -1,5 +1,5 @@
-// All kernels of csrc/cuda as one translation unit, so that they are one module on the device. The emulator compiles each of modules/ by
-// itself. See simt.h.
+// All kernels of csrc/cuda as one translation unit, so that they are one module on the device. The emulator compiles each file of modules/
+// separately. See simt.h.
 #include "modules/attention.cpp"
 #include "modules/families.cpp"
 #include "modules/float_products.cpp"

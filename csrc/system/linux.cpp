@@ -1,4 +1,4 @@
-// Linux.
+// The functions of system.h for Linux.
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
@@ -64,24 +64,26 @@ bool into_huge_pages(void* address, size_t bytes, size_t huge_page) {
   bool done = madvise(room, bytes, MADV_HUGEPAGE) == 0;
   if (done) memcpy(room, address, bytes);
   done = done && mprotect(room, bytes, PROT_READ) == 0;
-  // Takes the place of the old mapping in one step: a thread that reads meanwhile waits for it, and finds the same bytes.
+  // This replaces the old mapping in one step. A thread that reads meanwhile waits for it and finds the same bytes.
   done = done && mremap(room, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address;
   if (!done) munmap(room, bytes);
   return done;
 }
 
 bool take_pages(void* begin, size_t bytes) {
-  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, from Linux 5.14 on
+  constexpr int kPopulateWrite = 23;  // the value of MADV_POPULATE_WRITE, which came with Linux 5.14
   return madvise(begin, bytes, kPopulateWrite) == 0;
 }
 
 uint32_t arm_features() {
-  constexpr unsigned long kAsimd = 1ul << 1, kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;  // HWCAP_ASIMD, HWCAP_ASIMDDP, HWCAP2_I8MM
+  // the values of HWCAP_ASIMD, HWCAP_ASIMDDP and HWCAP2_I8MM
+  constexpr unsigned long kAsimd = 1ul << 1, kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;
   const unsigned long has = getauxval(AT_HWCAP), has2 = getauxval(AT_HWCAP2);
   return ((has & kAsimd) != 0 ? kArmVectors : 0) | ((has & kAsimdDp) != 0 ? kArmDotProducts : 0) | ((has2 & kI8mm) != 0 ? kArmMatrices : 0);
 }
 
-// Linux saves matrix registers only for processes that ask (arch_prctl ARCH_REQ_XCOMP_PERM, tile data). No other architecture has 158 there.
+// Linux saves matrix registers only for processes that ask for it (arch_prctl ARCH_REQ_XCOMP_PERM, tile data). On other architectures, 158
+// is not this call.
 bool allow_tiles() {
   constexpr long kArchPrctl = 158, kRequest = 0x1023, kTileData = 18;
   return syscall(kArchPrctl, kRequest, kTileData) == 0;

@@ -1,4 +1,4 @@
-// macOS, from 11 on.
+// The functions of system.h for macOS, from version 11 on.
 #include <limits.h>
 #include <mach/mach.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "twostroke/system/posix.h"
 
-// What libc++ and the Swift runtime sleep by on all these versions; os_sync_wait_on_address has been there since 14.4 only.
+// libc++ and the Swift runtime sleep by these functions on all these versions. os_sync_wait_on_address came only with 14.4.
 extern "C" int __ulock_wait(uint32_t operation, void* address, uint64_t value, uint32_t timeout_us);
 extern "C" int __ulock_wake(uint32_t operation, void* address, uint64_t value);
 
@@ -69,7 +69,8 @@ bool allow_tiles() { return false; }
 
 int64_t send_now(Socket socket, const char* from, size_t bytes) {
   const int on = 1;
-  setsockopt(static_cast<int>(socket), SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof(on));  // a connection that is gone is an answer, no signal
+  // a connection that is gone must give an error and not a signal
+  setsockopt(static_cast<int>(socket), SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof(on));
   return moved(send(static_cast<int>(socket), from, bytes, MSG_DONTWAIT));
 }
 

@@ -1,4 +1,4 @@
-// Windows, from 10 on.
+// The functions of system.h for Windows, from version 10 on.
 #define WIN32_LEAN_AND_MEAN
 #define NOMINMAX
 #include <winsock2.h>
@@ -52,7 +52,7 @@ int32_t usable_cpus() {
   return __builtin_popcountll(own);
 }
 
-// The times that the system keeps of a thread go on in steps of 15 milliseconds, which says nothing about a wait.
+// The system's times of a thread advance in steps of 15 milliseconds, which is too coarse for a wait.
 WorkClock own_clock() { return kNoClock; }
 WorkClock clock_of_thread(const Thread&) { return kNoClock; }
 WorkClock clock_of_process(uint32_t) { return kNoClock; }
@@ -73,7 +73,7 @@ void wake(std::atomic<uint32_t>& word, int32_t count) {
   for (int32_t i = 0; i < count; ++i) WakeByAddressSingle(&word);
 }
 
-// The system wakes by address inside one process only: a rank looks again every millisecond.
+// The system wakes by address only inside one process, so a rank looks again every millisecond.
 void sleep_while_shared(std::atomic<uint32_t>& word, uint32_t seen, int64_t) {
   if (word.load() == seen) Sleep(1);
 }
@@ -86,7 +86,7 @@ bool into_huge_pages(void*, size_t, size_t) { return false; }  // large pages ne
 bool take_pages(void*, size_t) { return false; }
 
 uint32_t arm_features() {
-  constexpr DWORD kDotProducts = 43, kMatrices = 66;  // PF_ARM_V82_DP_..., PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE
+  constexpr DWORD kDotProducts = 43, kMatrices = 66;  // the values of PF_ARM_V82_DP_... and PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE
   return kArmVectors | (IsProcessorFeaturePresent(kDotProducts) ? kArmDotProducts : 0) | (IsProcessorFeaturePresent(kMatrices) ? kArmMatrices : 0);
 }
 

@@ -1,4 +1,4 @@
-// Many rows of ts_linear on matrix registers (AMX int8): 32 rows by 32 columns in four of them.
+// Multiplies many rows of ts_linear on matrix registers (AMX int8): four registers hold 32 rows by 32 columns.
 #if defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
 #include "twostroke/x86/linear_avx512.h"
@@ -6,13 +6,13 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
+constexpr int64_t kTileBytes = 1024;  // the bytes of a tile: 16 rows of 64 bytes
 constexpr int64_t kPairRows = 32;
-// After each of a step's 4 products, kRowsEach rows of the block before are folded; kManyRows where there are fewer than kFewSteps steps.
-// So all of them are folded when this block ends.
+// After each of a step's 4 products, kRowsEach rows of the block before are folded, or kManyRows where there are fewer than kFewSteps
+// steps. So all its rows are folded when this block ends.
 constexpr int64_t kFewSteps = 4;
 constexpr int kRowsEach = 2, kManyRows = 8;
-// Up to here the next group is also fetched while rows are folded: there are few other moments for it.
+// Up to this many rows, the next group is also fetched while rows are folded, because there are few other moments for it.
 constexpr int64_t kFewRows = 64;
 
 struct alignas(64) TileConfig {
@@ -22,16 +22,16 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// What the four matrix registers of weights are read from: for int8 the packed panel as it lies, unsigned; for int4 signed tiles.
-// step: from one 64 k to the next. line: from one quad to the next.
+// The memory from which the four matrix registers of weights are loaded. For int8 it is the packed panel, unsigned; for int4 it is signed
+// tiles. step: the distance from one 64 k to the next. line: the distance from one quad to the next.
 struct Tiles {
   const uint8_t* data;
-  int64_t step, right, line;  // right: from the first 16 columns to the next
+  int64_t step, right, line;  // right: the distance from the first 16 columns to the next 16
 };
 
 constexpr int64_t kHalfStep = 2 * kTileBytes;
 
-// A group of int4 as signed bytes in tiles, in the order of their use: (half of 32 columns, 64 k, 2, 16 quads of k, 16 columns, 4).
+// Unpacks a group of int4 to signed bytes in tiles, in the order of their use: (half of 32 columns, 64 k, 2, 16 quads of k, 16 columns, 4).
 void unpack_tiles(const Group& group, Fetch& ahead, uint8_t* block) {
   const int64_t steps = group.columns / kStep;
   for (int64_t s = 0; s < steps; ++s) {
@@ -44,12 +44,12 @@ void unpack_tiles(const Group& group, Fetch& ahead, uint8_t* block) {
   }
 }
 
-// The sums of a block that has been multiplied, brought up to date a few rows at a time between the products of the next one: matrix
-// and vector units work side by side. kOffset: the weights were unsigned, corrections undo it.
+// Folds the integer sums of a finished block into float sums, a few rows at a time, between the products of the next block. So matrix and
+// vector units work at the same time. kOffset: whether the weights were unsigned, which corrections undo.
 template <bool kOffset, int kEach, bool kBetween>
 struct Fold {
   const int32_t* integers;
-  int64_t left;  // rows; a turn takes kEach of them
+  int64_t left;  // rows that are left; a turn takes kEach of them
   const float* x_scales;
   const int32_t* corrections;
   __m512 first_scale, second_scale;
@@ -79,8 +79,8 @@ struct Fold {
   }
 };
 
-// integers (32 or 16, 32) = rows of q times 32 columns, while the block before is folded. Macros, not templates: tile numbers and
-// the operation must be literal. TS_FIRST_ROWS: one step of the first 16 rows.
+// Sets integers (32 or 16, 32) to rows of q times 32 columns, while the block before is folded. These are macros and not templates, because
+// tile numbers and the operation must be literals. TS_FIRST_ROWS: one step of the first 16 rows.
 #define TS_FIRST_ROWS(DOT)                  \
   ahead.step();                             \
   _tile_loadd(4, q, kStep);                 \
@@ -124,8 +124,8 @@ TS_MULTIPLY(multiply_signed, _tile_dpbssd, false)
 #undef TS_MULTIPLY
 #undef TS_FIRST_ROWS
 
-// All rows by one group: blocks of 32 rows by 32 columns, the two of the same rows one after the other, which find them in the
-// first-level cache.
+// Multiplies all rows by one group, in blocks of 32 rows by 32 columns. The two blocks of the same rows come one after the other, and the
+// second finds the rows in the first-level cache.
 template <bool kOffset, int kEach, bool kBetween, class Multiply>
 TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, const Tiles (&halves)[2], Fetch ahead, float* sums,
                           const Multiply& multiply) {

@@ -1,4 +1,5 @@
-// The register tile of ts_linear for AVX2 and FMA, with or without VNNI: up to 4 rows; a panel is crossed in strips that fit 8 accumulators.
+// The register tile of ts_linear for AVX2 and FMA, with or without VNNI. A tile has up to 4 rows and crosses a panel in strips that fit 8
+// accumulators.
 #if defined(TS_LEVEL_AVX2)
 #include <type_traits>
 
@@ -7,7 +8,7 @@
 namespace twostroke {
 namespace {
 
-// Weights as they lie, 128 too many: sums begin with what undoes that.
+// Weights in their stored form, with an excess of 128. The sums begin with corrections that undo it.
 struct OffsetStep {
   [[maybe_unused]] static constexpr int32_t kCorrected = 1;
   __m256i weight;
@@ -15,7 +16,8 @@ struct OffsetStep {
   TS_INLINE __m256i dot(__m256i total, const int8_t* q) const { return add_products(total, weight, broadcast_quad(q)); }
 };
 
-// Weights are made signed again, so no correction. |w| * |x| <= 128 * 127: two of them do not saturate 16 bits.
+// Weights become signed again, so the sums need no correction. |w| * |x| <= 128 * 127, so the sum of two products does not saturate 16
+// bits.
 struct SignedStep {
   [[maybe_unused]] static constexpr int32_t kCorrected = 0;
   __m256i magnitude, weight;
@@ -30,11 +32,11 @@ struct SignedStep {
 
 using Int8Step = std::conditional_t<kAnyBytes, OffsetStep, SignedStep>;
 
-// Quads of k between two moments of fetching. One row reads memory front to back and fetches the lines after those that it reads. Several
-// rows cross a group in strips, each of which reads a part of each of its lines: they fetch the next group in equal parts.
+// The quads of k between two moments for fetching. One row reads memory from front to back and fetches the lines after those that it reads.
+// Several rows cross a group in strips, and each strip reads a part of every line. So they fetch the next group in equal parts.
 constexpr int quads_each(int rows) { return rows == 1 ? 1 : 4; }
 
-// One strip of one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
+// Multiplies one strip of one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
 template <int kRows, int kVectors>
 TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Group& group, const TileRows& x, [[maybe_unused]] Fetch& ahead,
                            float* sums) {

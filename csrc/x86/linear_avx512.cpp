@@ -1,4 +1,4 @@
-// The register tiles of ts_linear for AVX-512 with VNNI: floats, up to 6 rows by 64 columns in 24 accumulators, and few rows of bytes.
+// The register tiles of ts_linear for AVX-512 with VNNI: floats, with up to 6 rows by 64 columns in 24 accumulators, and few rows of bytes.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stored.h"
 #include "twostroke/stream.h"
@@ -7,7 +7,7 @@
 namespace twostroke {
 namespace {
 
-// Few rows stream the weights from memory; many find them in the second-level cache.
+// Few rows read the weights from memory as a stream; many rows find them in the second-level cache.
 template <int kRows>
 TS_INLINE void prefetch(const uint8_t* data) {
   if (kRows > kStreamRows) return;
@@ -17,7 +17,7 @@ TS_INLINE void prefetch(const uint8_t* data) {
 
 constexpr int64_t kFarOfSeveral = 1024, kNearOfSeveral = 512;
 
-// kQuads quads of k of one panel: scalar work between turns takes the ports of products.
+// Multiplies kQuads quads of k of one panel. kQuads is a constant, because scalar work between turns would take the ports of products.
 template <int kRows, int kQuads>
 TS_INLINE void turn(const uint8_t* data, const Ahead& ahead, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
   TS_UNROLL
@@ -42,7 +42,7 @@ void int8_tile(const Panel& panel, const TileRows& x, float* sums) {
   });
 }
 
-// Panels in turn; their integers wait in the first-level cache.
+// Multiplies by panels in turn. Their integers stay in the first-level cache.
 template <int kRows>
 void int8_groups(const Group* groups, const TileRows& x, float* sums, int64_t stream_floats) {
   constexpr int kPanels = static_cast<int>(streams(TS_W_INT8));
@@ -109,7 +109,7 @@ void bf16_tile(const Panel& panel, const TileRows& x, float* sums) {
     for (int j = 0; j < kVectors; ++j) weights[j] = _mm512_castsi512_ps(_mm512_and_si512(load(data + 64 * j), high_half));
     multiply_add<kRows>(totals, weights, x.x + k + 1, x.x_stride);
   }
-  if (k < panel.columns) {  // the odd last column: its pair is padding, and x ends here
+  if (k < panel.columns) {  // this is the odd last column; its partner is padding, and x ends here
     __m512 weights[kVectors];
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) weights[j] = _mm512_castsi512_ps(_mm512_slli_epi32(load(data + 64 * j), 16));

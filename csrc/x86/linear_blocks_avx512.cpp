@@ -1,7 +1,7 @@
-// Many rows of ts_linear for AVX-512 with VNNI, where there are no matrix registers: a block of up to 16 rows by 16 columns.
-// One register of weights meets all rows of a block before the next is loaded, so that memory is read at an even pace after the
-// products, and int4 is unpacked in registers on ports that the products leave idle. Measured, 256 columns of k by 64 from the
-// first-level cache: products at 98% of their peak, with unpacking 120 ns more a block of rows, of 71 ns a row.
+// Multiplies many rows of ts_linear for AVX-512 with VNNI, on CPUs without matrix registers, in blocks of up to 16 rows by 16 columns. One
+// register of weights is multiplied by all rows of a block before the next one is loaded. So memory is read at an even pace, and int4 is
+// unpacked in registers on ports that the products do not use. Measured on 256 k by 64 columns from the first-level cache: products reach
+// 98% of their peak. Unpacking adds 120 ns for each block of rows, where a row takes 71 ns.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
 #include "twostroke/x86/linear_avx512.h"
@@ -11,14 +11,14 @@ namespace {
 
 constexpr int kTurn = 4;  // quads of k between two moments to fetch ahead
 
-// What one block of rows has of one group.
+// One block of rows, and its part of one group.
 struct BlockRows {
   const int8_t* q;  // (quads, rows, 4)
   const float* scales;
   const int32_t* corrections;
 };
 
-// As many vectors of columns at once as the registers hold sums for. The whole width of a panel reads memory front to back.
+// The vectors of columns at once; there are registers for all of their sums. The whole width of a panel reads memory from front to back.
 constexpr int kWholeWidthRows = 6;
 constexpr int across(int rows) { return rows <= kWholeWidthRows ? kVectors : rows <= 12 ? 2 : 1; }
 
@@ -50,7 +50,8 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
   }
 }
 
-// What becomes of unpacked bytes next to their products: kept as int8_block reads them, for the next blocks of rows, or not.
+// What happens to unpacked bytes during their products. They are stored for the next blocks of rows, in the form that int8_block reads, or
+// dropped.
 struct Kept {
   uint8_t* block;
   TS_INLINE void operator()(int64_t at, __m512i four) const { _mm512_storeu_si512(block + at, four); }
@@ -88,7 +89,8 @@ PackedKernel int4_of(int64_t rows) {
   return kernel_of<PackedKernel, kRowBlock>(rows, [](auto count) { return int4_block<count(), Dropped>; });
 }
 
-// Moments to fetch ahead while a group meets these rows: one each kTurn quads of k, of a block of int4 each step.
+// How often a product of a group and these rows may fetch lines of the next group. This is once for each kTurn quads of k, and in a block
+// of int4 once for each step.
 int64_t moments_of(int64_t columns, int64_t rows) {
   const int64_t last = rows % kRowBlock;
   const int wide = across(static_cast<int>(last));
@@ -101,7 +103,7 @@ int64_t int4_moments_of(int64_t columns, int64_t rows) {
 
 }  // namespace
 
-// The first block of rows unpacks int4 weights to bytes next to its products; the other blocks read these bytes.
+// The first block of rows unpacks int4 weights to bytes during its products. The other blocks read these bytes.
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
   const bool packed = kind == TS_W_INT4;
   const int64_t lines = panel_bytes(kind, group.columns) / 64;

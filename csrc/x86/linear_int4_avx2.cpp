@@ -1,6 +1,6 @@
-// int4 weights of ts_linear for AVX2. Elements of 4 bits times activations fit sums of 16 bits, so that the multiplier of 16 columns of k is
-// applied once to their sum, not to each element. Without VNNI, no sum of 32 bits is made of each product. Few rows meet the nibbles; more
-// share codes and multipliers that a group was unpacked to once.
+// int4 weights of ts_linear for AVX2. Elements of 4 bits times activations fit sums of 16 bits. So the multiplier of 16 columns of k is
+// applied once to their sum and not to each element. Without VNNI, products need not be widened to sums of 32 bits. Few rows are multiplied
+// by the nibbles themselves. More rows share codes and multipliers, to which a group is unpacked once.
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/x86/linear_avx2.h"
 
@@ -12,15 +12,15 @@ constexpr int64_t kMostSubgroups = kMaxGroup / kSubgroup;
 constexpr int kParts = kStep / kSubgroup;
 constexpr int kCodesAcross = 4;  // registers of a strip of unpacked codes
 
-// Registers across a strip: as many as leave room for sums, totals, multipliers and nibbles.
+// The registers across a strip. They leave room for sums, totals, multipliers and nibbles.
 constexpr int strip_vectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 
-// What undoes the offset of the elements of a subgroup, where its sums begin; without VNNI, half of it in both halves of 32 bits.
-// (rows, subgroups)
+// The corrections for the offset of a subgroup's elements, with which its sums begin: (rows, subgroups). Without VNNI, each half of 32 bits
+// has half of it.
 template <int kRows>
 using Beginnings = int32_t[kRows][kMostSubgroups];
 
-// The multipliers of 8 columns and one part of a step: in each 16 bits, or with VNNI in the lower 16 of 32.
+// The multipliers of 8 columns and one part of a step. They are in each 16 bits, or with VNNI in the lower 16 bits of each 32.
 TS_INLINE __m256i multipliers_of(const uint8_t* step, int part, int64_t column) {
   const __m128i pairs = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(step + part / 2 * kPanel + column));
   const __m256i wide = _mm256_cvtepu8_epi32(pairs);
@@ -28,7 +28,8 @@ TS_INLINE __m256i multipliers_of(const uint8_t* step, int part, int64_t column) 
   return kAnyBytes ? one : _mm256_or_si256(one, _mm256_slli_epi32(one, 16));
 }
 
-// One strip of one group, from `column` of the panel on: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
+// Multiplies one strip of one group, from `column` of the panel on: integers exactly, then sums = fma(float(integers), x_scale * w_scale,
+// sums).
 template <int kRows, int kAcross>
 TS_INLINE void group_strip(const uint8_t* data, int64_t column, const Group& group, const TileRows& x, const Beginnings<kRows>& beginnings,
                            Fetch* ahead, float* sums) {
@@ -75,8 +76,9 @@ void int4_group(const uint8_t* data, const Group& group, const TileRows& x, Fetc
   }
 }
 
-// One strip of four registers. Sums, the rows' quads and a code fit 16 registers with three rows; totals wait in the first-level cache, where
-// each is taken once in 16 columns. Fewer registers across need a rows' quad for fewer products: a quad takes a port of products.
+// Multiplies one strip of four registers. With three rows, sums, the rows' quads and a code fit 16 registers. Totals stay in the
+// first-level cache, and each is loaded once for 16 columns. With fewer registers across, a row's quad would serve fewer products, and a
+// quad takes a port of products.
 template <int kRows>
 TS_INLINE void codes_strip(const uint8_t* codes, const uint8_t* multipliers, int64_t column, const Group& group, const TileRows& x,
                            const Beginnings<kRows>& beginnings, Fetch* ahead, float* sums) {

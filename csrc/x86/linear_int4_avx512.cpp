@@ -1,4 +1,4 @@
-// int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles.
+// int4 weights of ts_linear for AVX-512 with VNNI: few rows are multiplied by the nibbles themselves.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stream.h"
 #include "twostroke/x86/linear_avx512.h"
@@ -12,7 +12,7 @@ TS_INLINE void prefetch(const Where& ahead, const uint8_t* data) {
   for (int i = 0; i < kLines; ++i) ahead.prefetch(data + 64 * i);
 }
 
-// Half a step, 32 k, of one panel added to its totals.
+// Adds half a step, 32 k, of one panel to its totals.
 template <int kRows, class Where>
 TS_INLINE void turn(const uint8_t* data, int pair, const Where& ahead, const int8_t* q, const int32_t* corrections,
                     const TileRows& x, __m512i (&totals)[kRows][kVectors]) {
@@ -43,7 +43,7 @@ TS_INLINE void clear(__m512i (&totals)[kRows][kVectors]) {
   }
 }
 
-// One row is quickest where hardware alone fetches.
+// One row is quickest where only the hardware fetches.
 template <int kRows>
 TS_INLINE auto fetching() {
   if constexpr (kRows == 1) {
@@ -66,7 +66,7 @@ void int4_tile(const Panel& panel, const TileRows& x, float* sums) {
   });
 }
 
-// Panels in turn.
+// Multiplies by panels in turn.
 template <int kRows>
 void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t stream_floats) {
   constexpr int kPanels = static_cast<int>(streams(TS_W_INT4));

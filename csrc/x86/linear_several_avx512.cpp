@@ -1,9 +1,11 @@
-// Several rows of ts_linear for AVX-512 with VNNI, where there are no matrix registers and memory is read front to back: a whole panel, a
-// piece at a time, by one band of rows after the other, each of the panel's whole width. The sums of the band that is not at work wait in
-// the first-level cache: 16 of them come and go next to 512 products. Blocks of 16 columns by all rows, as for many rows, would read each
-// line of memory's four in another pass, and a loop that reads one line in four is slower than memory. Measured next to a loop that only
-// reads, two threads, where memory gives 53 GB/s and where it gives 31: 8 rows of int8 64 -> 84% and 86 -> 93%, 12 rows 55 -> 56% and
-// 80 -> 90%; 4 rows of int4 57 -> 69% and 77 -> 92%, 8 rows 34 -> 35% and 62 -> 66%. With more rows products are the limit.
+// Multiplies several rows of ts_linear for AVX-512 with VNNI, on CPUs without matrix registers that read memory from front to back. A whole
+// panel is taken a piece at a time. One band of rows after the other multiplies the whole width of the piece. The sums of the waiting band
+// stay in the first-level cache: 16 of them are loaded and stored for every 512 products.
+// Many rows use blocks of 16 columns by all rows. Such blocks would read each of the four lines of a row of memory in another pass, and a
+// loop that reads one line in four is slower than memory.
+// Measured with two threads, as shares of the rate of a loop that only reads, where memory gives 53 GB/s and where it gives 31 GB/s. 8 rows
+// of int8: 64 -> 84% and 86 -> 93%; 12 rows: 55 -> 56% and 80 -> 90%. 4 rows of int4: 57 -> 69% and 77 -> 92%; 8 rows: 34 -> 35% and 62 ->
+// 66%. With more rows, products are the limit.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
 #include "twostroke/x86/linear_avx512.h"
@@ -11,13 +13,13 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kPiece = kNearOfBands / kPanel;  // columns that both bands meet before the next
-constexpr int kMostOfOneBand = 5;                 // rows; a sixth is as good in two, nine cannot be in one
+constexpr int64_t kPiece = kNearOfBands / kPanel;  // columns that both bands multiply before the next piece
+constexpr int kMostOfOneBand = 5;  // rows of one band; six rows are as good in two bands, and nine do not fit in one
 
 constexpr int upper_band(int rows) { return rows <= kMostOfOneBand ? rows : (rows + 1) / 2; }
 constexpr int64_t columns_at_once(int rows) { return rows <= kMostOfOneBand ? kMaxGroup : kPiece; }
 
-// What one piece of all rows is multiplied by: q (quads, kRows, 4) and the sums that wait, (kRows, 64).
+// The operands of one piece for all rows: q (quads, kRows, 4), and the waiting sums (kRows, 64).
 struct Piece {
   const int8_t* q;
   __m512i* waiting;
@@ -41,7 +43,7 @@ TS_INLINE void put_back(const __m512i (&integers)[kRows][kVectors], __m512i* wai
   }
 }
 
-// Rows kFirst to kFirst + kBand of kRows by some quads of bytes, weight + 128. fetch(quads done) once in two quads.
+// Multiplies rows kFirst to kFirst + kBand of kRows by some quads of bytes, weight + 128. fetch(quads done) is called once in two quads.
 template <int kRows, int kFirst, int kBand, class Fetching>
 TS_INLINE void band(const uint8_t* bytes, int64_t quads, const Piece& piece, const Fetching& fetch) {
   __m512i integers[kBand][kVectors];
@@ -60,7 +62,7 @@ TS_INLINE void band(const uint8_t* bytes, int64_t quads, const Piece& piece, con
   put_back(integers, piece.waiting + kFirst * kVectors);
 }
 
-// A whole panel: piece(data, columns, piece) multiplies and returns where the next begins.
+// Multiplies a whole panel. piece(data, columns, piece) multiplies one piece and returns the place at which the next begins.
 template <int kRows, class Multiply>
 TS_INLINE void each_piece(const Panel& panel, const TileRows& x, float* sums, const Multiply& multiply) {
   __m512i waiting[kRows][kVectors];
@@ -80,7 +82,7 @@ TS_INLINE void each_piece(const Panel& panel, const TileRows& x, float* sums, co
   }
 }
 
-// Half of the lines of a piece by each of two bands.
+// Each of two bands fetches half of the lines of a piece.
 struct Halves {
   const uint8_t* lines;
   TS_INLINE void operator()(int64_t quad) const {
@@ -104,7 +106,8 @@ void int8_several(const Panel& panel, const TileRows& x, float* sums) {
   });
 }
 
-// The first kBand rows of kRows by one step of packed int4, lines in the order of memory; its bytes stay for the other band.
+// Multiplies the first kBand rows of kRows by one step of packed int4, with lines in the order of memory. The bytes are stored for the
+// other band.
 template <int kRows, int kBand>
 TS_INLINE void unpacking_band(const uint8_t* step, const Piece& piece, uint8_t* bytes) {
   __m512i integers[kBand][kVectors];

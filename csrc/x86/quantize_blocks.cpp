@@ -1,4 +1,4 @@
-// Rows of activations to int8 in blocks, 16 at a time: the same bits as generic/linear/linear_quantize.cpp.
+// Rounds rows of activations to int8 in blocks of 16 rows, with the same bits as generic/linear/linear_quantize.cpp.
 #if defined(TS_LEVEL_AVX512)
 #include <type_traits>
 
@@ -30,14 +30,14 @@ TS_INLINE float group_magnitude(const Source& from, int64_t r) {
   return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int32_t>(last > most ? last : most))));
 }
 
-// 64 columns of a block, (16, 64) bytes: rows as they are.
+// 64 columns of a block, (16, 64) bytes: rows without a change of order.
 struct StepOfRows {
   TS_INLINE void put(int64_t r, __m512i bytes, int8_t* q) { _mm512_storeu_si512(q + r * kStep, bytes); }
   TS_INLINE void end(int64_t, int8_t*) {}
   static constexpr int64_t bytes(int64_t) { return kRowBlock * kStep; }
 };
 
-// In 16 registers, what is in word w of register r to word r of register w.
+// Transposes 16 registers: word w of register r becomes word r of register w.
 TS_INLINE void transpose(const __m512i (&from)[kRowBlock], __m512i (&to)[kRowBlock]) {
   __m512i pairs[kRowBlock], fours[kRowBlock];
   TS_UNROLL
@@ -46,7 +46,7 @@ TS_INLINE void transpose(const __m512i (&from)[kRowBlock], __m512i (&to)[kRowBlo
     pairs[i + 1] = _mm512_unpackhi_epi32(from[i], from[i + 1]);
   }
   TS_UNROLL
-  for (int i = 0; i < kRowBlock; i += 4) {  // fours[i + n]: word n of every 128 bits of four rows
+  for (int i = 0; i < kRowBlock; i += 4) {  // fours[i + n] has word n of every 128 bits of four rows
     TS_UNROLL
     for (int h = 0; h < 2; ++h) {
       fours[i + 2 * h] = _mm512_unpacklo_epi64(pairs[i + h], pairs[i + 2 + h]);
@@ -80,7 +80,7 @@ struct StepOfQuads {
 };
 using Step = std::conditional_t<kLevel.matrix_registers, StepOfRows, StepOfQuads>;
 
-// 64 columns of all rows before the next 64: stores follow each other in memory.
+// Rounds 64 columns of all rows before the next 64 columns, so that stores are consecutive in memory.
 void quantize_source(const Source& from, int64_t rows, int64_t columns, QuantizedRow to) {
   __m512 inverses[kRowBlock];
   __mmask16 on[kRowBlock];
@@ -105,7 +105,7 @@ void quantize_source(const Source& from, int64_t rows, int64_t columns, Quantize
   for (int64_t r = 0; r < rows; ++r) to.corrections[r] = -128 * _mm512_reduce_add_epi32(totals[r]);
 }
 
-// Rows are rotated one after the other, then rounded as they would be without.
+// Rotates rows one after the other, and then rounds them like rows without rotation.
 void quantize_rotated(const float* x, int64_t x_stride, int64_t rows, int64_t columns, QuantizedRow to) {
   alignas(64) float rotated[kRowBlock * kMaxGroup];
   const int64_t padded = round_up(columns, kStep);

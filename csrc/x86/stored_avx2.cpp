@@ -1,5 +1,5 @@
-// Products with stored codes as they lie, for AVX2 and FMA: few rows by a panel that is read once, because a stream waits for memory, and
-// many rows by one group after the other.
+// Products with stored codes in their stored form, for AVX2 and FMA. Few rows are multiplied by a panel that is read once, because a stream
+// waits for memory. Many rows are multiplied by one group after the other.
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/kernel_of.h"
 #include "twostroke/x86/stored_codes_avx2.h"
@@ -7,19 +7,19 @@
 namespace twostroke {
 namespace {
 
-constexpr int kTile = 4;  // rows that meet the codes together
+constexpr int kTile = 4;  // rows that are multiplied by the codes together
 
-// Registers of columns that meet the rows together: their sums stay in registers.
+// Registers of columns that are multiplied by the rows together, so that their sums stay in registers.
 constexpr int across(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
 
 template <int kRows, int kAcross>
 using Integers = __m256i[kRows][kAcross];
 
-// Sums of two neighbours in 16 bits, as sums in 32.
+// Adds two neighbours of 16 bits to sums of 32 bits.
 TS_INLINE __m256i widened(__m256i pairs) { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
 
-// What is taken off the 16-bit sums of each step, for one row and some columns of a group: kCentre times the sums of neighbours, 0 and 1, 2
-// and 3 of each quad. to: one for each 4 columns, those of a step alike.
+// The numbers that are subtracted from the 16-bit sums of each step, for one row and some columns of a group. They are kCentre times the
+// sums of neighbours 0 and 1, and of 2 and 3, of each quad. to: one for each 4 columns; those of a step are equal.
 template <class Source>
 TS_INLINE void centres_of(const int8_t* q, int64_t columns, int32_t* to) {
   for (int64_t k = 0; k < columns; k += 32) {
@@ -32,7 +32,8 @@ TS_INLINE void centres_of(const int8_t* q, int64_t columns, int32_t* to) {
   }
 }
 
-// Both quads of one oct of a unit by one row, for one register of columns. centre: centres_of, for the row and step.
+// Multiplies both quads of one oct of a unit by one row, for one register of columns. centre: the result of centres_of for the row and
+// step.
 template <class Source>
 TS_INLINE void add_oct(int o, __m256i low, __m256i high, __m256i low_q, __m256i high_q, const int32_t* centre, __m256i& pairs, __m256i& integers) {
   if constexpr (kAnyBytes) {
@@ -53,14 +54,14 @@ TS_INLINE void add_oct(int o, __m256i low, __m256i high, __m256i low_q, __m256i 
   if (o == Source::kUnit / 8 - 1) integers = _mm256_add_epi32(integers, widened(pairs));
 }
 
-// Those of row r. Kinds without them have no memory to point into.
+// The centres of row r. Kinds without centres have no memory to point into.
 template <class Source>
 TS_INLINE const int32_t* centres_at(const int32_t* centres, int r) {
   return Source::kCentre == 0 ? nullptr : centres + r * (kStoredGroup / 4);
 }
 
-// One unit of nibbles, for the rows of the matrix from `column` on. q: the rows at the unit's first column; centres: of each row, centres_of, kStoredGroup / 4 apart. Of the codes and the
-// rows, the fewer stay in registers.
+// Multiplies one unit of nibbles by rows, for the matrix rows from `column` on. q: the rows at the unit's first column; centres: the
+// results of centres_of for each row, kStoredGroup / 4 apart. Of the codes and the rows, the fewer stay in registers.
 template <class Source, int kRows, int kAcross, class Lines>
 TS_INLINE void add_unit(const uint8_t* unit, int64_t column, const int8_t* q, int64_t stride, const int32_t* centres, const Lines& ahead,
                         Integers<kRows, kAcross>& integers) {
@@ -102,7 +103,8 @@ TS_INLINE void add_unit(const uint8_t* unit, int64_t column, const int8_t* q, in
   }
 }
 
-// 16 columns of codes of 8 bits. As they lie, or signed: |code| * |q| <= 128 * 127, of which two do not overflow 16 bits.
+// Multiplies 16 columns of codes of 8 bits, in their stored form or as signed bytes. |code| * |q| <= 128 * 127, so the sum of two products
+// does not overflow 16 bits.
 template <int kRows, int kAcross, class Lines>
 TS_INLINE void add_bytes(const uint8_t* from, const int8_t* q, int64_t stride, const Lines& ahead, Integers<kRows, kAcross>& integers) {
   TS_UNROLL
@@ -121,7 +123,8 @@ TS_INLINE void add_bytes(const uint8_t* from, const int8_t* q, int64_t stride, c
   }
 }
 
-// One step of a group, for some rows. sums_q: of their rounded activations; of fine kinds, scales: theirs.
+// Finishes one step of a group, for some rows. sums_q: the sums of their rounded activations; scales: for fine kinds, the scales of the
+// activations.
 template <class Source, int kRows>
 struct Step {
   static constexpr StoredShape kShape = Source::kShape;
@@ -134,7 +137,7 @@ struct Step {
   const int32_t* centres;
   int32_t sums_q[kRows];
 
-  // waiting (rows, 64) += the products of 8 * kAcross columns from `column` on.
+  // Adds the products of 8 * kAcross columns, from `column` on, to waiting (rows, 64).
   template <int kAcross, class Lines>
   TS_INLINE void add(int64_t column, const Lines& ahead, float (&waiting)[kRows][kPanel]) const {
     Integers<kRows, kAcross> integers;
@@ -169,7 +172,7 @@ struct Step {
   }
 };
 
-// sums (rows, 64) += one group, by kRows rows.
+// Adds one group to sums (rows, 64), for kRows rows.
 template <class Source, int kRows, class Ahead>
 __attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, const TileRows& x,
                                         const Ahead& ahead, float* sums) {
@@ -207,7 +210,7 @@ __attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const u
   }
 }
 
-// A whole panel, read front to back.
+// Multiplies a whole panel, which is read from front to back.
 template <int32_t kKind, int kRows, bool kAlone>
 void whole_panel(const Panel& panel, const TileRows& x, float* sums) {
   constexpr StoredShape kShape = stored_shape(kKind);
@@ -227,11 +230,11 @@ void whole_panel(const Panel& panel, const TileRows& x, float* sums) {
 template <class Source>
 using Tile = void (*)(const Head<Source::kKind>&, const uint8_t* codes, const Group&, const TileRows&, const GroupAfter&, float* sums);
 
-// Many rows by one group, which lies in a cache, in tiles of nearly equal height.
+// Multiplies many rows by one group, which lies in a cache, in tiles of nearly equal height.
 template <class Source>
 void add_rows(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, TileRows x, int64_t rows, float* sums) {
   int64_t tiles = (rows + kTile - 1) / kTile;
-  constexpr int64_t kMoments = kPanel / (across(kTile) * kLanes);  // of a step
+  constexpr int64_t kMoments = kPanel / (across(kTile) * kLanes);  // moments of a step
   Fetch ahead = fetch_after(Source::kShape, group, tiles * kMoments * (group.columns / Source::kShape.sub));
   for (; tiles > 0; --tiles) {
     const int64_t count = (rows + tiles - 1) / tiles;
@@ -243,7 +246,7 @@ void add_rows(const Head<Source::kKind>& head, const uint8_t* codes, const Group
   }
 }
 
-// For many rows, codes that lie two in a byte or in planes become bytes once.
+// For many rows, codes that are two in a byte or in planes become bytes once.
 template <int32_t kKind>
 __attribute__((noinline)) void unpack(const uint8_t* from, int64_t columns, uint8_t* to) {
   for (int64_t k = 0; k < columns; k += Codes<kKind>::kUnit, from += Codes<kKind>::kUnitBytes) {

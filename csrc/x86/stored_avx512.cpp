@@ -1,12 +1,12 @@
-// Products with stored codes as they lie, for AVX-512 with VNNI: few rows by a panel that is read once, because a stream waits for memory,
-// and many rows by one group after the other.
+// Products with stored codes in their stored form, for AVX-512 with VNNI. Few rows are multiplied by a panel that is read once, because a
+// stream waits for memory. Many rows are multiplied by one group after the other.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/x86/stored_codes_avx512.h"
 
 namespace twostroke {
 namespace {
 
-// 4 columns of codes of 8 bits at `at`.
+// Multiplies 4 columns of codes of 8 bits at `at`.
 template <int kRows, int kAcross, class Lines>
 TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   __m512i quads[kAcross];
@@ -18,7 +18,7 @@ TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, con
   multiply(quads, q, stride, integers);
 }
 
-// 8 columns of nibbles at `at`: the low ones are the first 4.
+// Multiplies 8 columns of nibbles at `at`. The low nibbles are the first 4 columns.
 template <CodeTable kTable, int kRows, int kAcross, class Lines>
 TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   __m512i low[kAcross], high[kAcross];
@@ -31,7 +31,7 @@ TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, c
   multiply(high, q + 4, stride, integers);
 }
 
-// One block of a plane of the codes' highest bits and of nibbles: 32 / kHigh columns.
+// Multiplies one block of a plane of the codes' highest bits and of nibbles: 32 / kHigh columns.
 template <int kHigh, int kRows, int kAcross, class Lines>
 TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   const uint8_t* nibbles = at + kQuadBytes;
@@ -50,7 +50,8 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, con
   }
 }
 
-// The third bits of a quad of 16 rows, at bit 2 of each code. from: of two bytes a row; bit 4 i + q belongs to column i of quad q.
+// The third bits of a quad of 16 rows, at bit 2 of each code. from: two bytes for each row, whose bit 4 i + q belongs to column i of quad
+// q.
 TS_INLINE __m512i thirds(const uint8_t* from, int quad) {
   const __m512i each = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
@@ -58,7 +59,7 @@ TS_INLINE __m512i thirds(const uint8_t* from, int quad) {
   return _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(_mm512_shuffle_epi8(each, spread), wanted), 4);
 }
 
-// One plane of codes that are nothing else: 32 / kHigh columns. third: where their third bits begin, if they have them.
+// Multiplies one plane of codes without nibbles: 32 / kHigh columns. third: the place of their third bits, if they have them.
 template <int kHigh, bool kThird, int kRows, int kAcross, class Lines>
 TS_INLINE void add_plane(const uint8_t* at, const uint8_t* third, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   TS_UNROLL
@@ -79,8 +80,8 @@ TS_INLINE void add_plane(const uint8_t* at, const uint8_t* third, const int8_t* 
 // not fit into the registers, so the two halves of a group's columns are multiplied in turn.
 constexpr int across(bool nibbles, int rows) { return rows <= (nibbles ? 5 : 6) ? kVectors : kVectors / 2; }
 
-// totals += the codes of one group, in steps of `sub` columns: kAcross vectors of columns from number `vector` on. Returns where the codes
-// of the panel's whole width end.
+// Adds the codes of one group, in steps of `sub` columns, to totals, for kAcross vectors of columns from number `vector` on. Returns the
+// place at which the codes of the panel's whole width end.
 template <int32_t kKind, int kRows, int kAcross, class Lines>
 TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group, int vector,
                                    const TileRows& x, const Lines& ahead, __m512 (&totals)[kRows][kVectors]) {
@@ -117,7 +118,8 @@ TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes
         add_block<kHigh>(codes, q, x.q_stride, ahead, integers);
       }
     } else if constexpr (kShape.nibbles) {
-      for (int64_t k = 0; k < sub; k += 16, q += 16, codes += 2 * kQuadBytes) {  // twice at once: a step has 16 columns or a multiple
+      // this runs twice, because a step has 16 columns or a multiple
+      for (int64_t k = 0; k < sub; k += 16, q += 16, codes += 2 * kQuadBytes) {
         add_nibbles<kShape.table>(codes, q, x.q_stride, ahead, integers);
         add_nibbles<kShape.table>(codes + kQuadBytes, q + 8, x.q_stride, ahead, integers);
       }
@@ -152,7 +154,7 @@ TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes
   return codes - 64 * vector;
 }
 
-// A whole panel, read front to back. kKind stands for all kinds that differ from it in `sub` alone.
+// Multiplies a whole panel, which is read from front to back. kKind stands for all kinds that differ from it only in `sub`.
 template <int32_t kKind, int kRows, bool kAlone>
 __attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, const TileRows& x, float* sums) {
   __m512 totals[kRows][kVectors];
@@ -176,7 +178,7 @@ __attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, cons
   store_rows(totals, sums);
 }
 
-// sums += one group, by kRows rows of a tile.
+// Adds one group to sums, for kRows rows of a tile.
 template <int32_t kKind, int kRows>
 __attribute__((noinline)) void add_tile(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group, const TileRows& x,
                                         const GroupAfter& ahead, float* sums) {
@@ -197,7 +199,8 @@ __attribute__((noinline)) void add_tile(const Head<kKind>& head, const uint8_t* 
 template <int32_t kKind>
 using Tile = void (*)(const Head<kKind>&, const uint8_t* codes, int64_t sub, const Group&, const TileRows&, const GroupAfter&, float* sums);
 
-// Many rows by one group, in tiles of nearly equal height, four at most: more would not fit the registers next to the codes.
+// Multiplies many rows by one group, in tiles of nearly equal height. A tile has at most four rows, because the sums of more would not fit
+// the registers together with the codes.
 template <int32_t kKind>
 void add_rows(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {
   constexpr int kTile = 4;
@@ -215,7 +218,7 @@ void add_rows(const Group& group, int64_t sub, TileRows x, int64_t rows, float* 
   }
 }
 
-// kLike: a kind that differs in the columns of a step alone.
+// kLike: a kind that differs only in the columns of a step.
 template <int32_t kKind, int32_t kLike, int kRows, bool kAlone>
 void panel_of_kind(const Panel& panel, const TileRows& x, float* sums) {
   whole_panel<kLike, kRows, kAlone>(panel, stored_shape(kKind).sub, x, sums);

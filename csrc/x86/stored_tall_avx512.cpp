@@ -1,19 +1,20 @@
-// Products of many rows with stored codes, for AVX-512 with VNNI: a group's codes become bytes once, in the first-level cache, and meet
-// blocks of rows. A block has 16 columns: one register of codes meets all its rows, and every sum stays in a register. What the codes were is
-// known while they become bytes alone: the blocks of all kinds differ in minima and in the scales of the rows.
+// Products of many rows with stored codes, for AVX-512 with VNNI. A group's codes become bytes once, in the first-level cache, and are
+// multiplied by blocks of rows. A block has 16 columns: one register of codes is multiplied by all its rows, and every sum stays in a
+// register. Only the step that makes bytes depends on the form of the codes. The blocks differ only in whether there are minima and in the
+// scales of the rows.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/x86/stored_codes_avx512.h"
 
 namespace twostroke {
 namespace {
 
-constexpr int kBlockRows = 12;  // 12 sums, 12 totals, codes, multipliers, minima: 27 of 32 registers
-constexpr int kFewestRows = 8;  // of a block where there are kTallRows or more
+constexpr int kBlockRows = 12;  // 12 sums, 12 totals, codes, multipliers and minima take 27 of 32 registers
+constexpr int kFewestRows = 8;  // the fewest rows of a block where there are kTallRows or more
 constexpr int64_t kMostSteps = kStoredGroup / kSubgroup;
 
 static_assert(kTallRows >= 2 * kFewestRows && 2 * kBlockRows + 1 >= 3 * kFewestRows, "blocks of nearly equal height are no lower");
 
-// One group: codes (columns / 4, 64, 4), `more` too large, and what they are multiplied by.
+// One group: codes (columns / 4, 64, 4), with an excess of `more`, and their factors.
 struct BytesOfGroup {
   const uint8_t* codes;
   const float *multipliers, *minima;
@@ -57,7 +58,7 @@ struct RowsOfGroup {
   alignas(64) float scales[kFine ? kMostSteps : 1][kRows];
 };
 
-// Neighbours added, 1, 2, 4 or 8 of them: of 16 numbers the first 16 / parts are sums then.
+// Adds 1, 2, 4 or 8 neighbours. Of 16 numbers the first 16 / parts are then sums.
 TS_INLINE __m512i sums_of(__m512i numbers, int64_t parts) {
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
@@ -72,14 +73,14 @@ TS_INLINE void gather(RowsOfGroup<kRows, kFine>& rows, const BytesOfGroup& bytes
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const int8_t* q = x.q + r * x.q_stride + group.first;
-    if (group.columns == kStoredGroup) {  // not a call
+    if (group.columns == kStoredGroup) {  // this avoids a call
       memcpy(rows.q + r * kStoredGroup, q, kStoredGroup);
     } else {
       memcpy(rows.q + r * kStoredGroup, q, static_cast<size_t>(group.columns));
     }
     const int32_t* corrections = x.sub_corrections + r * x.subgroups + group.first / kSubgroup;
     const __m512i eights = sums_of(_mm512_maskz_loadu_epi32(there, corrections), bytes.sub / kSubgroup);
-    const __m512i less = _mm512_srai_epi32(eights, 3);  // minus the sum: eights are minus 8 times it
+    const __m512i less = _mm512_srai_epi32(eights, 3);  // minus the sum, because eights are minus 8 times it
     _mm512_store_si512(rows.whole[r], _mm512_mullo_epi32(less, _mm512_set1_epi32(bytes.more)));
     _mm512_store_ps(rows.sums[r], _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), less)));
   }
@@ -95,7 +96,7 @@ TS_INLINE void gather(RowsOfGroup<kRows, kFine>& rows, const BytesOfGroup& bytes
   }
 }
 
-// sums += one group, by kRows rows. The order of each row's arithmetic is that of few rows (stored_avx512.cpp).
+// Adds one group to sums, for kRows rows. The order of each row's arithmetic is that of few rows (stored_avx512.cpp).
 template <bool kMinimum, bool kFine, int kRows>
 __attribute__((noinline)) void add_block_of_rows(const BytesOfGroup& bytes, const Group& group, const TileRows& x, const GroupAfter& ahead,
                                                  float* sums) {
@@ -152,7 +153,7 @@ BlockKernel block_kernel(int64_t rows) {
   });
 }
 
-// Blocks of nearly equal height.
+// Divides rows into blocks of nearly equal height.
 template <bool kMinimum, bool kFine>
 void add_blocks(const BytesOfGroup& bytes, const StoredShape& shape, const Group& group, TileRows x, int64_t rows, float* sums) {
   int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
@@ -185,7 +186,7 @@ using Multiply = void (*)(const Group&, const TileRows&, int64_t rows, float* su
 template <int32_t kKind>
 constexpr Multiply multiply_of_kind() {
   if constexpr (stored_shape(kKind).alone) {
-    return nullptr;  // planes: stored_avx512.cpp
+    return nullptr;  // planes are computed in stored_avx512.cpp
   } else {
     return multiply_of<kKind>;
   }

@@ -24,7 +24,7 @@ SIZES = MemorySizes(16, 256, 80, 80, state_slots=2)
 
 
 def write_lora(judge: Any, folder: Path, seed: int = 1, **config: Any) -> Any:
-    """Add an adapter of random numbers to a model of transformers, and save it. -> the PEFT model."""
+    """Adds an adapter of random numbers to a transformers model and saves it. Returns the PEFT model."""
     import peft
     import torch
 
@@ -39,7 +39,7 @@ def write_lora(judge: Any, folder: Path, seed: int = 1, **config: Any) -> Any:
 
 
 class Adapted:
-    """A checkpoint with adapters in their slots, on the native ops."""
+    """A checkpoint with adapters in their slots, computed by the native ops."""
 
     def __init__(
         self, folder: Path, adapters: Sequence[Path], ops: CpuOps, rank: int = 8, factors: WeightFormat = F32
@@ -58,7 +58,7 @@ class Adapted:
         self.forward = ops.compile(program, self.memory)
 
     def run(self, token_ids: list[int], chunks: Sequence[int], slot: int) -> F32Array:
-        """Logits (T, V) of all positions, with the adapter in a slot, or -1."""
+        """The logits (T, V) of all positions, with the adapter of a slot, or without one for slot -1."""
         pages = np.random.default_rng(3).permutation(16).astype(np.int32)
         rows, start = [], 0
         for count in chunks:

@@ -17,7 +17,7 @@ from twostroke.ops.program.model import Model
 def write_random_lora(
     folder: Path, model: Model, endings: Iterable[str], rank: int = 4, seed: int = 1, size: float = 0.1, **config: Any
 ) -> Path:
-    """Random A and B for all modules whose names end so; -> the folder."""
+    """Writes random A and B for all modules whose names have these endings. Returns the folder."""
     dice, tensors, wanted = np.random.default_rng(seed), {}, set(endings)
     for module, tensor in linear_tensors(model.plain).items():
         if module.rpartition(".")[2] in wanted:

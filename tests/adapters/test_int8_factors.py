@@ -1,4 +1,4 @@
-"""Adapters whose matrices are int8 with a scale for each rank: how far they move what the model says next."""
+"""Adapters whose matrices are int8 with a scale for each rank: how far they move the distribution of the next token."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ TEXT = "The cache holds pages of keys and values. A page is shared by all reques
 
 
 def divergence(law: F32Array, other: F32Array) -> float:
-    """The mean over rows of KL(law || other), in nats, of logits (T, V)."""
+    """The mean over rows of KL(law || other), in nats, for logits (T, V)."""
     wide = [each.astype(np.float64) for each in (law, other)]
     right, found = (each - np.logaddexp.reduce(each, axis=1, keepdims=True) for each in wide)
     return float(np.mean(np.sum(np.exp(right) * (right - found), axis=1)))
 
 
 def test_int8_factors_hardly_change_what_comes_next(tmp_path: Path) -> None:
-    """Next to float32 weights, so that nothing else is rounded. The adapter itself changes the distribution a lot."""
+    """The base weights are float32, so that nothing else is rounded. The adapter itself changes the distribution a
+    lot."""
     folder = spark_path()
     token_ids = Tokenizer.from_folder(folder).encode_prompt(TEXT)
     write_random_lora(tmp_path, read_folder(folder), ALL, rank=16, size=0.03)

@@ -1,4 +1,4 @@
-"""Folders of adapters that are wrong: one error that names the file, the field or the tensor."""
+"""Folders of adapters with errors: each gives one error that names the file, the field or the tensor."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_shelf_keeps_what_requests_have_taken(folder: Path, tmp_path: Path) ->
     shelf.unload("a")
     with pytest.raises(InvalidRequest, match="'a'"):
         shelf.take("a")
-    with pytest.raises(ConfigError, match="All 2 places"):  # a request still has it
+    with pytest.raises(ConfigError, match="All 2 places"):  # a request still uses it
         shelf.load("c", folder)
     shelf.give_back(first.slot)
     shelf.load("c", folder)

@@ -1,4 +1,5 @@
-"""Logits with adapters against PEFT's, on tiny checkpoints of families that lay their products out in each way."""
+"""Logits with adapters are compared with PEFT's, on tiny checkpoints of families that lay out their products in each
+way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of modules: those of `re`, without its exponential time."""
+"""Patterns of modules mean what they mean in `re`, and never take exponential time."""
 
 from __future__ import annotations
 

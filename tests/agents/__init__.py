@@ -1,1 +1,1 @@
-"""Agents' own packages in loops of tool calls, over real sockets, with answers that tests write."""
+"""The packages of agents run loops of tool calls over real sockets; tests write the answers."""

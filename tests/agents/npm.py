@@ -1,4 +1,4 @@
-"""Packages of npm for tests, pinned by a lock file; they are kept for the user and fetched once."""
+"""npm packages for tests. A lock file pins them; they are fetched once and kept for the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT_S = 300
 
 
 def installed(source: Path) -> Path:
-    """A folder with the files of `source` and the packages that its lock file names. Raises NotHere."""
+    """Returns a folder with the files of `source` and the packages that its lock file names. Raises NotHere."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             raise NotHere(f"npm packages of {source.name}: {program} is not there.")
@@ -32,7 +32,8 @@ def installed(source: Path) -> Path:
 
 
 def _install(source: Path, place: Path) -> None:
-    """Next to the place, then there: what lies at the place is whole. No script of a package is run."""
+    """Installs in a neighbouring folder and then renames it, so that the final folder is always whole. Runs no script
+    of a package."""
     with tempfile.TemporaryDirectory(dir=place.parent, prefix="npm.partial-") as made:
         folder = Path(made) / "files"
         folder.mkdir()

@@ -34,11 +34,12 @@ LOOP_TEMPLATE = (
     "{{ c.function.name }} {{ c.function.arguments | tojson }}{% endfor %}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
-"""It writes everything that a history holds."""
+"""A template that writes everything that a history contains."""
 
 
 class LoopEngine(FakeEngine):
-    """Answer `place` to request `place`, one character a token. The last one is given again and again."""
+    """Gives answer number `place` to request number `place`, one character for each token. After the last answer it
+    repeats that one."""
 
     def __init__(self, answers: Sequence[str]) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class LoopEngine(FakeEngine):
 
     @property
     def texts(self) -> list[str]:
-        """All prompts so far."""
+        """The texts of all prompts so far."""
         return [bytes(prompt.token_ids).decode() for prompt in self.prompts]
 
     def _deltas(self, prompt: Prompt) -> list[Delta]:
@@ -62,7 +63,8 @@ class LoopEngine(FakeEngine):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a client saw of a loop. calls: of each turn. thoughts: of all turns, None where a client shows none."""
+    """What a client saw of a loop. calls: the calls of each turn. thoughts: the thoughts of all turns, None for a
+    client that shows none."""
 
     calls: list[list[Call]] = field(default_factory=list)
     thoughts: list[str] | None = None
@@ -70,17 +72,17 @@ class Seen:
 
 
 def turns_of(form: Format) -> list[list[Call]]:
-    """The calls of the five turns; formats of one message for each call write one."""
+    """The calls of the five turns. A format with one message for each call has one call in each turn."""
     return [list(calls[:1] if form.messages is not None else calls) for calls in TURNS]
 
 
 def thinks_in_marks(form: Format) -> bool:
-    """Whether THOUGHT stands in front of the calls of the script."""
+    """Whether THOUGHT comes before the calls of the script."""
     return form.thought is not None and form.messages is None
 
 
 def answers_of(form: Format, last: str = ANSWER) -> list[str]:
-    """What the model writes: five turns of calls and the answer."""
+    """The model's texts: five turns of calls, and the answer."""
     marks = form.thought
     thought = f"{marks.opening}{THOUGHT}{marks.closing}" if marks is not None and thinks_in_marks(form) else ""
     said = "" if form.messages is not None or form.calls[0].bare else "I look.\n"
@@ -96,13 +98,13 @@ def final(form: Format, text: str) -> str:
 
 
 def result_of(turn: int, place: int) -> str:
-    """What the tool gives: a word for each call of the loop."""
+    """The result of the tool: a word for each call of the loop."""
     return f"result-{turn}-{place}"
 
 
 @contextmanager
 def looping(form: Format, answers: Sequence[str] | None = None, **changes: Any) -> Iterator[tuple[Live, LoopEngine]]:
-    """A server whose model writes the script in this format. changes: of its parts."""
+    """A server whose model writes the script in this format. changes: changes of the server's parts."""
     engine = LoopEngine(answers_of(form) if answers is None else answers)
     own = {"template": ChatTemplate({"default": LOOP_TEMPLATE}, {}), "format": form, "context_tokens": ROOM, **changes}
     with serving(fake_parts(engine, **own)) as live:
@@ -110,7 +112,8 @@ def looping(form: Format, answers: Sequence[str] | None = None, **changes: Any) 
 
 
 def check(form: Format, seen: Seen, engine: LoopEngine) -> None:
-    """Every call came whole and typed, no mark came with the text, and the last prompt holds the whole history."""
+    """Checks that every call came whole and typed, that no mark came with the text, and that the last prompt has the
+    whole history."""
     expected = turns_of(form)
     assert seen.calls == expected
     assert seen.answer == ANSWER
@@ -125,7 +128,7 @@ def check(form: Format, seen: Seen, engine: LoopEngine) -> None:
 
 
 class Results:
-    """The tools of a loop, for clients that call functions: each gives the next result."""
+    """The tools of a loop, for clients that call functions. Each tool gives the next result."""
 
     def __init__(self, form: Format) -> None:
         self._places = iter(
@@ -134,12 +137,12 @@ class Results:
         self.calls: list[Call] = []
 
     def take(self, name: str, arguments: dict[str, Any]) -> str:
-        """Note a call; its result."""
+        """Records a call and returns its result."""
         self.calls.append((name, arguments))
         return next(self._places)
 
     def by_turns(self, form: Format) -> list[list[Call]]:
-        """The calls so far as lists for each turn."""
+        """The calls so far, as one list for each turn."""
         calls = iter(self.calls)
         return [list(islice(calls, len(turn))) for turn in turns_of(form)]
 

@@ -1,4 +1,4 @@
-"""LangChain, pydantic-ai and openai-agents in loops of five tool turns: each drives the loop by itself."""
+"""LangChain, pydantic-ai and openai-agents in loops of five tool turns. Each drives the loop by itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMAS = {name: {"type": "object", "properties": each} for name, each in PROPER
 MOST_TURNS = 8
 LOOPS_OF_A_FORMAT = 2 if TIER.daily else 1
 Loop = Callable[[str, Results], str]
-"""(address of the server, tools) -> the answer at the end."""
+"""(address of the server, tools) -> the final answer."""
 
 
 def _langchain(model: Any, results: Results) -> str:
@@ -157,5 +157,6 @@ def run(loop: Loop, form: Format) -> None:
     ("name", "loop"), in_turn(FORMATS, LOOPS, LOOPS_OF_A_FORMAT), ids=lambda each: getattr(each, "__name__", each)
 )
 def test_a_framework_drives_five_tool_turns(loop: Loop, name: str) -> None:
-    """A framework sees calls, and which format they came from reaches it nowhere: each format runs in some loops."""
+    """A framework sees only calls, and not the format from which they came. So each format runs in some of the
+    loops."""
     run(loop, FORMATS[name])

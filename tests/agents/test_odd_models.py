@@ -21,7 +21,7 @@ PATHS = {
     "responses": "/v1/responses",
     "messages": "/v1/messages",
 }
-"""legacy: functions in place of tools."""
+"""The path `legacy` sends functions in place of tools."""
 ASK = [{"role": "user", "content": "When?"}]
 LOOPING = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 FAILING = {
@@ -47,7 +47,7 @@ def ask(live: Live, shape: str, tools: dict[str, Any], stream: bool = False) -> 
 
 
 def calls_of(shape: str, reply: Reply) -> list[tuple[str, Any]]:
-    """Names and arguments of the calls of an answer that is whole."""
+    """The names and arguments of the calls, for an answer that is whole."""
     assert reply.status == 200, reply.body
     made = reply.json
     if shape == "messages":
@@ -77,7 +77,7 @@ def text_of(shape: str, reply: Reply) -> str:
 @pytest.mark.parametrize("kind", FAILING)
 def test_a_template_that_fails_is_a_clear_refusal(kind: str, shape: str) -> None:
     source, words = FAILING[kind]
-    # Where only the loop meets its limit, a busy machine cannot end the others first.
+    # Only the loop can reach its limit, so a busy machine cannot end the other cases first.
     limit = {"render_limit_s": 0.2} if kind == "loops" else {}
     template = ChatTemplate({"default": source}, {}, **limit)
     with looping(FORMATS["hermes"], ["Fine."], template=template) as (live, _):
@@ -90,7 +90,7 @@ def test_a_template_that_fails_is_a_clear_refusal(kind: str, shape: str) -> None
 
 @pytest.mark.parametrize("shape", PATHS)
 def test_an_answer_in_another_format_than_the_models_loses_nothing(shape: str) -> None:
-    """The format says one thing and the model writes another one: all of it is text."""
+    """The format of the server is one, and the model writes another. All of it must come as text."""
     raw = "I look. " + written(FORMATS["glm"], [("hours", {"day": "Mon"})])
     with looping(FORMATS["mistral"], [raw]) as (live, _):
         reply = ask(live, shape, TOOLS)
@@ -100,7 +100,7 @@ def test_an_answer_in_another_format_than_the_models_loses_nothing(shape: str) -
 ODD_NAMES = ("a-b_c9", "mcp__files__read", "x" * 64)
 """Names that the makers of all APIs allow."""
 ODDER_NAMES = ("files.read", "files/read", "ns:tool", "find\u00e9", "get weather")
-"""Names that some clients send, and official servers refuse."""
+"""Names that some clients send and that official servers refuse."""
 
 
 FORMS = ("hermes", "qwen3_coder", "glm", "harmony", "kimi", "gemma4", "mistral", "llama3")
@@ -111,7 +111,7 @@ IN_TURN = {
     for other, name in enumerate(ODD_NAMES)
     for shape in list(PATHS)[(place + other) % len(PATHS) :][:1]
 }
-"""Each name in each format, by one of the APIs in turn."""
+"""Each name in each format, with each API in turn."""
 
 
 @pytest.mark.parametrize(("shape", "name", "form"), rest_daily(WAYS, IN_TURN))

@@ -18,11 +18,11 @@ from twostroke.text.talk.catalog import FORMATS
 
 USER: Any = {"role": "user", "content": "When is it open?"}
 MOST_TURNS = 8
-"""A loop that does not end fails by this."""
+"""The most turns of a loop. A loop that does not end fails by this limit."""
 
 
 def over_chat(live: Live) -> Seen:
-    """Whole and streamed by turns; the message goes back as it came, thoughts too."""
+    """The answers are whole and streamed in turn. The message goes back as it came, with its thoughts."""
     messages, calls, thoughts = [USER], list[Any](), list[str]()
     with OpenAI(base_url=live.url + "/v1", api_key="none", max_retries=0) as client:
         for turn in range(MOST_TURNS):

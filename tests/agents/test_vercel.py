@@ -1,4 +1,5 @@
-"""The Vercel AI SDK in Node drives loops of five tool turns. Without Node or its packages the last lines say so."""
+"""The Vercel AI SDK in Node drives loops of five tool turns. Without Node or its packages, pytest reports why these
+tests were skipped."""
 
 from __future__ import annotations
 

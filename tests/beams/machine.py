@@ -1,4 +1,4 @@
-"""Beam searches on real tiny models: an engine core over any pool, and what comes of it."""
+"""Beam searches on real tiny models: an engine core over any pool, and the answers that it gives."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Loaded:
 
 
 class EverySecond:
-    """A TokenMask: after a token, those of the other parity; after every fifth one, all. It raises where it
-    is moved by what is not its sequence's output."""
+    """A TokenMask that allows tokens of the other parity after each token, and all tokens after every fifth one. It
+    raises an error where it is moved by a token that is not in its sequence's output."""
 
     mask_s = 0.0
 
@@ -75,7 +75,7 @@ class EverySecond:
 
 @dataclass
 class Found:
-    """One answer. tokens: the end token, where one ended it, is the last."""
+    """One answer. tokens: its tokens; where an end token ended it, this token is the last."""
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Found:
 
 
 def load(family: str, folder: Path) -> Loaded:
-    """In float32."""
+    """Loads the model in float32."""
     judge = make_checkpoint(family, folder)
     model = read_folder(folder)
     packer = NativePacker(None, 1)
@@ -99,7 +99,7 @@ def load(family: str, folder: Path) -> Loaded:
 def machine(
     loaded: Loaded, pages: int, limits: SchedulerLimits, kv: KVKind = KVKind.F32, text_of: TextOf = lambda request: None
 ) -> Iterator[tuple[EngineCore, CacheManager]]:
-    """An engine core over pools of this size; a window's pool has its least, where that is more."""
+    """An engine core over pools of this size. A window's pool is never smaller than its least size."""
     groups = cache_groups(loaded.model.program)
     counts = tuple(
         max(pages, window_pages(each.window, 1, PAGE_TOKENS)) if each.window else pages for each in groups.pages
@@ -125,12 +125,12 @@ def members(
 
 
 def masked(group: list[Request]) -> list[Request]:
-    """With masks that have taken in nothing, where the requests had some."""
+    """The same requests with new masks, where the requests have masks."""
     return [replace(each, mask=EverySecond() if each.mask is not None else None) for each in group]
 
 
 def drive(core: EngineCore, cache: CacheManager, arrivals: list[tuple[int, list[Request]]]) -> dict[str, Found]:
-    """Run until all have ended; each group arrives before its step. The caches are checked after each step."""
+    """Runs until all have ended. Each group arrives before its step. The caches are checked after each step."""
     found = {request.request_id: Found() for _, group in arrivals for request in group}
     waiting = sorted(arrivals, key=lambda pair: pair[0])
     for index in range(60_000):

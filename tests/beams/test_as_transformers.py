@@ -1,4 +1,4 @@
-"""The beams and scores of transformers' generate(num_beams=...), on tiny random checkpoints."""
+"""The beams and scores equal those of transformers' generate(num_beams=...), on tiny random checkpoints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 
 class Letters:
-    """A vocabulary of six letters, which its tokens have in turn. Satisfies text.detokenizer.Vocabulary."""
+    """A vocabulary of six letters, which tokens have in turn. Satisfies text.detokenizer.Vocabulary."""
 
     byte_level = True
     special_ids: frozenset[int] = frozenset()
@@ -48,7 +48,7 @@ class Letters:
 
 
 def judged(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[int], **others: Any) -> list[Found]:
-    """What transformers finds. others: of generate."""
+    """The result of transformers. others: further arguments of generate."""
     with torch.no_grad():
         made = loaded.judge.generate(
             torch.tensor([PROMPT]),
@@ -74,7 +74,7 @@ def judged(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[in
 
 
 def compare(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[int]) -> list[Found]:
-    """Raises AssertionError where other answers are found. -> ours."""
+    """Raises AssertionError where our answers differ from the others. Returns ours."""
     with machine(loaded, 40, SchedulerLimits(64, 8)) as (core, cache):
         found = list(drive(core, cache, [(0, members("b", PROMPT, params, size, ends))]).values())
     for ours, theirs in zip(found, judged(loaded, params, size, ends), strict=False):
@@ -103,14 +103,15 @@ def test_beams_and_scores_are_those_of_transformers(
 
 
 def allowed_after(taken: list[int]) -> list[int]:
-    """What EverySecond allows of the 199 tokens of this vocabulary."""
+    """The tokens that EverySecond allows, of the 199 tokens of this vocabulary."""
     mask = EverySecond()
     mask.taken = taken
     return np.flatnonzero(np.unpackbits(np.frombuffer(mask.bits(), np.uint8), bitorder="little")[:199]).tolist()
 
 
 def test_penalties_bans_and_masks_change_scores_as_in_transformers(llama: Loaded) -> None:
-    """They change log probabilities there, not logits; a token's log probabilities are the model's."""
+    """In transformers they change log probabilities and not logits. A token's log probabilities are the model's in
+    both."""
     params = SamplingParams(
         n=4,
         use_beam_search=True,
@@ -137,7 +138,7 @@ def test_penalties_bans_and_masks_change_scores_as_in_transformers(llama: Loaded
 def test_stop_strings_end_beams_as_in_transformers(
     width: int, early: bool | str, ends: frozenset[int], llama: Loaded
 ) -> None:
-    """With a criterion of our own there: its StopStringCriteria looks at the prompt's text, too."""
+    """transformers gets a criterion of ours, because its StopStringCriteria also reads the prompt's text."""
     params = SamplingParams(n=width, use_beam_search=True, early_stopping=early, stop=("ab", "ed", "f"))
 
     def stopped(ids: torch.Tensor, scores: object) -> torch.Tensor:
@@ -150,13 +151,13 @@ def test_stop_strings_end_beams_as_in_transformers(
     by_stop_string = 0
     for ours, other in zip(found, theirs, strict=True):
         assert ours.score == pytest.approx(other.score, abs=2e-5, rel=2e-5)
-        assert ours.tokens == other.tokens[: len(ours.tokens)]  # after its end transformers pads
+        assert ours.tokens == other.tokens[: len(ours.tokens)]  # transformers pads an answer after its end
         by_stop_string += any(stop in Letters().decode(ours.tokens) for stop in params.stop)
     assert by_stop_string > 0
 
 
 def test_searches_end_in_all_ways(llama: Loaded) -> None:
-    """So that the comparison above does not pass by never meeting an end token, or never the last token."""
+    """This keeps the comparison above from passing because no search meets an end token, or the last token."""
     params = SamplingParams(n=4, use_beam_search=True, logprobs=0)
     ends = frozenset(range(0, 190, 6))
     reasons = {each.reason for each in compare(llama, params, 14, ends)}

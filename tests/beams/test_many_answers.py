@@ -57,7 +57,7 @@ def test_best_of_gives_the_answers_of_n_in_order_of_their_mean_log_probability(l
 
 
 def test_the_end_token_counts() -> None:
-    """Without it an answer that ends would be compared by the tokens before alone."""
+    """Without the end token in the count, an answer that ends would be compared only by the tokens before its end."""
     choosing = ChosenAnswers(SamplingParams(n=1, best_of=2))
     stop = FinishReason.STOP
     end = TokenLogprob(9, -5.0)
@@ -105,7 +105,7 @@ def test_a_search_keeps_to_a_grammar_and_says_where_it_allows_too_few_answers(ll
 
 
 def test_beams_find_what_greedy_misses(llm: LLM) -> None:
-    """With this prompt; a beam search is not always better than greedy."""
+    """This holds for this prompt; a beam search is not always better than greedy decoding."""
     greedy = llm.generate(PROMPT, SamplingParams(temperature=0, max_tokens=16, ignore_eos=True, logprobs=0))[0]
     best = llm.beam_search(PROMPT, 4, max_tokens=16, length_penalty=0.0, ignore_eos=True)[0].completions[0]
     assert best.score is not None and greedy.completions[0].logprobs is not None
@@ -114,7 +114,7 @@ def test_beams_find_what_greedy_misses(llm: LLM) -> None:
 
 @pytest.mark.parametrize("beams", [True, False], ids=["beams", "best_of"])
 def test_the_best_of_several_are_streamed_whole(beams: bool, llm: LLM, live: Live) -> None:
-    """One piece each, best first, with the reasons and the usage of an answer that is not streamed."""
+    """Each answer is one piece, best first, with the reasons and the usage of an answer that is not streamed."""
     params = SamplingParams(n=2, best_of=4, use_beam_search=beams, max_tokens=12, seed=5, temperature=1.0)
     whole = llm.generate(PROMPT, params)[0]
     pieces = list(llm.stream(PROMPT, params))
@@ -131,7 +131,8 @@ def test_the_best_of_several_are_streamed_whole(beams: bool, llm: LLM, live: Liv
 
 
 def test_a_stop_string_ends_a_beam(llm: LLM) -> None:
-    """Its answer is shorter, so that it is another search; no text holds the string, and the reason names it."""
+    """The best answer becomes shorter, so this is another search. No text contains the string, and the finish reason
+    names it."""
     free = llm.beam_search(PROMPT, 4, max_tokens=12, ignore_eos=True)[0].completions
     stop = free[0].text[10:14]
     params = SamplingParams(n=4, use_beam_search=True, max_tokens=12, ignore_eos=True, stop=(stop,))

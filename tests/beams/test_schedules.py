@@ -1,4 +1,4 @@
-"""A beam search gives the same bits in any schedule: whatever runs next to it, and wherever its beams are preempted."""
+"""A beam search gives the same bits in any schedule, whatever runs next to it and wherever its beams are preempted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def beams(dice: random.Random, name: str, prompt: tuple[int, ...]) -> list[Reque
 
 
 def random_groups(dice: random.Random) -> list[list[Request]]:
-    """Beam searches and streams whose prompts begin alike."""
+    """Beam searches and streams whose prompts have a common beginning."""
     stem = tuple(dice.randrange(100) for _ in range(70))
     groups = [beams(dice, "search", stem[: dice.choice([5, 16, 37, 70])])]
     for index in range(dice.randint(0, 3)):
@@ -84,13 +84,13 @@ def test_any_schedule_gives_the_answers_of_the_solo_run(family: str, seed: int, 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_beams_that_are_preempted_in_mid_search_change_nothing(family: str, loaded: Load) -> None:
-    """A directed case, so that the property above cannot pass by never meeting it."""
+    """A case made for this, so that the property above cannot pass only because it never meets preemption."""
     params = SamplingParams(n=4, use_beam_search=True, logprobs=1, early_stopping="never")
     prompt, ends = tuple(range(20, 60)), frozenset({END_ID})
     group = [replace(each, mask=EverySecond()) for each in members("b", prompt, params, 40, ends)]
     stream = members("s", prompt[:18], SamplingParams(temperature=1.0, logprobs=0), 60, ends)
     expected = alone(loaded(family), group)
-    # The pages of two beams; as many slots for states as sequences may run, fewer than beams.
+    # The pages are enough for two beams. There are as many slots for states as sequences may run, fewer than beams.
     with machine(loaded(family), 8, SchedulerLimits(32, 3, 0)) as (core, caches):
         found = drive(core, caches, [(0, masked(group)), (3, stream)])
         preemptions = core.scheduler.gauges().preemptions_total
@@ -111,9 +111,9 @@ def test_beams_share_full_pages_and_copy_one_each(loaded: Load) -> None:
             most_used, most_waste = max(most_used, gauges.pages_used), max(most_waste, gauges.waste_tokens)
             copies += 0 if step is None else len(step.plan.page_copies)
             assert step is None or all(each.num_tokens == 1 for each in step.plan.sequences[1:])  # nothing twice
-    assert most_used == 3 + 4  # the prompt's full pages once, and each beam's own page
-    # After the 50 tokens each of four beams has 14 positions of a page, of which it fills some; what was copied of
-    # the prompt, and of a common beginning, is there more than once.
+    assert most_used == 3 + 4  # the prompt's full pages count once, and each beam has a page of its own
+    # After the 50 tokens, each of four beams has 14 positions of a page and fills some of them. The copied part of the
+    # prompt, and of a common beginning, exists more than once.
     assert most_waste > 4 * 2 and copies > 3
     assert gauges.waste_tokens == gauges.pages_used == 0
 

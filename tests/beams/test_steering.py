@@ -1,4 +1,4 @@
-"""Paused sequences, forks, and what becomes of them where pages or copies fail: the scheduler without a model."""
+"""Paused sequences, forks, and what happens to them where pages or copies fail: the scheduler without a model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_fork_shares_full_pages_and_copies_the_last() -> None:
     scheduler.steering.branch(beam("b"), "a")
     cache.check()
     assert cache.pages_of("b")[0] == cache.pages_of("a")[0] and cache.pages_of("b")[1] != cache.pages_of("a")[1]
-    assert cache.waste_tokens == 2 + 2 + 2  # two empty positions of each last page, and the two that were copied
+    assert cache.waste_tokens == 2 + 2 + 2  # two empty positions of each last page, and the two copied positions
     source, target = cache.pages_of("a")[1], cache.pages_of("b")[1]
     for name in ("a", "b"):
         scheduler.steering.extend(name, 5 if name == "a" else 6)
@@ -109,7 +109,7 @@ def test_a_fork_without_a_page_waits_and_is_computed_again() -> None:
     scheduler.abort("s", 0.0)
     scheduler.finish("a", FinishReason.STOP, 0.0)
     later = step(scheduler, cache)
-    assert rows(later) == {"b": (4, 3)}  # the full page is shared all the same
+    assert rows(later) == {"b": (4, 3)}  # the full page is shared in spite of that
     assert later.sequences[0].role is Role.PREFILL and list(later.sequences[0].known_token_ids)[-1] == 6
 
 
@@ -121,7 +121,7 @@ def test_a_paused_sequence_gives_way_where_nothing_else_could_go_on() -> None:
     scheduler.add(replace(stream("t"), prompt_token_ids=tuple(range(40, 48))))
     assert rows(step(scheduler, cache)) == {"s": (0, 3)}
     scheduler.abort("s", 0.0)
-    plan = step(scheduler, cache)  # "a" is still paused, and holds two of three pages
+    plan = step(scheduler, cache)  # "a" is still paused and has two of three pages
     assert rows(plan) == {"t": (0, 8)} and "a" in plan.preempted
     scheduler.finish("t", FinishReason.STOP, 0.0)
     scheduler.steering.extend("a", 5)
@@ -129,13 +129,14 @@ def test_a_paused_sequence_gives_way_where_nothing_else_could_go_on() -> None:
 
 
 def test_what_may_not_have_been_copied_is_computed_again() -> None:
-    """A step fails that held copies for a sequence, and not the sequence: what its page holds is not known."""
+    """A step fails that had copies for a sequence but did not compute that sequence. So the content of its page is
+    unknown."""
     scheduler, cache = made(20)
     scheduler.add(stream("s"))
     scheduler.add(beam("a"))
     step(scheduler, cache)
     scheduler.steering.branch(beam("b"), "a")
-    plan = scheduler.schedule(0.0)  # the stream alone: the search is not done with its step yet
+    plan = scheduler.schedule(0.0)  # only the stream: the search has not finished its step yet
     assert plan is not None and rows(plan) == {"s": (3, 1)} and plan.page_copies
     (ended,) = scheduler.commit(plan, StepResult({}, {"s": "broken"}), 0.0)
     assert isinstance(ended, FinishedEvent) and ended.reason is FinishReason.ERROR

@@ -1,4 +1,4 @@
-"""What measuring tools share: ways that take turns, and the ratios of their rounds."""
+"""Code that measuring tools share: ways that take turns, and the ratios of their rounds."""
 
 from __future__ import annotations
 

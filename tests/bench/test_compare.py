@@ -1,4 +1,4 @@
-"""bench compare with engines that are scripts: turns, medians, ratios, faults, what is missing, the picture."""
+"""bench compare with engines that are scripts: turns, medians, ratios, faults, missing engines, the picture."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_kv_in_int8_stands_beside_the_same_figures_of_the_others(tmp_path: Path,
 
 
 def test_a_short_case_is_asked_several_times_in_a_turn(tmp_path: Path, setup: Setup) -> None:
-    ours = fake(tmp_path, OURS.name, "self.rates.pop(0)", "return 1.0")  # two warm ones come before
+    ours = fake(tmp_path, OURS.name, "self.rates.pop(0)", "return 1.0")  # two rates for warming up come first
     ((column,),) = Comparison(setup, CASES[:1], time.perf_counter, lambda line: None, lambda: LIMITS).run([ours], 1)
     assert column.values["prefill 128"] == [3.0]
 
@@ -223,7 +223,8 @@ def test_the_limits_of_this_machine_are_positive() -> None:
 
 
 class ScriptedLimits:
-    """Stands for the native library: both threads lie on one core at first, and one window in four is undisturbed."""
+    """Takes the place of the native library. Both threads lie on one core at first, and one window in four is
+    undisturbed."""
 
     def __init__(self, now_s: list[float]) -> None:
         self.now_s, self.rates = now_s, 0
@@ -287,7 +288,7 @@ def test_a_figure_above_its_limit_is_an_error_of_the_report(tmp_path: Path, monk
 
 
 def test_the_first_line_has_the_highest_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Around each case 900 GOP/s were measured; a first line of 450 would contradict the table."""
+    """Around each case 900 GOP/s were measured. A first line with 450 would contradict the table."""
     column = Column(Contestant(OURS, Path(sys.executable), "int8"), {"prefill 128": [1.0]})
     column.limits["prefill 128"] = [replace(LIMITS, int8_ops_per_s=2000e9)]
     monkeypatch.setattr("twostroke.backends.cpu.limits.READ_BYTES", 1 << 20)
@@ -348,7 +349,7 @@ def test_a_folder_that_is_no_model_is_refused_before_anything_is_measured(tmp_pa
 
 
 def test_gguf_files_are_made_by_llama_cpp_alone(tmp_path: Path) -> None:
-    """Where it is missing, nothing is written and nothing measured."""
+    """Where llama.cpp is missing, nothing is written and nothing is measured."""
     asked = Asked(
         "llama-3.2-1b", None, ("int8", "Q4_K_M"), (), tmp_path, rounds=1, threads=1, cases=(cases.prefill(128),)
     )

@@ -1,4 +1,5 @@
-"""bench compare without speeds: errors and bits of formats, a user's text; OpenVINO's driver on a scripted runtime."""
+"""bench compare without speeds: errors and bits of formats, a user's text, and OpenVINO's driver on a scripted
+runtime."""
 
 from __future__ import annotations
 
@@ -154,7 +155,7 @@ def test_the_command_as_a_user_types_it(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_openvinos_driver_runs_the_exported_model(tmp_path: Path) -> None:
-    """Its runtime is scripted: logits are 3 for the token that was read."""
+    """The runtime is scripted: the logit of the token that was read is 3."""
     scripts, model = tmp_path / "scripts", tmp_path / "model"
     exported = Path(f"{model}-openvino-int8")
     for folder in (scripts, exported):

@@ -1,4 +1,5 @@
-"""Random GGUF files of families' shapes: numbers of the wanted size, files that load and run; limits of experts."""
+"""Random GGUF files with the shapes of families: numbers of the wanted size, files that load and run, and the limits of
+experts."""
 
 from __future__ import annotations
 
@@ -61,13 +62,13 @@ def test_limits_count_chosen_experts_and_windows() -> None:
     near, far = (cases.bound(cases.decode(1, context), gemma, F32, KVKind.BF16, LIMITS) for context in (1024, 32_768))
     assert near is not None and far is not None
     more_s = 1 / far.tokens_per_s - 1 / near.tokens_per_s
-    full_layers = 5  # every sixth of 34
+    full_layers = 5  # every sixth of 34 layers
     assert more_s == pytest.approx(full_layers * (32_768 - 1024) * 2 * 4 * 256 * 2 / 30e9, rel=0.02)
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_names_are_those_that_llama_cpp_reads(name: str) -> None:
-    """The tables of the `gguf` package, which llama.cpp's converter goes by."""
+    """The names are compared with the tables of the `gguf` package, which llama.cpp's converter uses."""
     arch, plans = described({**SHAPES[name].config, "num_hidden_layers": 4})
     number = next(each for each, known in gguf.MODEL_ARCH_NAMES.items() if known == arch)
     known = {gguf.TENSOR_NAMES[each].removeprefix("blk.{bid}.") for each in gguf.MODEL_TENSORS[number]}

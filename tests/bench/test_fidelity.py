@@ -1,4 +1,4 @@
-"""How far engines are from float32: the figures by hand, the truth of a checkpoint, the rows of a comparison."""
+"""How far engines are from float32: figures computed by hand, the truth of a checkpoint, the rows of a comparison."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_an_exact_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_our_own_driver_is_held_against_float32(kind: str, spark_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A whole run with one case, of spark, whose vocabulary is smaller than that of other models."""
+    """A whole run with one case of spark, whose vocabulary is smaller than that of other models."""
     monkeypatch.setattr(LimitMeter, "measure", lambda self, rounds=3: LIMITS)
     monkeypatch.setattr("twostroke.backends.cpu.limits.READ_BYTES", 1 << 20)
     model, weights = (spark_file, ()) if kind == "file" else (spark_path(), ("int8",))

@@ -20,7 +20,7 @@ def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
     for _ in range(2000):
         low, high = interval([dice.lognormvariate(0, 1) for _ in range(9)])
         held += low <= 1.0 <= high
-    assert 0.95 <= held / 2000 <= 0.97  # nine values: the second and the eighth, 96.1%
+    assert 0.95 <= held / 2000 <= 0.97  # nine values, from the second to the eighth: 96.1%
     assert interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
 
 
@@ -33,7 +33,7 @@ def test_a_verdict_goes_by_the_interval(low: float, high: float, verdict: BoundV
 
 
 def test_five_situations_on_spark() -> None:
-    """By clocks that count calls, both ways take the same, so that every ratio is 1."""
+    """The clocks count calls, so both ways take the same time and every ratio is 1."""
     ticks, asked = itertools.count(), situations(16, 3)
     assert len(asked) == 5 and sum(each.promised for each in asked) == 1
     bench = NeverLoseBench("auto", 3, lambda: float(next(ticks)), lambda: float(next(ticks)))

@@ -1,4 +1,5 @@
-"""Peak memory of a whole process stays within packed weights + KV pool + 25%, the interpreter's own share taken off."""
+"""The peak memory of a whole process stays within packed weights + KV pool + 25%, without the interpreter's own
+memory."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", rest_daily(["int8", "int4"], ["int4"]))
 def test_first_and_second_start(folder: Path, tmp_path: Path, weights: str) -> None:
-    """The first start quantizes the bf16 checkpoint into the cache, the second maps it."""
+    """The first start quantizes the bf16 checkpoint into the cache, and the second one maps it."""
     spec = read_model(json.loads((folder / "config.json").read_text()))
     packed = spec.weight_bytes(lambda weight: weight_format(weights))
     for _ in ("first", "second"):

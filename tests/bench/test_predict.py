@@ -1,4 +1,4 @@
-"""Predicted next to measured: the steps that are predicted, quiet rounds, the table."""
+"""Predictions next to measurements: the predicted steps, quiet rounds, the table."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_case_is_predicted_and_measured() -> None:
     ("shares", "chosen"), [([0.0], 100.0), ([0.5, 0.02], 200.0), ([0.5, 0.4, 0.2, 0.3, 0.0], 300.0)]
 )
 def test_a_disturbed_round_is_tried_again(shares: list[float], chosen: float) -> None:
-    """Each round is one call of a second on one core, of which others take a share."""
+    """Each round is one call of one second on one core, of which other programs take a part."""
     now, busy, made = [0.0], [0.0], [0]
 
     def speed() -> float:

@@ -1,4 +1,4 @@
-"""Random checkpoints: of any model, by its config alone."""
+"""Random checkpoints of any model, made from its config alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL |= {"num_key_value_heads": 1, "head_dim": 32, "intermediate_size": 96, "vo
 
 @pytest.mark.parametrize("family", rest_daily(FAMILIES, (*COVERING, *ENCODERS)))
 def test_every_family_runs_on_random_tensors_and_says_different_things(family: str, tmp_path: Path) -> None:
-    """Loading compares names and shapes with the program; logits are finite and depend on the tokens."""
+    """Loading compares names and shapes with the program. Logits are finite and depend on the tokens."""
     logits = Loaded(write_random(FAMILIES[family]().to_dict(), tmp_path), ReferenceOps()).run([5, 9, 31, 2], [4])
     assert np.isfinite(logits).all() and len(np.unique(logits, axis=0)) == 4
     assert logits.std() > 0.05
@@ -53,7 +53,7 @@ def test_equal_names_draw_equal_numbers_whatever_else_is_in_the_file(tmp_path: P
 
 
 def test_first_numbers_are_these(tmp_path: Path) -> None:
-    """Whole numbers of PCG64, times one factor: a change here changes every random checkpoint."""
+    """The numbers are whole numbers of PCG64 times one factor. A change here changes every random checkpoint."""
     random_tensors.write_tensors(read_model(SMALL), tmp_path / "model.safetensors", "F32")
     with Checkpoint.open(tmp_path) as checkpoint:
         row = checkpoint.read("model.embed_tokens.weight").reshape(-1)[:4]
@@ -65,7 +65,7 @@ FIRST = [10766, -6319, -16981, -25033]
 
 
 def test_any_config_is_a_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`bench phases --shape` with the path of a config.json, of a family that has no shape of its own."""
+    """`bench phases --shape` takes the path of a config.json, for a family without a shape of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config = tmp_path / "moe.json"
     config.write_text(json.dumps({**FAMILIES["qwen3-moe"]().to_dict(), "vocab_size": 300}))

@@ -32,7 +32,7 @@ LIMITS = Limits(2, "avx2", 10e9, 100e9, 400e9)
 
 
 class Clock:
-    """Each look at it takes a millisecond, so that what is timed does not depend on the machine."""
+    """A clock whose readings are a millisecond apart, so that times do not depend on the machine."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -63,7 +63,7 @@ def test_every_format_and_case_has_a_share_of_a_layer(small: None) -> None:
         for name, kv in (("int8", "int8"), ("Q4_K", "int8"), ("bf16", "bf16"))
         for case in ("streams-1", "streams-2-at-64", "prompt-32")
     ]
-    # A call lasts one look at the clock.
+    # A call lasts one reading of the clock.
     assert all(each.products_s == each.attention_s == each.others_s == pytest.approx(1e-3) for each in found.shares)
     assert found.near_ops_per_s["int8"] == pytest.approx(2 * 512 * 128 * 2048 / 1e-3)
     assert found.limits == LIMITS

@@ -1,15 +1,16 @@
-"""Digests of logits of tiny checkpoints: what must not change by accident.
+"""Digests of the logits of tiny checkpoints. They must not change by accident.
 
-What enters, so that a digest is the same on every machine of one level: configs of tests/models/families/; weights of
-PCG64's raw bits times one factor (lab/bench/random_tensors.py); packing, rope tables and every op are native code or
-exact arithmetic, without a C library's exp, sin or pow in float32. Two functions of a C library are left, both in
-float64 and rounded to float32 once: 1 / sqrt(head size) as Python's power, and the exponential of Mamba's decay. A
-last bit that differs there is lost in the rounding but for one number in some hundred million.
+A digest is the same on every machine of one level, because of its inputs. These are the configs of
+tests/models/families/ and weights from PCG64's raw bits times one factor (lab/bench/random_tensors.py). Packing, rope
+tables and every op are native code or exact arithmetic, without a C library's exp, sin or pow in float32. Two functions
+of a C library are left, both in float64 and rounded to float32 once: 1 / sqrt(head size) as Python's power, and the
+exponential of Mamba's decay. If their last bit differs, rounding removes the difference in all but one of some hundred
+million numbers.
 
-    python -m tests.bits.digests          says which entries have changed
-    python -m tests.bits.digests --write  writes them to digests.json as well; commit that with the reason
+    python -m tests.bits.digests          prints which entries have changed
+    python -m tests.bits.digests --write  also writes them to digests.json; commit the file with the reason
 
-Levels that this machine cannot run keep what is written of them.
+The entries of levels that this machine cannot run stay as they are.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from twostroke.weights.loaded import ModelWeights
 FILE = Path(__file__).parent / "digests.json"
 SIZES = MemorySizes(8, 128, 64, 64, state_slots=2)
 CHUNKS = (37, 1, 6, 1)
-"""More than two pages of a prompt, then decode steps and a later chunk."""
+"""A prompt of more than two pages, then decode steps and a later chunk."""
 PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
 WHOLE = ("llama2-multi-head", "mixtral-experts", "gpt2")
-"""In every pair of formats."""
+"""The families that run in every pair of formats."""
 HEX_DIGITS = 12
 
 Digests = dict[str, dict[str, str]]
@@ -52,9 +53,10 @@ Digests = dict[str, dict[str, str]]
 
 
 def cases() -> dict[str, list[tuple[str, KVKind]]]:
-    """By family: each format of weights with one of K and V; some families in every pair.
+    """The cases of a family: each format of weights with one of K and V. Some families have every pair.
 
-    Which of K and V goes by the family's name alone, so that a new family changes no other's cases.
+    The format of K and V is chosen by the family's name alone, so that a new family does not change the cases of
+    others.
     """
     kinds, found = list(KVKind), {}
     for family in (family for families in by_architecture().values() for family in families):
@@ -65,12 +67,12 @@ def cases() -> dict[str, list[tuple[str, KVKind]]]:
 
 
 def name_of(family: str, weights: str, kv: KVKind) -> str:
-    """The key in the file."""
+    """The key of a case in the file."""
     return f"{family} {weights} kv-{kv.name.lower()}"
 
 
 def family_digests(family: str, pairs: list[tuple[str, KVKind]], levels: tuple[str, ...], folder: Path) -> Digests:
-    """The digests of one family; its checkpoint is written to `folder`."""
+    """The digests of one family. Its checkpoint is written to `folder`."""
     config = FAMILIES[family]().to_dict()
     write_random(config, folder)
     model = read_model(config)
@@ -104,7 +106,7 @@ def _logits(model: Model, weights: ModelWeights, kv: KVKind, ops: CpuOps) -> np.
 
 
 def recorded() -> Digests:
-    """What the file holds."""
+    """The content of the file."""
     found: Digests = json.loads(FILE.read_text()) if FILE.is_file() else {}
     return found
 
@@ -125,13 +127,13 @@ def changes(before: Digests, now: Digests) -> Iterator[str]:
 
 
 def write(digests: Digests) -> None:
-    """One line for each case, in the order of their names."""
+    """Writes one line for each case, in the order of their names."""
     lines = [f"  {json.dumps(name)}: {json.dumps(digests[name], sort_keys=True)}" for name in sorted(digests)]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def main(arguments: list[str]) -> int:
-    """See the module."""
+    """Runs the command that the module describes."""
     if arguments not in ([], ["--write"]):
         print("usage: python -m tests.bits.digests [--write]", file=sys.stderr)
         return 2

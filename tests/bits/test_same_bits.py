@@ -1,4 +1,4 @@
-"""Logits have the bits that are written down: a change of arithmetic is a visible change of tests/bits/digests.json."""
+"""Logits have the recorded bits, so a change of arithmetic is a visible change of tests/bits/digests.json."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_logits_have_the_bits_that_are_written_down(family: str, tmp_path: Path)
 
 
 REGISTERS = "amx"
-"""A level that few machines run. Its digests come from one of them, so they also say whether the emulator is right."""
+"""A level that few machines run. Its digests come from one of them, so they also test the emulator."""
 MOST_EMULATED = 6
 
 
 def unlike_vectors() -> list[str]:
-    """Cases whose bits come from matrix registers alone: bf16 attention, in which the order of sums is theirs."""
+    """Cases whose bits only matrix registers give: bf16 attention, whose sums have the registers' order."""
     found = [(name, levels) for name, levels in recorded().items() if REGISTERS in levels]
     return [name for name, levels in found if levels[REGISTERS] != levels["avx512"]][:MOST_EMULATED]
 

@@ -1,4 +1,5 @@
-"""Slots of states: snapshots where they are earned, copies in order, and a pool that is never overdrawn."""
+"""Slots of states: snapshots are taken where they will be of use, copies have an order, and the pool is never
+overdrawn."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ PAGE = 4
 
 
 class States:
-    """A manager with states, and what is in each slot: the tokens that were computed into it."""
+    """A manager with states, and the content of each slot: the tokens that were computed into it."""
 
     def __init__(self, slots: int, full: int = 0) -> None:
         pages = (PagePoolSize(full),) if full else ()
@@ -22,13 +23,13 @@ class States:
         self.slots: dict[int, tuple[int, ...]] = {}
 
     def open(self, name: str, tokens: Sequence[int]) -> int:
-        """-> tokens that need not be computed."""
+        """Opens a sequence. Returns the number of tokens that need not be computed."""
         matched = self.cache.match("", tokens)
         self.cache.open(name, "", matched)
         return len(matched) * PAGE
 
     def step(self, name: str, tokens: Sequence[int], start: int, end: int) -> None:
-        """Compute positions [start, end) of one sequence."""
+        """Computes positions [start, end) of one sequence."""
         for source, target in self.cache.take_copies():
             self.slots[target] = () if source < 0 else self.slots[source]
         slot = self.cache.slot_of(name)
@@ -41,7 +42,7 @@ class States:
 
     @property
     def snapshots(self) -> int:
-        """How many there are."""
+        """The number of snapshots."""
         states = self.cache.states
         assert states is not None
         return states.tree.num_unshared
@@ -130,7 +131,7 @@ def test_a_snapshot_that_is_taken_by_its_own_follower_is_not_copied() -> None:
     world = States(2)
     world.open("a", prompt)
     world.step("a", prompt, 0, 8)
-    world.open("b", [50])  # takes the snapshot's slot
+    world.open("b", [50])  # "b" takes the snapshot's slot
     assert world.snapshots == 0
     world.cache.close("b")
     world.step("a", prompt, 8, 9)

@@ -1,4 +1,5 @@
-"""Pages behind a window are given back, are shared while they last, and a prefix is usable where its last window is."""
+"""Pages before a window are given back and are shared while they exist. A prefix is usable where its last window
+exists."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ def manager(num_pages: int, window: int, full: int = 0, chunk: int = 16) -> Cach
 
 
 def compute(cache: CacheManager, name: str, tokens: list[int], end: int, chunk: int = 16) -> None:
-    """Positions up to `end`, in chunks."""
+    """Computes positions up to `end`, in chunks."""
     done = cache._holdings[name].filled_tokens
     while done < end:
         done = min(end, done + chunk)
@@ -26,7 +27,7 @@ def compute(cache: CacheManager, name: str, tokens: list[int], end: int, chunk: 
 
 
 def held(cache: CacheManager, name: str, group: int = 0) -> list[int]:
-    """Indices of the pages that are held."""
+    """The indices of the pages that the sequence has."""
     tables = cache.reserve(name, cache._holdings[name].filled_tokens)
     assert tables is not None
     return [index for index, page_id in enumerate(tables[group]) if page_id >= 0]

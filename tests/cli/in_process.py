@@ -1,4 +1,4 @@
-"""A command in the process of the test: its output and its exit code, without the half second that a start takes.
+"""Runs a command in the process of the test, with its output and its exit code, without the half second of a start.
 
 tests/cli/test_process.py, test_start.py and single tests of other files start the command as users do.
 """
@@ -15,6 +15,6 @@ from twostroke.cli.main import main
 def run(
     *words: str, text: str | None = None, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """text: its standard input, which is empty otherwise."""
+    """text: the command's standard input, which is otherwise empty."""
     done = CliRunner().invoke(main, list(words), input=text or "", env=environ, prog_name="twostroke")
     return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)

@@ -1,4 +1,4 @@
-"""`twostroke cache`, and what a damaged file does to `generate`: processes as a user starts them."""
+"""`twostroke cache`, and what a damaged file does to `generate`, in processes as a user starts them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def packed(cache: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded model with a vocabulary so large that its packed file is more than the sample of a start."""
+    """The embedded model with a vocabulary so large that its packed file is larger than the sample of a start."""
     import numpy as np
     import torch
     from safetensors.torch import load_file, save_file
@@ -57,7 +57,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def after_a_start(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cache folder that a start leaves: weights are packed once for all tests."""
+    """The cache folder after a start. Weights are packed once for all tests."""
     folder = tmp_path_factory.mktemp("cache")
     first = twostroke(*GENERATE, "--model", str(model), cache=folder)
     assert first.returncode == 0, first.stderr
@@ -70,7 +70,7 @@ def cache(after_a_start: Path, tmp_path: Path) -> Path:
 
 
 def unsampled(path: Path) -> int:
-    """A place in a block that no start looks at."""
+    """A place in a block that no start reads."""
     file = open_file(path)
     last, steps = file.num_blocks - 1, SAMPLED_BLOCKS - 1
     seen = {last * step // steps for step in range(SAMPLED_BLOCKS)}
@@ -114,7 +114,7 @@ def test_all_files_or_one_of_a_model_are_removed(cache: Path, model: Path) -> No
 
 
 def test_no_exit_code_0_from_damaged_weights(cache: Path, model: Path) -> None:
-    """The reported case: noise that the start's sample does not see changed the answer silently."""
+    """The reported case: noise outside the start's sample changed the answer, and no error was printed."""
     path = packed(cache)
     before = header_of(path)
     flip(path, unsampled(path))

@@ -1,4 +1,4 @@
-"""The commands as a user runs them: what they print, and their exit codes."""
+"""The commands as a user runs them: their output and their exit codes."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_the_line_to_try_has_a_key_where_one_is_needed() -> None:
 def test_a_key_is_never_printed():
     key = "sk-do-not-print-me"
     asked = [["config", "--api-key", key], ["config", "--json"], ["config", "--api-key", key, "--port", "x"]]
-    for words in asked:  # the last one in a process of its own
+    for words in asked:  # the last one runs in a process of its own
         result = CliRunner().invoke(main, words, env={"TWOSTROKE_API_KEY": key})
         assert result.output and key not in result.stdout + result.stderr
     result = process(*asked[-1], environ={"TWOSTROKE_API_KEY": key})

@@ -1,4 +1,4 @@
-"""What lasts is not searched for garbage while a server runs, and is again afterwards."""
+"""The garbage collector does not search lasting objects while a server runs, and searches them again afterwards."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def test_a_command_that_loads_a_model_searches_nothing_until_it_is_loaded() -> N
 
 
 def test_what_is_there_is_frozen_until_the_end() -> None:
-    """In a process of its own: the heap of a test run is large, and stays frozen."""
+    """This runs in a process of its own, because the heap of a test run is large and would stay frozen."""
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "checked\n", "")

@@ -1,4 +1,4 @@
-"""Flags of a verb as fields of a dataclass."""
+"""The flags of a verb are fields of a dataclass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEEN: list[tuple[Any, ...]] = []
 @taking(Amount)
 @click.option("-v", "verbose", is_flag=True)
 def verb(model: str, place: Place, between: str, asked: Amount, verbose: bool) -> None:
-    """A verb."""
+    """A verb for these tests."""
     SEEN.append((model, place, between, asked, verbose))
 
 

@@ -1,4 +1,4 @@
-"""`plan` and `generate` on a folder of GPT-2: nothing in the commands belongs to one family of models."""
+"""`plan` and `generate` on a folder of GPT-2, because the commands must not depend on one family of models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twostroke.assets import spark_path
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Random weights, the tokenizer of the embedded model."""
+    """A folder with random weights and the tokenizer of the embedded model."""
     import torch
     import transformers
 

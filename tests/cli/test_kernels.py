@@ -1,4 +1,4 @@
-"""`twostroke kernels`: the table is made by what chooses kernels, and names functions that exist."""
+"""`twostroke kernels`: the table comes from the code that chooses kernels, and names functions that exist."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_the_names_are_those_of_functions(level: str) -> None:
     ],
 )
 def test_a_kernel_is_taken_in_one_place_alone(kernel: str, way: str) -> None:
-    """Where its way, which the table of ts_kernel names, does its work: so nothing else can choose it."""
+    """The function of a way is called in one place, and the table of ts_kernel names this way. So no other code can
+    choose it."""
     places = []
     for path in (CSRC / "generic" / "linear").glob("linear*.cpp"):
         for function in re.split(r"\n(?=[a-zA-Z].*\) \{\n)", path.read_text()):

@@ -1,4 +1,5 @@
-"""Files that commands write: whole or not at all, whatever fails. A place that takes none is an error before work."""
+"""Files that commands write are whole or absent, whatever fails. A place that cannot be written is an error before any
+work."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ OLD, NEW = b"the old one", b"the new one, which is longer"
 
 
 class Kth:
-    """The k-th of the calls that it wraps fails; a write has written a part by then."""
+    """Makes call number k of the wrapped calls fail. A write that fails has written a part of its bytes."""
 
     def __init__(self, fails_at: int, error: BaseException) -> None:
         self.calls, self.fails_at, self.error = 0, fails_at, error
@@ -68,7 +69,7 @@ def test_whatever_fails_the_old_file_or_the_new_one_is_there_whole(
         if ended:
             break
         assert target.read_bytes() == OLD
-    assert k == 5 and target.read_bytes() == NEW  # open, write, fsync, replace
+    assert k == 5 and target.read_bytes() == NEW  # the five calls are open, write, write, fsync, replace
 
 
 def test_a_place_that_takes_no_file_is_an_error_before_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,7 @@ def test_a_place_that_takes_no_file_is_an_error_before_work(tmp_path: Path, monk
         (kept / "x", "There is no folder"),
         (tmp_path / ("x" * 300), "name too long"),
         (Path("/dev/null"), "no ordinary file"),
-        (Path("/proc/x.json"), "No such file"),  # a folder that takes none, from root as well
+        (Path("/proc/x.json"), "No such file"),  # a folder in which not even root can write
     ):
         with pytest.raises(ConfigError) as told:
             check_place(wrong, "--save")

@@ -23,7 +23,7 @@ from twostroke.lab.planner.doctor.machine import ThisMachine
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache folder where the doctor has measured this machine before."""
+    """A cache folder in which the doctor has measured this machine before."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     patient = ThisMachine.read().patient
     write_calibration(tmp_path / "cache" / "twostroke", calibration(fingerprint=patient.fingerprint))
@@ -32,7 +32,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """A model's folder that holds nothing but its config.json."""
+    """A model's folder with nothing but its config.json."""
     place = tmp_path / "big"
     place.mkdir()
     (place / "config.json").write_text(json.dumps(LLAMA3_70B))

@@ -1,4 +1,4 @@
-"""`plan` and `simulate` where this machine cannot be measured now: they answer by a guess, and say so."""
+"""`plan` and `simulate` where this machine cannot be measured: they answer by a guess and tell the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REASONS: dict[str, tuple[TwostrokeError, str]] = {
 
 
 def unmeasurable(monkeypatch: pytest.MonkeyPatch, folder: Path, error: TwostrokeError) -> None:
-    """Nothing is kept, and measuring ends with this error."""
+    """No calibration is kept, and measuring ends with this error."""
 
     def how(patient: Any, clock: Any, note: Any) -> Any:
         note(1, 2, "a part")
@@ -37,7 +37,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(main, words, catch_exceptions=False)
 
 
-# One test and not a grid of three: quick runs of this folder keep one case of each grid.
+# This is one test and not a grid of three, because quick runs of this folder keep one case of each grid.
 def test_a_plan_follows_from_a_guess_and_names_it_and_the_command_that_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

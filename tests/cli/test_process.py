@@ -1,6 +1,7 @@
-"""The command as a process among others: its streams closed, full or not text, its signals early, late and doubled.
+"""The command as a process among others. Its streams are closed, full or not text; its signals come early, late and
+twice.
 
-Nothing here may end in a traceback, and every exit code is a documented one.
+No case may end in a traceback, and every exit code must be a documented one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def run(*words: str, **how: Any) -> subprocess.CompletedProcess[str]:
 
 
 def without(*numbers: int) -> Callable[[], None]:
-    """For a child process: these descriptors are closed when it begins."""
+    """A function for a child process, in which these descriptors are closed at its beginning."""
 
     def close() -> None:
         for number in numbers:
@@ -100,13 +101,13 @@ BEGIN = "import twostroke.cli.start as start, sys; print('here', flush=True); st
 
 
 def _hears_ctrl_c() -> None:
-    """For a child process: a job in the background of a shell hands down that SIGINT is ignored."""
+    """A function for a child process. A background job of a shell inherits that SIGINT is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("after_ms", [0, 10, 20, 40, 60, 80, 100, 150, 250])
 def test_ctrl_c_at_any_time_ends_with_130_and_says_nothing(after_ms: int) -> None:
-    """From the first line of the command on. (Before it, Python itself is starting.)"""
+    """This covers the time from the first line of the command on. Before it, Python itself starts."""
     words = ["generate", "hi", "--max-tokens", "2000", "--raw"]
     for _ in range(10):
         process = subprocess.Popen(
@@ -120,7 +121,7 @@ def test_ctrl_c_at_any_time_ends_with_130_and_says_nothing(after_ms: int) -> Non
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=WAIT_S)
         assert errors == b""
-        if process.returncode:  # else this process stood still meanwhile, and the answer was whole before the signal
+        if process.returncode:  # otherwise this process stood still, and the answer was whole before the signal
             break
     assert process.returncode == 130
 
@@ -161,7 +162,7 @@ def gauge(url: str, name: str) -> float:
 
 
 def ask(url: str, max_tokens: int, into: list[bytes], count: int = 1) -> threading.Thread:
-    """Stream an answer in a thread of its own."""
+    """Streams an answer in a thread of its own."""
     body = {"model": "spark", "prompt": "hi", "max_tokens": max_tokens, "ignore_eos": True, "stream": True, "n": count}
     request = urllib.request.Request(
         f"{url}/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"}
@@ -199,7 +200,7 @@ def test_one_ctrl_c_that_comes_twice_lets_a_stream_finish() -> None:
             taken_s = time.monotonic() - begun_s
             thread.join(WAIT_S)
             process.communicate(timeout=WAIT_S)
-        if taken_s < SAME_SIGNAL_S / 2:  # else this process stood still, and they were two
+        if taken_s < SAME_SIGNAL_S / 2:  # otherwise this process stood still, and the signals were two separate ones
             break
     assert process.returncode == 0 and b'"finish_reason":"length"' in streamed[0]
 
@@ -207,7 +208,7 @@ def test_one_ctrl_c_that_comes_twice_lets_a_stream_finish() -> None:
 def test_a_second_ctrl_c_ends_now_and_the_stream_says_so() -> None:
     with served() as (process, url):
         streamed: list[bytes] = []
-        thread = ask(url, 1900, streamed, 128)  # many seconds' work on any machine
+        thread = ask(url, 1900, streamed, 128)  # this is work for many seconds on any machine
         process.send_signal(signal.SIGINT)
         wait_until(lambda: not ready(url), "the drain")
         time.sleep(2 * SAME_SIGNAL_S)
@@ -219,11 +220,11 @@ def test_a_second_ctrl_c_ends_now_and_the_stream_says_so() -> None:
 
 
 def _obey_permissions() -> None:
-    """For a child process: root without its right to read what it may not."""
+    """A function for a child process: it takes from root the right to read files without permission."""
     if os.geteuid() == 0:
         libc = ctypes.CDLL(None)
-        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-            libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+        for capability in (1, 2):  # the numbers of CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+            libc.prctl(24, capability, 0, 0, 0)  # the number of PR_CAPBSET_DROP
 
 
 @pytest.fixture
@@ -295,7 +296,7 @@ def test_the_embedded_model_needs_no_download() -> None:
 def test_a_level_that_this_cpu_lacks_is_named_with_those_it_runs() -> None:
     from twostroke.backends.cpu import LEVELS
 
-    level = LEVELS[1]  # whether it is built here or not
+    level = LEVELS[1]  # this works whether the level is built here or not
     code = "import sys, twostroke.backends.cpu.library as library\nlibrary.runnable_levels = lambda: ['generic']\n"
     code += "library.load_library = lambda level: None\nlibrary.built_levels = lambda: ['generic']\n"
     code += "from twostroke.cli.start import run\nrun()"
@@ -385,7 +386,7 @@ def test_narrow_terminals(words: list[str], width: str) -> None:
 
 
 def test_a_user_that_has_no_home(tmp_path: Path) -> None:
-    """Containers run as an id that no passwd entry has, and without HOME."""
+    """Containers run with an id that has no entry in passwd, and without HOME."""
     program = (
         "import os, pwd, sys\n"
         "def nobody(uid): raise KeyError(uid)\n"

@@ -1,4 +1,4 @@
-"""`pull`: what is said before the first byte of the weights, what is refused, and what lies there afterwards."""
+"""`pull`: its report before the first byte of the weights, its refusals, and the files afterwards."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pull(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pull:
 
 
 def weights_asked_for(hub: FakeHub) -> list[str]:
-    """Weight files of which more than a header was asked for."""
+    """The weight files from which more than a header was requested."""
     whole = {path for command, path in hub.requests if command == "GET" and path.endswith(".safetensors")}
     ranged = [entry for entry in hub.ranges if entry.endswith("-")]
     return [*whole, *ranged]

@@ -1,4 +1,4 @@
-"""`twostroke simulate` and `twostroke trace`: what they print and write, and what they refuse."""
+"""`twostroke simulate` and `twostroke trace`: their output, their files and their refusals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_mooncake_trace_and_fleets(model: str, tmp_path: Path) -> None:
 
 
 def test_a_disk_brings_back_what_memory_has_lost(tmp_path: Path) -> None:
-    """Three long prompts take turns in a pool that holds one of them, of a model of some billion parameters."""
+    """Three long prompts take turns in a pool that has room for one of them. The model has some billion parameters."""
     large = {**CONFIG, "hidden_size": 2048, "intermediate_size": 65536, "num_hidden_layers": 16}
     large["num_key_value_heads"] = 1
     (tmp_path / "config.json").write_text(json.dumps(large))
@@ -153,7 +153,7 @@ def test_a_model_over_two_ranks_is_simulated_with_its_exchange(model: str) -> No
 
     (quick_s, found), (slow_s, _) = itl("10us"), itl("1ms")
     assert found["setup"]["division"] == {"way": "tensor", "count": 2} and "predicted" in found["title"]
-    # 17 meetings a step: four in each of four layers, and one of the logits.
+    # A step has 17 exchanges: four in each of four layers, and one for the logits.
     assert 17 * 0.9e-3 < slow_s - quick_s
     refused = simulate(model, *words)
     assert refused.exit_code == 2 and "--exchange-time 40us" in refused.stderr

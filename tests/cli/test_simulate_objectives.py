@@ -1,4 +1,4 @@
-"""`simulate --policy objectives`: the simulated engines keep what a server with the same flags keeps."""
+"""`simulate --policy objectives`: the simulated engines keep the objectives that a server with the same flags keeps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def figures(*words: str) -> dict[str, Any]:
 @pytest.mark.daily
 @pytest.mark.parametrize("rate", ["200", "400", "800"])
 def test_objectives_serve_more_in_time_and_keep_what_is_accepted(rate: str) -> None:
-    """A burst takes all 64 places before any answer has ended: promises rest on when places get free."""
+    """A burst takes all 64 places before any answer has ended. So promises depend on the time at which places become
+    free."""
     arrival, objectives = figures("--rate", rate), figures("--rate", rate, "--policy", "objectives")
     assert not any("refused" in reason for reason in arrival["errors"])
     assert sum(count for reason, count in objectives["errors"].items() if "refused" in reason) > 10

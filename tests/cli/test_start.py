@@ -1,4 +1,4 @@
-"""What importing costs: nothing heavy is loaded before it is used. (Times are measured, not asserted.)"""
+"""What imports cost: no large module is loaded before it is used. (Times are measured, not asserted.)"""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ HEAVY = (
 
 
 MOST_MODULES = 800
-"""Modules of the package in a server of one text model: each takes half a millisecond of a start. Raise it for a reason
-alone."""
+"""The package's modules in a server of one text model; each takes half a millisecond of a start. Raise it only with a
+reason."""
 
 GGUF_START = """
 from twostroke import LLM, SamplingParams
@@ -74,7 +74,7 @@ def test_the_grammar_library_is_loaded_with_the_first_grammar():
 
 
 def test_a_start_of_a_gguf_file_reads_its_header_once_and_loads_its_model_file_alone(tmp_path: Path) -> None:
-    """The packed file and the folder are not there at this start; a later one does less."""
+    """The packed file and the folder do not exist at this start. A later start does less."""
     bare = shutil.copytree(spark_path(), tmp_path / "bare", ignore=shutil.ignore_patterns("chat_template.jinja"))
     path = write_gguf(bare, tmp_path / "spark.gguf", "llama")
     loaded = loaded_after(GGUF_START, str(path), str(tmp_path / "cache"))
@@ -94,7 +94,7 @@ FIRST_START_ONLY = (
     "twostroke.weights.vocabularies.rank_files",
     "twostroke.weights.packed.numpy_packer",
 )
-"""What makes the small files of a GGUF file's folder, vocabularies, or packed weights without kernels."""
+"""Modules that make the small files of a GGUF file's folder, vocabularies, or packed weights without kernels."""
 SERVER = """
 from twostroke.server.build import build_server
 import twostroke.server.serve
@@ -114,7 +114,7 @@ def test_a_later_start_of_a_server_imports_nothing_that_only_the_first_one_needs
 
 
 def test_the_table_of_model_files_names_each_architecture() -> None:
-    """`make docs` writes the table; without it a start imports all model files."""
+    """`make docs` writes the table. Without it, a start imports all model files."""
     assert {name: f"twostroke.models.{home}" for name, home in HOMES.items()} == {
         name: entry.read.__module__ for name, entry in architectures().items()
     }

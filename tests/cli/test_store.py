@@ -1,4 +1,4 @@
-"""`list`, `rm` and `ps`: what they print, and their exit codes."""
+"""`list`, `rm` and `ps`: their output and their exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twostroke.cli.store import local_servers
 
 
 def run(*words: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
-    with pytest.MonkeyPatch.context() as patch:  # the hub's package reads the variable as it is imported
+    with pytest.MonkeyPatch.context() as patch:  # the hub's package reads the variable when it is imported
         patch.setattr(constants, "HF_HUB_CACHE", constants.HF_HUB_CACHE if cache is None else str(cache))
         return in_process.run(*words)
 
@@ -66,7 +66,7 @@ def test_several_models_are_removed_together_or_none_is(tmp_path: Path) -> None:
 
 def test_a_model_that_a_server_has_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "acme/t", GGUFS)
-    for model, names in (("acme/t:q8_0", ("t",)), ("", ("t", "acme/t:Q8_0"))):  # one model; one of several
+    for model, names in (("acme/t:q8_0", ("t",)), ("", ("t", "acme/t:Q8_0"))):  # first one model, then one of several
         record = ServerRecord(os.getpid(), began_of(os.getpid()), "http://127.0.0.1:1", model, names)
         monkeypatch.setattr(local_servers, "local_servers", lambda record=record: [record])
         for name in ("acme/t:Q8_0", "acme/t"):

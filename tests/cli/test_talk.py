@@ -23,7 +23,8 @@ def ran(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def thinking(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a template that thinks, has a switch for it and no place for tools; and defaults for sampling."""
+    """A folder with a template that thinks, that has a switch for thinking and no place for tools, and with defaults
+    for sampling."""
     folder = write_scripted(tmp_path_factory.mktemp("talk") / "model", "hello")
     kept: Any = json.loads((folder / "tokenizer_config.json").read_text())
     kept["chat_template"] = (

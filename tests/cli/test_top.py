@@ -1,4 +1,4 @@
-"""`twostroke top` before a real server."""
+"""`twostroke top` with a real server."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A command in a home of its own. text: its standard input, which needs a process of its own."""
+    """Runs a command with a home of its own. text: its standard input, for which it needs a process of its own."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
     def command(*words: str, text: str | None = None) -> Done:
@@ -55,7 +55,7 @@ def home(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def server(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server of the embedded model; its process and its address."""
+    """A server of the embedded model: its process and its address."""
     call = [sys.executable, "-m", "twostroke", "serve", *words, "--port", "0", "--json"]
     process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=home(folder))
     try:
@@ -97,7 +97,7 @@ def test_an_alias_counts_wherever_a_model_is_named(run: Run, tmp_path: Path) -> 
     (tmp_path / "config" / "twostroke" / "aliases.toml").write_text("[aliases")
     broken = run("show", "second")
     assert broken.returncode == 2 and "damaged" in broken.stderr and "fix:" in broken.stderr
-    assert run("show", "spark").returncode == 2  # nobody knows what the name means to this user
+    assert run("show", "spark").returncode == 2  # this user has no such name
 
 
 def test_show(run: Run, tmp_path: Path) -> None:

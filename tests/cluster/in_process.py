@@ -1,4 +1,4 @@
-"""A front with replicas, all in this process, behind a real socket: for tests that a single server passes too."""
+"""A front with replicas, all in this process, with a real socket. It serves tests that a single server passes too."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ REPLICAS = 3
 
 
 def no_word(text: str) -> None:
-    """Nothing is logged."""
+    """A log that writes nothing."""
 
 
 @contextmanager
 def spark_server(kind: str, options: dict[str, Any]) -> Iterator[Live]:
-    """kind: "engine" is a single server, "front" one with three replicas that have these options each."""
+    """kind: "engine" is a single server; "front" is one with three replicas, each of which has these options."""
     with ExitStack() as stack:
         if kind == "engine":
             built = stack.enter_context(build_server("spark", options))

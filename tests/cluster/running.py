@@ -1,4 +1,4 @@
-"""`twostroke serve MODEL --replicas N` as a process, and a client of it."""
+"""`twostroke serve MODEL --replicas N` as a process, and a client for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 
 class Running:
-    """A server with replicas, with a client."""
+    """A server with replicas, and a client for it."""
 
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
         self.process, self.url = process, url
@@ -30,7 +30,7 @@ class Running:
         self.name = self.client.models.list().data[0].id
 
     def replicas(self) -> list[int]:
-        """Process ids."""
+        """The process ids of the replicas."""
         with contextlib.suppress(OSError):
             path = Path(f"/proc/{self.process.pid}/task")
             found = [child for task in path.iterdir() for child in (task / "children").read_text().split()]
@@ -38,14 +38,14 @@ class Running:
         return []
 
     def feed(self) -> list[dict[str, Any]]:
-        """The replicas, as the live view shows them."""
+        """The replicas as the live view shows them."""
         found = httpx2.get(f"{self.url}/v1/engine/steps", params={"frames": 1}, timeout=30).text
         frame = json.loads(found.partition("data: ")[2].partition("\n")[0])
         replicas: list[dict[str, Any]] = frame["replicas"]
         return replicas
 
     def kill_one_that_computes(self) -> str:
-        """Its name; empty where none does."""
+        """Kills a replica that computes, and returns its name, or an empty text where none computes."""
         name = next((str(each["name"]) for each in self.feed() if each["running"]), "")
         for pid in self.replicas():
             with contextlib.suppress(OSError):
@@ -54,7 +54,8 @@ class Running:
         return name
 
     def answer(self, fields: dict[str, Any], piece: Callable[[], None] = lambda: None) -> list[Any]:
-        """The pieces of a stream, of each choice: text, log probabilities, finish reason. piece: called at each."""
+        """The pieces of a stream for each choice: text, log probabilities, finish reason. piece: called for each
+        piece."""
         messages: Any = [{"role": "user", "content": "Write three sentences about prefill and decode."}]
         made: dict[int, list[Any]] = {}
         with self.client.chat.completions.create(
@@ -73,7 +74,7 @@ class Running:
 
 @contextmanager
 def serving(replicas: int, *words: str, model: str = "spark") -> Iterator[Running]:
-    """Until the end of the block."""
+    """A server that runs until the end of the block."""
     command = [sys.executable, "-P", "-m", "twostroke", "serve", model, "--replicas", str(replicas), "--threads", "1"]
     environment = process_environment() | {"PYTHONPATH": str(SOURCE)}
     process = subprocess.Popen(

@@ -24,7 +24,7 @@ HELLO: Any = [{"role": "user", "content": "What is prefill?"}]
 
 
 class Several:
-    """url: of the server. log: where its standard error goes."""
+    """url: the address of the server. log: the file for its standard error."""
 
     def __init__(self, process: subprocess.Popen[str], facts: dict[str, Any], log: Path) -> None:
         self.process, self.url, self.facts, self.log = process, str(facts["url"]), facts, log
@@ -37,7 +37,7 @@ class Several:
         return found
 
     def wait_for(self, name: str, state: str) -> None:
-        """Until a model is in this state."""
+        """Waits until a model is in this state."""
         wait_until(lambda: self.states()[name] == state, f"{name} is {state}")
 
     def process_of(self, name: str) -> int | None:
@@ -51,19 +51,19 @@ class Several:
         return None
 
     def kill(self, name: str) -> None:
-        """End a model's process without asking."""
+        """Kills a model's process."""
         pid = self.process_of(name)
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
 
     def ended(self, name: str) -> Any:
-        """A batch, when it is over."""
+        """Waits until a batch is over, and returns it."""
         ends = ("completed", "failed", "expired", "cancelled")
         wait_until(lambda: self.client.batches.retrieve(name).status in ends, "the batch's end")
         return self.client.batches.retrieve(name)
 
     def chat(self, model: str, **fields: Any) -> str:
-        """The answer of a model to one question, without chance."""
+        """The answer of a model to one question, with temperature 0."""
         fields = {"max_tokens": 12, "temperature": 0, **fields}
         made = self.client.chat.completions.create(model=model, messages=HELLO, **fields)
         return str(made.choices[0].message.content)
@@ -71,7 +71,7 @@ class Several:
 
 @contextmanager
 def several(log: Path, *words: str, **environment: str) -> Iterator[Several]:
-    """`twostroke serve` with these words, until the end of the block."""
+    """Runs `twostroke serve` with these words until the end of the block."""
     command = [sys.executable, "-P", "-m", "twostroke", "serve", *words, "--threads", "1", "--port", "0", "--json"]
     with log.open("w") as errors:
         process = subprocess.Popen(

@@ -1,6 +1,8 @@
-"""A replica that encodes images for others, and prompts with images split between replicas: the bits of one engine.
+"""A replica that encodes images for others, and prompts with images that are split between replicas: the bits are those
+of one engine.
 
-Real sockets. Rows and pages come from other replicas, which counters show; what does not come is computed.
+The tests use real sockets. Counters show that rows and pages come from other replicas; a replica computes what does not
+come.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ Answers = list[list[Any]]
 
 
 def family_folder(name: str, folder: Path) -> Path:
-    """SmolVLM, or another family's."""
+    """The folder of SmolVLM, or of another family."""
     if name == "smolvlm":
         smolvlm(folder)
     else:
@@ -52,7 +54,7 @@ def family_folder(name: str, folder: Path) -> Path:
 
 
 def requests(folder: Path) -> list[Request]:
-    """One for each chat, with its images."""
+    """One request for each chat, with its images."""
     made = []
     with LLM(str(folder), **{**OPTIONS, "max_step_tokens": 512}) as llm:
         for number, chat in enumerate(CHATS):
@@ -65,7 +67,7 @@ def requests(folder: Path) -> list[Request]:
 
 
 def front_of(addresses: Sequence[tuple[str, int]], secret: str | None) -> FrontStepper:
-    """A front that splits what can be split and has all images encoded elsewhere."""
+    """A front that splits prompts where it can and has all images encoded elsewhere."""
     front = FrontStepper(addresses, PAGE_TOKENS, secret_key(secret), time.monotonic, print, lambda text: None)
     front.fleet = ReplicaFleet(PAGE_TOKENS, sooner=lambda elsewhere_s, here_s: True)
     join(front, len(addresses))
@@ -73,7 +75,7 @@ def front_of(addresses: Sequence[tuple[str, int]], secret: str | None) -> FrontS
 
 
 def answers(front: FrontStepper, asked: Sequence[Request], number: int = 0, salt: str = "") -> Answers:
-    """Tokens and log probabilities of each request, one request after the other."""
+    """The tokens and log probabilities of each request, where the requests come one after the other."""
     found: Answers = []
     for place, request in enumerate(asked):
         name, told, ended = f"{number}/{place}", list[Any](), False
@@ -94,7 +96,7 @@ def answers(front: FrontStepper, asked: Sequence[Request], number: int = 0, salt
 
 
 def encoded_by(built: BuiltReplica) -> int:
-    """Pieces of encodes that this replica has computed."""
+    """The number of pieces of encodes that this replica has computed."""
     heart = built.heart
     return (heart.kept if isinstance(heart, EncoderHeart) else heart.images.kept).num_pieces
 
@@ -133,7 +135,7 @@ def test_rows_of_another_replica_give_the_same_bits(case: tuple[Path, list[Reque
 def test_a_lost_encoder_and_rows_that_are_not_kept(
     case: tuple[Path, list[Request]], expected: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that are gone do not come back, so waiting for them here is a short wait."""
+    """Rows that are gone do not come back, so the wait for them is short here."""
     monkeypatch.setattr(row_feeds, "WAIT_S", 0.02)
     folder, asked = case
     with ExitStack() as stack:
@@ -178,7 +180,7 @@ def test_a_model_that_reads_no_images_cannot_have_the_role(tmp_path: Path) -> No
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[tuple[Path, list[Replica], Replica]]:
-    """A replica for all, and one of each role, as processes."""
+    """One replica for all roles, and one of each role, as processes."""
     smolvlm(tmp_path)
     more = ("--weights", "f32", "--context", "1024")
     with ExitStack() as stack:

@@ -1,6 +1,5 @@
-"""A replica of the role `encode` has the encoder alone: no tensor of the language model is read, no memory is planned
-for it, and it is held to the arithmetic of the others' encoders.
-"""
+"""A replica of the role `encode` has the encoder alone. It reads no tensor of the language model and plans no memory
+for it, and its arithmetic must be that of the other replicas' encoders."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from twostroke.weights.tensors import wanted_tensors
 
 
 class Reads:
-    """The names of all tensors that are read, in rows or whole."""
+    """Records the names of all tensors that are read, in rows or whole."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.names: set[str] = set()
@@ -48,7 +47,7 @@ class Reads:
 
 
 def tensors_of(found: FoundEncoder) -> set[str]:
-    """The encoder's."""
+    """The names of the encoder's tensors."""
     encoder = found.sight.encoder
     return {tensor.name for tensor in wanted_tensors(encoder.model)} | encoder.sight.tensors
 

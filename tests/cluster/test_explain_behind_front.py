@@ -1,4 +1,4 @@
-"""`twostroke explain` and its route behind a front with replicas, as on a single server. Real processes."""
+"""`twostroke explain` and its route on a front with replicas, as on a single server, with real processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def test_route_and_verb_answer_as_those_of_a_single_server(running: Running) -> 
     told = explained(running, answer.id)
     assert [each["request_id"] for each in told] == [f"{answer.id}-0/0", f"{answer.id}-0/1"]
     for each in told:
-        # A front times what it receives: where one message brings every token, there is no time between them.
+        # A front measures the times at which it receives tokens. If one message brings every token, there is no time
+        # between them.
         assert each["num_output_tokens"] == 24 and each["parts_s"]["decode_s"] >= 0
         assert each["parts_s"]["own_prefill_s"] > 0 and each["parts_s"]["lost_s"] == 0
         assert "Computed at replica-" in each["summary"] and "cost model" in each["text"]
@@ -70,7 +71,7 @@ def test_an_unknown_request_is_not_found(running: Running) -> None:
 
 @pytest.mark.slow
 def test_after_a_kill_both_replicas_have_their_part(running: Running) -> None:
-    """The replica that was killed is named in one sentence, the other one says what it did."""
+    """One sentence names the replica that was killed, and the other replica reports what it did."""
     for _ in range(10):  # answers may be complete before the kill
         answer_id, killed = asked_and_killed(running)
         found = explained(running, answer_id)
@@ -86,7 +87,7 @@ def test_after_a_kill_both_replicas_have_their_part(running: Running) -> None:
 
 
 def asked_and_killed(running: Running) -> tuple[str, str]:
-    """-> the id of the answer, and which replica was killed after its first piece."""
+    """Returns the id of the answer, and the replica that was killed after its first piece."""
     with (
         ThreadPoolExecutor(1) as thread,
         running.client.completions.create(

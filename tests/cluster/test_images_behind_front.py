@@ -1,4 +1,5 @@
-"""Images behind several models: opened at the front, encoded where the model is, with the bits that they have alone."""
+"""Images with several models. The front opens them, the model's process encodes them, and the bits are those of the
+model alone."""
 
 from __future__ import annotations
 
@@ -123,7 +124,7 @@ def test_a_model_that_sees_nothing_refuses_the_part_by_its_field(server: Several
 
 @pytest.mark.daily
 def test_images_in_stored_work(server: Several) -> None:
-    """A response is kept with its image and goes on at another model, and lines of one batch name two models."""
+    """A response is kept with its image and goes on with another model. The lines of one batch name two models."""
     url = question(WIDE)[0]["content"][0]["image_url"]["url"]
     content: Any = [{"type": "input_image", "image_url": url}, {"type": "input_text", "text": "What is it?"}]
     asked: Any = [{"role": "user", "content": content}]

@@ -1,4 +1,5 @@
-"""A front of two replicas whose model sees: the bits of one server, and a stream that goes on at the other replica."""
+"""A front with two replicas whose model sees images: the bits of one server, and a stream that goes on at the other
+replica."""
 
 from __future__ import annotations
 
@@ -83,5 +84,5 @@ def test_a_front_with_other_rules_is_refused(folder: Path, tmp_path: Path) -> No
 
 
 def test_a_picture_is_the_same_bytes_each_time() -> None:
-    """The tests above compare answers to one picture."""
+    """The tests above compare answers to one picture, so its bytes must not change."""
     assert png(picture(90, 60)) == png(picture(90, 60))

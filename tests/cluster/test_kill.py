@@ -1,6 +1,6 @@
-"""Replicas that are killed in the middle of answers: every stream ends as it would have ended, token for token.
+"""Replicas are killed in the middle of answers. Every stream ends as it would have ended, token for token.
 
-Real processes, real sockets, `kill -9`.
+The tests use real processes, real sockets and `kill -9`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def running() -> Iterator[Running]:
 
 
 class FewKills:
-    """Kills replicas at random, but never the last one. An answer that runs on MOST_DEATHS replicas when they end is
-    given up: while any answer lives, fewer are killed."""
+    """Kills replicas at random, but never the last one. A front gives up an answer after MOST_DEATHS of its replicas
+    have ended. So fewer are killed while any answer lives."""
 
     def __init__(self, running: Running, seed: int) -> None:
         self.running, self.killed = running, 0
@@ -62,7 +62,7 @@ class FewKills:
         self._of_answers: dict[object, int] = {}
 
     def answer(self, fields: dict[str, Any], piece: Callable[[], None] = lambda: None) -> list[Any]:
-        """See Running.answer."""
+        """Does what Running.answer does."""
         name = object()
         with self._lock:
             self._of_answers[name] = 0
@@ -73,7 +73,7 @@ class FewKills:
                 del self._of_answers[name]
 
     def kill_one(self) -> None:
-        """Where it may be."""
+        """Kills a replica that computes, where a kill is allowed."""
         with self._lock:
             found = self.running.replicas()
             if len(found) > 1 and max(self._of_answers.values(), default=0) < MOST_DEATHS - 1:
@@ -83,7 +83,7 @@ class FewKills:
 
 
 def kill(process_id: int) -> bool:
-    """False where it has ended already."""
+    """Kills the replica. Returns False where it has ended already."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process_id, signal.SIGKILL)
         return True
@@ -137,7 +137,8 @@ def test_the_end_of_all_replicas_makes_streams_wait(running: Running) -> None:
 
 @pytest.mark.daily
 def test_a_kill_at_every_kth_token_of_many_streams_changes_none(running: Running) -> None:
-    """Penalties, grammars, several choices, log probabilities, stop strings; eight streams at a time."""
+    """The requests have penalties, grammars, several choices, log probabilities and stop strings. Eight streams run at
+    a time."""
     asked = [{**ASKED[number % len(ASKED)], "seed": number, "max_tokens": 48} for number in range(MANY)]
     kills, numbers = FewKills(running, TIER.seed), count(1)
 

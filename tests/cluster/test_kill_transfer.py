@@ -1,6 +1,6 @@
 """`kill -9` of the replica that computes prompts, or of the one that decodes, while pages are on their way.
 
-Real processes and real sockets. Every stream has the tokens and log probabilities of one engine.
+The tests use real processes and real sockets. Every stream has the tokens and log probabilities of one engine.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ WAIT_S, NEVER_S = 120.0, 1e9
 REMEMBERING: list[dict[str, Any]] = [
     *({}, {"mirostat": 2, "mirostat_eta": 0.4}, {"mirostat": 1}, {"adaptive_target": 0.2}),
 ]
-"""Samplers of a stream: its memory moves with it."""
+"""Samplers with a memory, which moves together with the stream."""
 
 Answers = dict[str, list[Any]]
 
 
 class Replica:
-    """`twostroke replica MODEL`, with small steps: a prompt takes several, and its pages leave after each."""
+    """`twostroke replica MODEL` with small steps. A prompt takes several steps, and its pages leave after each."""
 
     def __init__(self, role: str, model: str = "spark", step_tokens: int = 32, more: tuple[str, ...] = ()) -> None:
         self.role, self.model, self.step_tokens, self.more = role, model, step_tokens, more
@@ -84,7 +84,7 @@ class Replica:
                 return
 
     def kill(self) -> None:
-        """And start another one at the same address; the front finds out when it is there."""
+        """Kills the replica and starts another one at the same address. The front finds out when it is ready."""
         self.process.kill()
         self.process.wait()
         self.process = self._start()
@@ -116,7 +116,7 @@ def front(found: list[Replica]) -> Iterator[FrontStepper]:
 
 
 def join(stepper: FrontStepper, count: int) -> None:
-    """Wait until that many replicas are there, those that were killed among them."""
+    """Waits until this many replicas are there, with those that were killed."""
     until_s = time.monotonic() + WAIT_S
     while len(stepper.fleet.members) < count:
         assert time.monotonic() < until_s, stepper.states()
@@ -124,7 +124,7 @@ def join(stepper: FrontStepper, count: int) -> None:
 
 
 def requests(number: int) -> list[Request]:
-    """Prompts that no round has had before, so that their pages do travel."""
+    """Prompts that no earlier round had, so that their pages really travel."""
     made = []
     for index in range(STREAMS):
         dice = random.Random(f"{number} {index}")
@@ -137,7 +137,7 @@ def requests(number: int) -> list[Request]:
 
 
 def answers(stepper: FrontStepper, number: int, happens: Callable[[Answers], None] = lambda told: None) -> Answers:
-    """The answers to the requests of one round. happens: called again and again with the tokens that came so far."""
+    """The answers to the requests of one round. happens: called repeatedly with the number of tokens so far."""
     asked = requests(number)
     told: Answers = {each.request_id: [] for each in asked}
     for request in asked:
@@ -159,7 +159,8 @@ def answers(stepper: FrontStepper, number: int, happens: Callable[[Answers], Non
 
 
 def killing(victim: Replica, after_s: float) -> Callable[[Answers], None]:
-    """Once, this long after the round began, or when half of the tokens are there: a quick machine is done before."""
+    """Kills once: this long after the round began, or when half of the tokens have come, because a quick machine ends
+    sooner."""
     begin_s, killed = time.monotonic(), []
 
     def happens(told: Answers) -> None:
@@ -172,14 +173,14 @@ def killing(victim: Replica, after_s: float) -> Callable[[Answers], None]:
 
 
 def compare(rounds: list[tuple[int, float]]) -> None:
-    """rounds: (which replica is killed, seconds after the round began)."""
+    """rounds: pairs of the replica that is killed and the seconds from the beginning of the round."""
     with replicas("both") as whole, front(whole) as alone:
         expected = [answers(alone, number) for number in range(len(rounds))]
     with replicas("prefill", "decode") as found, front(found) as stepper:
         for number, (victim, after_s) in enumerate(rounds):
             told = round_of(stepper, number, found, victim, after_s)
             assert told == expected[number], f"round {number}: replica {victim} killed after {after_s:.3f} s"
-        for _ in range(10):  # where every kill came too late, as on a machine that stood still
+        for _ in range(10):  # for a machine that stood still, where every kill came too late
             if not stepper.fleet.moved:
                 assert round_of(stepper, 0, found, 1, 0.0) == expected[0]
         assert stepper.fleet.handed_over > 0 and stepper.fleet.moved > 0

@@ -47,7 +47,7 @@ class NoGrammars:
 
 
 class SlowGrammars:
-    """futures: of grammars that are being compiled, to be answered by the test."""
+    """futures: the grammars that are being compiled; the test completes them."""
 
     def __init__(self) -> None:
         self.futures: list[Future[Any]] = []
@@ -113,7 +113,7 @@ def test_a_wrong_secret_learns_nothing() -> None:
         stepper = front([address], "another")
         exchange_until(stepper, lambda: "secret" in stepper.states()[0][1], "not refused")
         with pytest.raises(ConfigError, match="secret"):
-            stepper.first_facts(0.4)  # it is called again meanwhile
+            stepper.first_facts(0.4)  # it is called again in the meantime
         assert stepper.facts is None
         stepper.close()
 
@@ -174,7 +174,7 @@ def test_work_before_the_greeting_is_refused() -> None:
 
 
 def test_a_proof_cannot_be_sent_back() -> None:
-    """Both sides of one connection with the same word: each would take its own proof for the other's."""
+    """Both sides of one connection use the same word. Each would accept its own proof as the other's."""
     one, other = socket.socketpair()
     left, right = (
         FrameLink(one, secret_key("s"), "front", "replica"),

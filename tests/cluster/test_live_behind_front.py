@@ -1,4 +1,4 @@
-"""What viewers of a front see: its replicas, its requests, and the same routes as an engine's."""
+"""What viewers of a front see: its replicas, its requests, and the same routes as those of an engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_frame_shows_each_replica_and_its_load(front: Live) -> None:
     found = frame(front)
 
     def at_rest() -> bool:
-        """What a replica says of itself comes a little later than its tokens."""
+        """Waits, because a replica's report of itself comes a little later than its tokens."""
         nonlocal found
         found = frame(front)
         return not found["replicas"][0]["running"] and found["replicas"][0]["step_s"] > 0
@@ -52,7 +52,8 @@ def test_requests_have_their_phases_and_parts(front: Live) -> None:
     ended = frame(front)["ended"][-1]
     assert ended["output_tokens"] > 0 and ended["ttft_s"] > 0
     parts = ended["parts_s"]
-    # A front times what it receives: where one message brings every token, there is no time between them.
+    # A front measures the times at which it receives tokens. If one message brings every token, there is no time
+    # between them.
     assert parts["own_prefill_s"] > 0 and parts["decode_s"] >= 0
     assert sum(parts.values()) == pytest.approx(ended["finished_s"] - ended["arrival_s"], abs=1e-4)
     text = front.call("GET", "/metrics").body.decode()

@@ -1,4 +1,4 @@
-"""/metrics of a front: preemptions and guesses are sums over its replicas, and do not fall when one leaves."""
+"""/metrics of a front: preemptions and guesses are sums over its replicas, and do not fall when a replica leaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = {**OPTIONS, "speculate": "ngram", "kv_memory": "1500kB", "context": "512"}
 PROMPTS = [f"{number} one two three four " * 10 for number in range(12)]
-"""Prompts that begin alike would go to one replica."""
+"""Prompts with different beginnings, because prompts with the same beginning would go to one replica."""
 
 
 def figures(front: Live) -> dict[str, float]:
@@ -48,7 +48,7 @@ def test_preemptions_and_guesses_are_those_of_all_replicas() -> None:
         asked = {"model": "spark", "prompt": PROMPTS, "max_tokens": 150, "ignore_eos": True, "n": 2}
         assert live.post("/v1/completions", asked).status == 200
         for place, (built, _) in enumerate(replicas):
-            # Whether memory runs short depends on the routing, and whether guesses pay on measured times.
+            # Whether memory runs short depends on the routing, and whether guesses pay depends on measured times.
             core = built.replica._core
             core._book._scheduler._preemptions += 3 + place
             core._guesses = core._guesses.plus(VerifiedGuesses(2, 5, 3 + place, (2, 1 + place)))
@@ -58,7 +58,7 @@ def test_preemptions_and_guesses_are_those_of_all_replicas() -> None:
         assert all(each.accepted >= 3 for each in guesses)
 
         def agrees() -> bool:
-            """What a replica counts comes a little later than its tokens."""
+            """Waits, because a replica's counts come a little later than its tokens."""
             now = figures(live)
             return (
                 now["twostroke_preemptions_total"] == sum(load.preemptions for load in loads)
@@ -88,7 +88,7 @@ def test_counts_of_replicas_in_other_processes_reach_the_front_and_outlive_them(
         server.client.completions.create(
             model=server.name, prompt=PROMPTS, max_tokens=150, n=2, extra_body={"ignore_eos": True}
         )
-        # All of them together are twice as long as both caches.
+        # All prompts together are twice as long as both caches.
         wait_until(lambda: now()["twostroke_preemptions_total"] > 0, "a preemption")
         found = now()
         places = [name for name in found if name.startswith("twostroke_accepted_draft_tokens_per_pos_total")]

@@ -1,6 +1,7 @@
-"""A front in one network namespace and replicas in two others: a rate limit, and delay where the kernel has netem.
+"""A front in one network namespace and replicas in two others, with a rate limit, and with delay where the kernel has
+netem.
 
-Needs root and `ip netns`; where that is not permitted the test is skipped with the reason.
+The test needs root and `ip netns`. Where that is not permitted, it is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def inside(name: str, *words: str) -> list[str]:
 
 @contextmanager
 def spaces() -> Iterator[list[str]]:
-    """Three namespaces, each replica's joined to the front's by a pair of devices. -> what slows the links."""
+    """Three namespaces. A pair of devices connects each replica's to the front's. Returns a function that slows the
+    links."""
     if shutil.which("ip") is None:
         pytest.skip("there is no `ip` command")
     with ExitStack() as stack:
@@ -72,7 +74,7 @@ def spaces() -> Iterator[list[str]]:
 
 
 def slow(owner: str, device: str) -> str:
-    """100 Mbit/s, with 5 ms of delay where the kernel has netem."""
+    """Limits the links to 100 Mbit/s, with 5 ms of delay where the kernel has netem."""
     queue = ["tc", "qdisc", "add", "dev", device, "root"]
     if run(*inside(owner, *queue, "netem", "delay", "5ms", "rate", "100mbit")).returncode == 0:
         return "netem"
@@ -82,7 +84,7 @@ def slow(owner: str, device: str) -> str:
 
 @contextmanager
 def started(name: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A twostroke command in a namespace, and the facts that it prints when it is ready."""
+    """Starts a twostroke command in a namespace. Returns the facts that it prints when it is ready."""
     command = inside(name, sys.executable, "-P", "-m", "twostroke", *words, "--json")
     environment = process_environment() | {"PYTHONPATH": str(SOURCE), "TWOSTROKE_CLUSTER_SECRET": SECRET}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
@@ -101,7 +103,7 @@ def started(name: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], dic
 
 
 def answer(url: str, number: int) -> Any:
-    """One request's text, log probabilities and finish reason, asked for from the front's own namespace."""
+    """The text, log probabilities and finish reason of one request from the front's own namespace."""
     body = {"model": "spark", "prompt": f"{number}. {PROMPT}", "max_tokens": 40, "temperature": 1.0}
     body |= {"seed": number, "logprobs": 2}
     headers = {"Content-Type": "application/json"}

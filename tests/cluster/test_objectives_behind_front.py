@@ -1,4 +1,5 @@
-"""`serve --replicas N --ttft`: replicas keep the objective, and refusals say when to come again. Real processes."""
+"""`serve --replicas N --ttft`: replicas keep the objective, and refusals tell clients when to come again. Real
+processes run."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def ask(running: Running, number: int, **fields: Any) -> httpx2.Response:
 
 @pytest.mark.daily
 def test_a_crowd_is_served_as_far_as_promised_and_the_rest_is_told_when_to_come_again(running: Running) -> None:
-    """How many are refused depends on how fast this machine is; a quick one may refuse none. When a request is refused
-    is held under a virtual clock, in tests/fleet/test_objectives_across.py."""
+    """The number of refused requests depends on the speed of this machine; a quick one may refuse none.
+    tests/fleet/test_objectives_across.py tests under a virtual clock when a request is refused."""
     with ThreadPoolExecutor(CALLS) as threads:
         found = list(threads.map(lambda number: ask(running, number), range(CALLS)))
     refused = [each for each in found if each.status_code == 503]

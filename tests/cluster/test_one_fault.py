@@ -1,4 +1,4 @@
-"""One call to the system fails, whichever it is: that connection is lost, and nothing else."""
+"""One call to the system fails, whichever it is. Then that connection is lost, and nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from twostroke.types.event import FinishedEvent
 
 
 class Faults:
-    """The k-th of all counted calls fails."""
+    """Makes number k of all counted calls fail."""
 
     def __init__(self, k: int) -> None:
         self.left, self.name = k, ""
@@ -59,7 +59,7 @@ class FaultySocket:
 
 
 class FaultyListener:
-    """Its connections are FaultySockets."""
+    """A listener whose connections are FaultySockets."""
 
     def __init__(self, faults: Faults) -> None:
         self._sock, self._faults = socket.create_server(("127.0.0.1", 0)), faults
@@ -73,7 +73,7 @@ class FaultyListener:
 
 
 class FaultySelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
-    """As selectors do, it forgets a socket for which it cannot change what it waits for."""
+    """Like real selectors, it forgets a socket whose awaited events it cannot change."""
 
     faults: Faults
 

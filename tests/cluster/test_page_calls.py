@@ -22,7 +22,7 @@ ASKED = PagesAsked(5, 0, 2, "", tuple(range(8)))
 
 
 class Calls:
-    """came, said: in the order in which they were heard."""
+    """came, said: the answers and the messages, in the order in which they came."""
 
     def __init__(self, facts: ReplicaFacts = FACTS) -> None:
         self.came: queue.SimpleQueue[tuple[int, PagesSent | None]] = queue.SimpleQueue()
@@ -38,7 +38,7 @@ class Calls:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
-    monkeypatch.setattr(page_calls, "ANSWER_S", WAIT_S)  # no answer here comes late, only some do not come at all
+    monkeypatch.setattr(page_calls, "ANSWER_S", WAIT_S)  # here no answer comes late; some never come
     made = Calls()
     yield made
     made.calls.close()

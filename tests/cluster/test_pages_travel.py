@@ -1,4 +1,4 @@
-"""One replica computes a prompt and another decodes it, over real sockets, with the bits of one engine alone."""
+"""One replica computes a prompt and another decodes it, over real sockets, with the bits of a single engine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def served(
 
 
 def requests() -> list[Request]:
-    """The second one begins as the first one does, and goes on otherwise."""
+    """The second request has the beginning of the first one, and then differs."""
     warm, cold = SamplingParams(temperature=1.0, logprobs=2), SamplingParams(temperature=0.0, logprobs=0)
     return [
         Request("a", "a", PROMPT, warm, 7, 24, frozenset(), time.monotonic()),
@@ -96,7 +96,8 @@ def test_a_model_in_parts_cannot_have_a_role() -> None:
 
 
 def test_small_steps_are_no_other_arithmetic() -> None:
-    """The probe's prompt is longer than such a step; replicas of both kinds may share streams and pages."""
+    """The probe's prompt is longer than such a step, and small steps have the same bits. So replicas of both kinds may
+    share streams and pages."""
     few = OPTIONS | {"max_step_tokens": 8, "max_sequences": 4}
     with served("both") as (whole, _), served("both", few) as (small, _):
         assert small.replica._facts.arithmetic == whole.replica._facts.arithmetic

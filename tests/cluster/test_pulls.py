@@ -1,4 +1,5 @@
-"""Models that a running server fetches: the fit comes first, one at a time, and whatever ends a download is said."""
+"""Models that a running server fetches. It checks first whether they fit, fetches one at a time, and reports each end
+of a download."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def hub() -> Iterator[FakeHub]:
 
 
 def places(hub: FakeHub, folder: Path) -> dict[str, str]:
-    """The environment of a server that asks this hub."""
+    """The environment of a server that uses this hub."""
     names = {"HF_HUB_CACHE": folder / "hub", "XDG_CACHE_HOME": folder / "cache", "XDG_CONFIG_HOME": folder / "config"}
     return {**{name: str(place) for name, place in names.items()}, "HF_ENDPOINT": hub.url, "NO_PROXY": "127.0.0.1"}
 
@@ -65,7 +66,7 @@ def test_the_fit_is_told_first_and_the_model_answers_afterwards(server: Several,
     assert names == ["spark", "spark-GGUF"]
     assert server.chat("spark-GGUF") and server.chat(NEW)
     assert server.http.get("/models/fit", params={"model": NEW}).json()["missing_bytes"] == 0
-    # Once more is success, and the list stays as it is.
+    # A second removal is a success too, and the list stays as it is.
     server.http.post("/models", json={"model": NEW})
     assert ended(server)["state"] == "finished"
     assert [each["id"] for each in server.http.get("/v1/models").json()["data"]] == names
@@ -128,7 +129,7 @@ def _folder(place: Path) -> Path:
 
 
 def stub(text: str) -> PullTools:
-    """A program in the place of `twostroke pull`."""
+    """A program that takes the place of `twostroke pull`."""
     added: list[tuple[str, str]] = []
 
     def command(words: Sequence[str]) -> Sequence[str]:
@@ -180,7 +181,7 @@ def test_a_stop_while_the_download_is_started_counts() -> None:
         await until(lambda: pulls.last)
         assert pulls.stop() and not pulls.stop()
         made = await begun
-        await pulls.close()  # it waits for the process
+        await pulls.close()  # close waits for the process
         assert made.state == "stopped" and made.total == 0
 
     asyncio.run(main())
@@ -219,7 +220,7 @@ def test_whatever_ends_a_download_is_said(text: str, state: str, why: str) -> No
         await until(lambda: made.state != "running")
         assert made.state == state and why in made.why
         assert ADDED[id(tools)] == ([("a/b", "/x")] if state == "finished" else [])
-        again = await pulls.begin("a/b", anyway=True)  # the next one can begin
+        again = await pulls.begin("a/b", anyway=True)  # the next download can begin
         await until(lambda: again.state != "running")
         await pulls.close()
 

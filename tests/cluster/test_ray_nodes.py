@@ -1,4 +1,4 @@
-"""Replicas kept by Ray: the logic with a small fake of Ray, and one test with Ray itself where it is installed."""
+"""Replicas that Ray keeps: the logic with a small fake of Ray, and one test with Ray itself where it is installed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ State = tuple[tuple[str, int], int | None]
 
 @dataclass(eq=False)
 class FakeActor:
-    """name, host: what it was made with. states: what it answers, an exception while it is not there."""
+    """name, host: the arguments with which it was made. states: its answers; an exception while it is not there."""
 
     name: str
     host: str
@@ -41,7 +41,7 @@ class FakeActor:
 
 @dataclass
 class FakeRay:
-    """The five calls that are used."""
+    """The five calls of Ray that the code uses."""
 
     fails: bool = False
     actors: list[FakeActor] = field(default_factory=list)

@@ -67,7 +67,7 @@ def server(folder: Path) -> Iterator[Several]:
 
 
 def alone(model: str, path: str, body: dict[str, Any], **options: Any) -> Any:
-    """The same request to a server of this model alone."""
+    """Sends the same request to a server with this model alone."""
     with build_server(model, {"threads": 1, "kv_memory": "64MB", **options}) as built:
         with serving(built.parts) as live:
             reply = live.post(path, {**body, "model": "it" if "adapter" in options else live.model})
@@ -110,7 +110,7 @@ def test_the_lists_tell_all_models_and_the_real_client_reads_them(server: Severa
 
 @pytest.mark.parametrize("name", ["chat", "CHAT:latest", "gpt-4o-mini", "spark"])
 def test_a_model_has_many_names(server: Several, name: str) -> None:
-    assert server.chat(name) == server.chat("second")  # the same weights
+    assert server.chat(name) == server.chat("second")  # both names have the same weights
     body = {"model": name, "messages": HELLO, "stream": False, "options": {"num_predict": 3}}
     assert server.http.post("/api/chat", json=body).json()["model"] == name
 
@@ -255,7 +255,7 @@ def test_what_cannot_be_served_together(words: tuple[str, ...], said: str) -> No
 
 @pytest.mark.daily
 def test_two_of_the_command_line_with_room_for_one(folder: Path) -> None:
-    """The second is loaded when it is asked for, and the first leaves."""
+    """The second model is loaded when a request names it, and the first one is unloaded."""
     words = ("spark", str(folder / "second"), "--max-loaded", "1")
     with several(folder / "one.log", *words) as made:
         assert made.states() == {"spark": "loaded", "second": "unloaded"}

@@ -1,4 +1,4 @@
-"""Vectors, scores and adapters behind a front: the same bits as in one process, and refusals in words."""
+"""Vectors, scores and adapters on a front have the same bits as in one process, and refusals have the same words."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_replicas_load_no_adapters_later(tmp_path: Path) -> None:
 
 
 def test_a_front_cannot_ask_for_what_a_replica_has_not() -> None:
-    """What a front with the secret sends is checked before it meets arrays."""
+    """A front that knows the secret still gets its messages checked before they become arrays."""
     plain = request_of(random.Random(1), "a", 0.0)
     pooled = replace(plain, pooling=PooledRows(Pooling.LAST))
     assert why_not(Task.GENERATE, 0, plain) == ""

@@ -1,4 +1,4 @@
-"""Trees of other machines: a text names each file below the root and its content, one a line."""
+"""File trees of other machines. A text names each file below the root and its content, one file a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ FOLDER = Path(__file__).parent / "topologies"
 
 
 def planted(name: str, root: Path) -> Path:
-    """The tree of `topologies/NAME.txt` below `root`. "cpu{0-3}/x: y" stands for a file of each of the four."""
+    """Writes the tree of `topologies/NAME.txt` below `root`. "cpu{0-3}/x: y" means one file for each of the four
+    numbers."""
     for line in (FOLDER / f"{name}.txt").read_text().splitlines():
         path, colon, content = line.partition(": ")
         if not colon or line.startswith("#"):
@@ -33,7 +34,7 @@ def _each(path: str, content: str) -> list[tuple[str, str]]:
 
 
 def _filled(content: str, number: int) -> str:
-    """ "{n}" is the number; "{n+64}", "{n/2*2}" and the like are computed from left to right."""
+    """Replaces "{n}" by the number. "{n+64}", "{n/2*2}" and the like are computed from left to right."""
     return re.sub(r"\{n([^}]*)\}", lambda term: str(_value(term[1], number)), content)
 
 

@@ -1,4 +1,4 @@
-"""Limits of control groups, read from trees as kernels and container runtimes make them."""
+"""Limits of control groups, read from file trees as kernels and container runtimes make them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stat(**values: int) -> str:
 
 
 def test_version_2_counts_every_group_above_and_no_page_cache(tmp_path: Path) -> None:
-    """As systemd nests them: the process's own group has no limit, its slice has."""
+    """systemd nests groups like this: the process's own group has no limit, and its slice has one."""
     root = tree(
         tmp_path,
         [V2_MOUNT],
@@ -70,7 +70,7 @@ def test_a_group_that_cannot_be_seen_leaves_the_mounts_own(tmp_path: Path, group
 
 
 def test_version_1_with_the_hosts_paths_as_docker_mounts_them(tmp_path: Path) -> None:
-    """/proc/self/cgroup names the host's path, and the mount shows that group at its own root."""
+    """/proc/self/cgroup names the host's path, and the mount shows that group as its own root."""
     own = "/docker/0123abcd"
     root = tree(
         tmp_path,
@@ -91,7 +91,7 @@ def test_version_1_with_the_hosts_paths_as_docker_mounts_them(tmp_path: Path) ->
 
 
 def test_version_1_nested_beside_version_2_without_controllers(tmp_path: Path) -> None:
-    """systemd's hybrid form: version 2 is mounted elsewhere and holds no memory files."""
+    """systemd's hybrid form: version 2 is mounted elsewhere and has no memory files."""
     hybrid = V2_MOUNT.replace("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
     root = tree(
         tmp_path,

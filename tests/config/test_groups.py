@@ -74,7 +74,7 @@ def test_a_setting_that_is_settled_again_has_its_last_value_and_reason_in_its_fi
 
 
 def test_auto_shows_the_processor_where_the_device_cannot_guess(monkeypatch):
-    """`twostroke config` shows where the model runs, not where it was first meant to run."""
+    """`twostroke config` shows where the model runs, and not where it was first meant to run."""
     device, guessing = Mock(), Mock(programs=("a draft",))
     monkeypatch.setattr(limits, "lacking", lambda program: f"no kernels for {program}")
     resolver = Resolver(collect({"device": "auto"}, {}))
@@ -132,7 +132,7 @@ def test_a_wrong_text_is_named_with_its_source():
 
 
 def read_by_name(text: str) -> list[str]:
-    """Where code reads or settles a setting by its name in quotes."""
+    """The places where code reads or sets a setting by its name in quotes."""
     names = {each.name for group in GROUPS for each in fields(group)}
     found = []
     for node in ast.walk(ast.parse(text)):

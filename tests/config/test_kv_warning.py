@@ -1,4 +1,4 @@
-"""K and V in int4 lose much: a start says so where they are asked for, and only there."""
+"""K and V in int4 lose much accuracy. A start warns where they are asked for, and only there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the memory plan counts, and what ends with its arithmetic."""
+"""What the memory plan counts, and which errors show its arithmetic."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_part_is_named_where_it_does_not_fit() -> None:
 
 @pytest.mark.parametrize("kilobytes", [120_000, 290_000, 420_000])
 def test_too_few_addresses_end_with_4_and_the_arithmetic(kilobytes: int) -> None:
-    """`ulimit -v`, set for the child alone."""
+    """`ulimit -v` is set for the child alone."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (kilobytes * 1024, kilobytes * 1024))
@@ -64,7 +64,7 @@ def test_too_few_addresses_end_with_4_and_the_arithmetic(kilobytes: int) -> None
 
 
 def test_the_address_limit_is_one_of_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this process has taken already, as a run of many tests does."""
+    """The limit does not depend on the memory that this process uses already, as after many tests."""
     used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     monkeypatch.setattr(env, "address_space_bytes", lambda: used_bytes + 700_000_000)
     machine = env.read_machine()

@@ -1,4 +1,4 @@
-"""--ttft and --itl: how they are read, what they change, what cannot be met; the cost model after them."""
+"""--ttft and --itl: how they are read, what they change, which ones cannot be met, and the cost model that follows."""
 
 from __future__ import annotations
 

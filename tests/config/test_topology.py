@@ -1,4 +1,4 @@
-"""Topologies of known machines, the choice of threads that follows, and where processes of a model stand."""
+"""Topologies of known machines, the number of threads that follows, and the cores of a model's processes."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_how_far_other_nodes_are_is_read_or_taken_as_usual(name: str, far: float
 
 
 def test_a_cpuset_with_holes_has_the_cores_that_are_left(tmp_path: Path) -> None:
-    """Half of the cores of one socket and some of the other, one without its first hardware thread."""
+    """The cpuset has half of the cores of one socket and some of the other, one without its first hardware thread."""
     found = topology_of("xeon_snc2", tmp_path, {0, 112, 3, 115, 30, 150, 113})
     choice = choose_cores(found)
     assert found.nodes == (0, 1) and choice.threads == len(found.cores) == 5
@@ -147,7 +147,7 @@ def test_memory_is_preferred_of_the_one_node_that_a_process_is_on(tmp_path: Path
 
 
 class FakeLibrary:
-    """Notes the words of a system call. refuses: as a sandbox does."""
+    """Records the words of a system call. refuses: whether it refuses the call as a sandbox does."""
 
     def __init__(self, refuses: bool = False) -> None:
         self.calls: list[tuple[int, int, list[int], int]] = []
@@ -185,7 +185,7 @@ def test_the_system_is_asked_to_prefer_a_node(
     ],
 )
 def test_a_quota_has_a_thread_for_a_part_of_a_core_that_is_worth_it(quota: float, threads: int, tmp_path: Path) -> None:
-    """From a gain of a quarter on: all threads stand still for a part of each period then."""
+    """This holds from a gain of a quarter on, because all threads then stand still for a part of each period."""
     found = replace(topology_of("arm_server", tmp_path), quota=quota)
     assert choose_cores(found).threads == threads
 
@@ -232,7 +232,7 @@ def test_broken_files_are_read_as_missing_ones(tmp_path: Path) -> None:
 def test_a_process_for_each_node_has_the_cores_of_its_node(
     name: str, count: int, threads: int, tmp_path: Path
 ) -> None:
-    """All cores are used, each by one process, and each process is on one node."""
+    """One process uses each core, all cores are used, and each process is on one node."""
     found = topology_of(name, tmp_path)
     node_of = {cpu.number: cpu.node for cpu in found.cpus}
     shares = [share_choice(found, choose_cores(found), place, count) for place in range(count)]

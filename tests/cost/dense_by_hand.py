@@ -1,4 +1,4 @@
-"""The work of a step of the Llama family by textbook formulas: an independent count, for tests alone."""
+"""The work of a step of the Llama family by textbook formulas. It is an independent count, for tests alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NORM_FLOPS, ROPE_FLOPS, SILU_FLOPS = 4, 3, 5
 
 
 def seen(segments: Sequence[Segment], window: int) -> tuple[int, int]:
-    """(pairs of a row and a position that it sees, positions that are read), counted one by one."""
+    """The pairs of a row and a position that it sees, and the positions that are read, both counted one by one."""
     pairs = positions = 0
     for segment in segments:
         rows = range(segment.start, segment.start + segment.num_tokens)

@@ -22,12 +22,13 @@ SPEC: dict[str, Any] = {
 
 
 def flat(value: float) -> Curve:
-    """The same for all rows."""
+    """A rate that is the same for any number of rows."""
     return Curve.of([(1.0, value), (512.0, value)])
 
 
 def linear_rates(scale: float = 1.0) -> LinearRates:
-    """Memory-bound up to 8 rows, then in proportion to them. scale: 1 for int8, by bytes for the others."""
+    """Rates that memory limits up to 8 rows, and that are then proportional to the rows. scale: 1 for int8, by bytes
+    for the others."""
     cold = Curve.of([(1.0, 32e-12 * scale), (8.0, 32e-12 * scale), (512.0, 2048e-12 * scale)])
     warm = Curve.of([(1.0, 16e-12 * scale), (8.0, 16e-12 * scale), (512.0, 2048e-12 * scale)])
     return LinearRates(cold, warm, flat(1e-10))

@@ -1,4 +1,4 @@
-"""Scenarios with one cause put in on purpose, each from a seed, in virtual time; `victim`: the explained request."""
+"""Scenarios with one deliberate cause, each from a seed, in virtual time. `victim` is the explained request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHAT_IF = WhatIf(partial(work_of, SPEC), FORMATS, "int8", KVKind.BF16, MACHINE)
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """What must be named: the kind, the side, words of the text, ids among those named."""
+    """What explain must name: the kind, the side, words of the text, and some of the ids."""
 
     explanation: Explanation
     kind: CauseKind
@@ -34,12 +34,12 @@ class Injected:
     who: tuple[str, ...] = ()
 
     def is_named(self) -> bool:
-        """As the first of the causes that are not the work itself."""
+        """Whether it is named first of the causes that are not the work itself."""
         causes = [cause for cause in self.explanation.causes if not cause.kind.is_work]
         return bool(causes) and causes[0].kind is self.kind and self._fits(self.kind)
 
     def is_told(self) -> bool:
-        """Among the causes, wherever."""
+        """Whether it is among the causes, at any place."""
         return self._fits(self.kind)
 
     def _fits(self, kind: CauseKind) -> bool:
@@ -67,7 +67,7 @@ def warmed(draw: random.Random, **sizes: int) -> Lab:
 
 
 def noisy(lab: Lab, draw: random.Random) -> Lab:
-    """Small requests of others come in between: they are no cause worth naming first."""
+    """Adds small requests of others, which must not be named first."""
     for number in range(draw.randrange(1, 4)):
         lab.request(0.15 * draw.random(), f"small{number}", text(800 + number, draw.randrange(5, 20)), 3)
     return lab
@@ -254,7 +254,7 @@ FIRST: tuple[Scenario, ...] = (
     busy_while_it_read,
     cold_start,
 )
-"""Causes that must come before all others but the work itself."""
+"""Causes that must come before all others except the work itself."""
 
 TOLD: tuple[Scenario, ...] = (prefix_unfinished, prefix_short, long_prompt, plain_decode)
-"""Causes that must be named: they are small by nature, or the work itself."""
+"""Causes that must be named at any place, because they are small by nature or are the work itself."""

@@ -1,4 +1,4 @@
-"""What adapters add to a step, by how many different ones its rows have."""
+"""What adapters add to a step, by the number of different adapters in its rows."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_each_adapter_is_read_once_and_each_row_with_one_computed() -> None:
     plain = WorkCounter(work_of(MODEL, "int8", KVKind.BF16))
     of = counter().step
     without, bare = of(decoding(-1, -1, -1, -1)).weights, plain.step(decoding(-1, -1, -1, -1)).weights
-    assert without.weight_bytes == bare.weight_bytes  # places that no row uses cost nothing
-    assert without.flops == pytest.approx(bare.flops, rel=0.01)  # a call that is not fused counts elsewhere
+    assert without.weight_bytes == bare.weight_bytes  # slots that no row uses cost nothing
+    assert without.flops == pytest.approx(bare.flops, rel=0.01)  # a call that is not fused is counted elsewhere
     one, same, two = (of(decoding(*each)).weights for each in ((3, -1, -1, -1), (3, 3, -1, -1), (3, 5, -1, -1)))
     banks = work_of(ADAPTED, "int8", KVKind.BF16).adapters
     assert banks is not None

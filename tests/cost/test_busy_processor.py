@@ -1,4 +1,4 @@
-"""Time in which the processor ran another program: counted by the system, kept with the step, named by explain."""
+"""Time in which the processor ran another program. The system counts it, the step keeps it, and explain names it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_seconds_of_the_delay_are_those_that_were_put_in() -> None:
 
 
 def test_a_reader_in_the_engines_thread_is_not_blamed_for_the_processor() -> None:
-    """The delay comes between the steps: the time looks like the reader's, and was the processor's."""
+    """The delay comes between the steps. So the time looks like the reader's, but it was the processor's."""
     lab = warmed(random.Random(3))
     lab.request(0, "victim", text(1, 20), 12)
     waiting = [0.0]
@@ -87,7 +87,7 @@ def test_records_have_the_delay_and_older_files_none() -> None:
 
 def test_an_idle_machine_is_not_blamed() -> None:
     lab = warmed(random.Random(2))
-    lab.executor.delayed_s = lambda plan: 5e-6  # what the system takes for itself
+    lab.executor.delayed_s = lambda plan: 5e-6  # time that the system takes for itself
     lab.request(0, "victim", text(1, 20), 30)
     lab.run()
     assert CauseKind.BUSY not in {cause.kind for cause in explained(lab).causes}
@@ -95,7 +95,8 @@ def test_an_idle_machine_is_not_blamed() -> None:
 
 @pytest.mark.parametrize(("slower", "named"), [(1.0, False), (4.0, True)])
 def test_measured_steps_without_a_cause_are_named_too(slower: float, named: bool) -> None:
-    """A virtual machine whose host runs others: the system counts nothing, but the machine was measured idle."""
+    """On a virtual machine whose host runs other machines, the system counts nothing, but the machine was measured when
+    idle."""
     machine = calibration()
     what_if = WhatIf(partial(work_of, SPEC), FORMATS, "int8", KVKind.BF16, machine)
     lab = Lab()
@@ -130,7 +131,8 @@ def test_the_systems_figure_is_read_as_a_difference(tmp_path: Path) -> None:
 
 
 def figures_open() -> int:
-    """Files of the system's figure that this process has open. What else it opens and closes meanwhile is its own."""
+    """The files of the system's figure that this process has open. Other files that it opens and closes do not
+    count."""
     found = []
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A budget of bytes becomes pools: no group starves, none has more than can be of use, nothing exceeds the budget."""
+"""A budget of bytes becomes pools. No group starves, none has more than it can use, and nothing exceeds the budget."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_pages_that_stay_alone_get_the_whole_budget_up_to_what_can_be_of_use() -
 
 
 def test_shares_are_those_of_a_typical_sequence() -> None:
-    """4,096 positions: 256 pages that stay, and of a window of 1,024 next to a chunk of 512 no more than 97."""
+    """4,096 positions need 256 pages that stay. A window of 1,024 with a chunk of 512 needs at most 97."""
     both = needs(FULL, WINDOW)
     assert both.pages(WINDOW, 4096) == window_pages(1024, 512, 16) == 97
     sequence = 256 * 16_000 + 97 * 80_000

@@ -1,4 +1,4 @@
-"""A calibration survives its JSON form; a broken, foreign or old file is measured again."""
+"""A calibration survives its JSON form. For a broken, foreign or old file the machine is measured again."""
 
 from __future__ import annotations
 

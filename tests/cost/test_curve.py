@@ -1,4 +1,4 @@
-"""Curves: linear between points, constant or proportional beyond them."""
+"""Curves are linear between points, and constant or proportional beyond them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Pages are read where that is predicted to take less than half of computing them, by the rate that was measured."""
+"""Pages are read where reading is predicted to take less than half of the time of computing them, by the measured
+rate."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from twostroke.cost.work import Work
 
 
 class RowCost:
-    """A tenth of a millisecond for each row."""
+    """A cost of a tenth of a millisecond for each row."""
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
         seconds = 1e-4 * sum(segment.num_tokens for segment in segments)
@@ -50,7 +51,7 @@ def test_the_first_reading_replaces_the_guess_and_later_ones_move_it() -> None:
 
 
 def test_a_slow_disk_is_left_alone() -> None:
-    """A worn card, or a folder over a network."""
+    """A slow disk is a worn card, or a folder on a network."""
     asked = price()
     num_bytes = int((asked.computing_s(0, 4096) / 4) * FIRST_RATE)
     assert asked.worth_reading(num_bytes, 0, 4096)

@@ -1,4 +1,4 @@
-"""A cause is put in on purpose, and explain must name it: over generated scenarios, 95% and more."""
+"""Each scenario has a deliberate cause, and explain must name it, in 95% and more of the generated scenarios."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_injected_cause_is_named(scenario: Scenario) -> None:
 
 
 def test_figures_come_from_the_cost_model() -> None:
-    """The share of reading weights and what int4 gives are what the cost model says of the very step."""
+    """The share of reading weights and the gain of int4 are those that the cost model gives for this step."""
     lab = warmed(random.Random(0))
     lab.request(0, "victim", text(1, 40), 80)
     lab.run()
@@ -66,7 +66,7 @@ def test_causes_stay_within_the_time_and_are_in_order(scenario: Scenario) -> Non
 
 
 def test_the_stretched_gap_is_the_one_that_was_long() -> None:
-    """The gap that explain points at is the longest between the reader's tokens."""
+    """The gap that explain shows is the longest one between the reader's tokens."""
     for seed in range(8):
         lab = warmed(random.Random(seed))
         times: list[float] = []

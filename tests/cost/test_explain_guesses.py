@@ -1,4 +1,4 @@
-"""What explain says of guesses."""
+"""What explain reports about guesses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_counts_are_given_without_a_cost_model() -> None:
 
 @pytest.mark.parametrize("sample", [Segment.decode(5), Segment(5, 4, True, Role.DECODE, drafts=3)])
 def test_seconds_are_those_of_the_cost_model(sample: Segment) -> None:
-    """Three guesses a step on average: three steps with four rows in place of one, and four steps spared."""
+    """A step has three guesses on average: three steps have four rows instead of one, and four steps are saved."""
     won_s, lost_s = guess_seconds(COUNTS, COST, [sample])
     assert won_s == pytest.approx(4 * memory_bound(1))
     assert lost_s == pytest.approx(3 * (memory_bound(4) - memory_bound(1)))

@@ -1,4 +1,4 @@
-"""Every second of every completion has a name: over random schedules in virtual time the parts add up exactly."""
+"""Every second of every completion has a name. Over random schedules in virtual time, the parts add up exactly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(account: Account) -> None:
 
 
 def crowded(seed: int) -> Lab:
-    """Random prompts, some with common beginnings, in a pool that is too small for them, with aborts."""
+    """Random prompts, some with common beginnings, with aborts, in a pool that is too small for them."""
     draw = random.Random(seed)
     lab = Lab(draw.choice((24, 40, 80)), draw.choice((32, 64, 256)), draw.choice((2, 4, 16)))
     for number in range(draw.randrange(2, 14)):
@@ -107,7 +107,7 @@ def test_a_reader_slower_than_the_account_lives_leaves_nothing() -> None:
 @settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 10**9))
 def test_parts_add_up_where_a_device_begins_steps_early(seed: int) -> None:
-    """What a device did before it was asked is no time of the host, and no second counts twice."""
+    """Time that a device computed before it was asked is not the host's time, and no second counts twice."""
     lab, draw = crowded(seed), random.Random(seed)
     execute = lab.executor.execute
 

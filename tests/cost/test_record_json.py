@@ -1,4 +1,4 @@
-"""Records and their lines: nothing is lost on the way, and a broken line is named."""
+"""Records and their lines: nothing is lost on the way, and an error names a broken line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_unknown_keys_and_columns_are_passed_over() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_file_of_an_earlier_version_is_read_and_one_of_this_version_must_have_its_columns(version: int) -> None:
-    """Engines of those versions decoded one row at a time, and the last row of a prompt stood after no output."""
+    """Engines of those versions decoded one row at a time, and the last row of a prompt came after no output."""
     old_header = f'{{"twostroke_steps": {version}, "sequence_columns": [], "part_columns": []}}'
     parts = (
         SequenceRecord("a/0", Segment.prefill(0, 8, True), 0),

@@ -75,7 +75,7 @@ def test_a_decode_step_of_this_machine_by_hand() -> None:
     parts = {part.name: part for part in cost_of(calibration(cold_bytes=4.1e6)).predict([Segment.decode(99)]).parts}
     shapes = [(256 + 256, 256), (256, 256), (1024, 256), (256, 512)]
     weights, features = 4 * sum(r * c for r, c in shapes), 4 * sum(r + c for r, c in shapes)
-    # 2.6 MB of weights stay in caches (warm): 16 ps a weight.
+    # 2.6 MB of weights stay in caches (warm), at 16 ps for each weight.
     assert parts["weights"].seconds == pytest.approx(16e-12 * weights + 1e-10 * features)
     assert parts["head"].seconds == pytest.approx(16e-12 * 1024 * 256 + 1e-10 * (1024 + 256))
     read = 4 * 100 * 2 * 2 * 64 * 2

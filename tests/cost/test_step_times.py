@@ -1,4 +1,4 @@
-"""Times of steps read the same whether they are packed yet or not, and a long answer's account does not notice."""
+"""Times of steps read the same before and after they are packed, and so does the account of a long answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_packed_or_not_they_read_the_same(does: list[str]) -> None:
 
 @pytest.mark.parametrize("reader_s", [0.0, 0.003])
 def test_an_answer_of_many_blocks_and_runs(reader_s: float) -> None:
-    """Two streams: one ends in the middle of a block, one after the longest run."""
+    """Two streams. One ends in the middle of a block, and one after the longest run."""
     lab = Lab()
     long = MAX_RUN_STEPS + 2 * BLOCK_STEPS + 7
     lab.request(0.0, "long", text(1, 20), long)

@@ -1,5 +1,5 @@
-"""An engine in virtual time: the real scheduler, cache, session and ledger; the executor takes as long as a cost model
-says, and whatever a test injects."""
+"""An engine in virtual time, with the real scheduler, cache, session and ledger. The executor takes as long as a cost
+model predicts, plus any delay that a test injects."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SAMPLING_S = 1e-4
 
 @dataclass
 class VirtualClock:
-    """Goes on when it is set, and by `tick_s` whenever it is read: that is the host's time."""
+    """A clock that a test sets. It also advances by `tick_s` at each reading, which is the host's time."""
 
     now: float = 100.0
     tick_s: float = 2e-5
@@ -66,12 +66,12 @@ class VirtualClock:
 
 @dataclass
 class PricedExecutor:
-    """`slower` multiplies what the cost model says, by plan."""
+    """Executes with predicted times. `slower` multiplies the prediction for a plan."""
 
     clock: VirtualClock
     cost: StepCost = COST
     slower: Callable[[Plan], float] = lambda plan: 1.0
-    delayed_s: Callable[[Plan], float] = lambda plan: 0.0  # in it the processor runs another program
+    delayed_s: Callable[[Plan], float] = lambda plan: 0.0  # the time in which the processor runs another program
 
     def execute(self, plan: Plan) -> StepResult:
         delayed_s = self.delayed_s(plan)
@@ -85,14 +85,14 @@ class PricedExecutor:
 
 @dataclass
 class Lab:
-    """One engine. `at(seconds, action)` does something when virtual time has come so far, between steps."""
+    """One engine. `at(seconds, action)` calls the action between steps, when virtual time has come so far."""
 
     num_pages: int = 512
     max_step_tokens: int = 512
     max_sequences: int = 16
     clock: VirtualClock = field(default_factory=VirtualClock)
     deltas: list[Delta] = field(default_factory=list)
-    zero_s: float = 100.0  # what `at` counts from
+    zero_s: float = 100.0  # the time from which `at` counts
     ledger: Ledger = field(default_factory=lambda: Ledger(COST))
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class Lab:
         self.stepper.submit(Prompt(tuple(tokens), params, name, priority=priority))
 
     def request(self, seconds: float, name: str, tokens: Sequence[int], max_tokens: int, n: int = 1) -> None:
-        """Submit later; it arrived at that time even where a step was under way."""
+        """Submits a request later. Its arrival is at that time even if a step was under way."""
         arrival_s = self.zero_s + seconds
 
         def submit() -> None:
@@ -130,7 +130,7 @@ class Lab:
         self.at(seconds, submit)
 
     def run(self) -> None:
-        """Until nothing is left to do."""
+        """Runs until nothing is left to do."""
         while self._actions or self.stepper.has_work:
             if not self.stepper.has_work:
                 self.clock.now = max(self.clock.now, self._actions[0][0])
@@ -145,5 +145,5 @@ class Lab:
 
 
 def text(seed: int, length: int) -> list[int]:
-    """Token ids like no others."""
+    """Token ids that no other text has."""
     return [10 + (seed * 7919 + i * 104_729 + i * i * seed) % 200 for i in range(length)]

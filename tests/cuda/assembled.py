@@ -1,9 +1,9 @@
-"""What the assembler says of every kernel on every chip, from a file where the same was assembled before.
+"""The assembler's report about every kernel on every chip, from a file where the same was assembled before.
 
     python -m tests.cuda.assembled
 
-writes that file anew, after kernels changed. Each entry holds a digest of the PTX and of the assembler. Where the
-digest is another one, the assembler runs, for most of a minute a chip.
+writes that file anew after kernels have changed. Each entry has a digest of the PTX and of the assembler. Where the
+digest differs, the assembler runs, which takes most of a minute for a chip.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ KEPT = Path(__file__).with_name("assembled.json")
 BY_PTX_OF_ALL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 """A100, RTX 30, RTX 40 and L4, H100 by the PTX of all chips, B200, B300, RTX 50."""
 CHIPS = {**dict.fromkeys(BY_PTX_OF_ALL, "sm_80"), "sm_90a": "sm_90a"}
-"""Chips, and the PTX that their driver takes; the last one is H100 and H200."""
+"""Chips, and the PTX that their driver takes. The last one is H100 and H200."""
 AT_COMMITS = "sm_90a"
-"""Its PTX is compiled at each commit: it has what all chips have, and the waiting that it alone has. The compiler takes
-half a minute for each PTX."""
+"""The PTX that is compiled at each commit. It has everything that all chips have, and the waiting that only it has. The
+compiler takes half a minute for each PTX."""
 FIGURES = (r"Used (\d+) registers", r"(\d+) bytes stack", r"(\d+) bytes spill")
 
 
 class Assembled(NamedTuple):
-    """kernels: registers of a thread, bytes of stack and bytes of spills of each. code_bytes: of machine code."""
+    """kernels: the registers of a thread, bytes of stack and bytes of spills of each kernel. code_bytes: bytes of
+    machine code."""
 
     kernels: dict[str, list[int]]
     code_bytes: int
@@ -44,12 +45,12 @@ def _version(ptxas: Path) -> str:
 
 
 def digest(ptxas: Path, ptx: Path, chip: str) -> str:
-    """All that the figures follow from."""
+    """A digest of everything on which the figures depend."""
     return hashlib.sha256(f"{_version(ptxas)} {chip} ".encode() + ptx.read_bytes()).hexdigest()
 
 
 def assembled_now(ptxas: Path, chip: str, names: Collection[str] | None = None) -> Assembled:
-    """What the assembler says when it runs. names: of the kernels that it assembles; None: all."""
+    """The assembler's report when it runs. names: the kernels that it assembles; None: all."""
     ptx = build.compile_ptx(CHIPS[chip])
     with tempfile.TemporaryDirectory() as folder:
         if names is not None:
@@ -79,7 +80,7 @@ def assembled(ptxas: Path, chip: str) -> Assembled:
 
 
 def main() -> None:
-    """Write the file."""
+    """Writes the file."""
     ptxas = build.assembler()
     assert ptxas is not None, "pip install nvidia-cuda-nvcc==13.0.88 brings the assembler"
     entries = []

@@ -24,7 +24,7 @@ TS_KERNEL(no_barrier, BrokenArgs) {
   args.out[thread_index()] = room[kThreads - 1 - thread_index()];
 }
 
-// The second round writes what slower threads of the first have yet to read.
+// The second round writes where slower threads of the first round have yet to read.
 TS_KERNEL(one_barrier_short, BrokenArgs) {
   for (int round = 0; round < 2; ++round) {
     room[thread_index()] = round;
@@ -52,7 +52,7 @@ TS_KERNEL(barrier_for_some, BrokenArgs) {
   args.out[0] = 0;
 }
 
-// Each block counts in the same place.
+// All blocks count in the same place.
 TS_KERNEL(blocks_share, BrokenArgs) {
   if (thread_index() == 0) args.out[0] = args.out[0] + 1;
 }
@@ -63,7 +63,7 @@ TS_KERNEL(threads_share, BrokenArgs) {
   own[thread_index()] = own[kThreads - 1 - thread_index()];
 }
 
-// A block reads what its neighbour writes after a barrier, which orders nothing between blocks.
+// A block reads, after a barrier, what its neighbour writes. The barrier orders nothing between blocks.
 TS_KERNEL(neighbour, BrokenArgs) {
   args.out[block_index() * kThreads + thread_index()] = 1;
   barrier();
@@ -79,7 +79,7 @@ TS_KERNEL(barrier_between, BrokenArgs) {
   own[thread_index()] = other;
 }
 
-// The same result by the warp alone.
+// The warp alone computes the same result.
 TS_KERNEL(warp_turned, BrokenArgs) {
   args.out[block_index() * kThreads + thread_index()] = static_cast<int32_t>(shuffle(static_cast<uint32_t>(thread_index()), kThreads - 1 - thread_index()));
 }
@@ -90,11 +90,11 @@ TS_KERNEL(warp_for_some, BrokenArgs) {
 
 // Each thread of both blocks takes a place of its own.
 TS_KERNEL(blocks_count, BrokenArgs) {
-  const uint32_t place = atomic_add(reinterpret_cast<uint32_t*>(args.out) + 64, 1) + 1;  // it was -1
+  const uint32_t place = atomic_add(reinterpret_cast<uint32_t*>(args.out) + 64, 1) + 1;  // the place was -1 before
   args.out[place] = kThreads - 1 - static_cast<int32_t>(place) % kThreads;
 }
 
-// Lane i gives i: 496 in all.
+// Lane i gives i, which is 496 in all.
 TS_KERNEL(warp_adds, BrokenArgs) {
   const int32_t total = static_cast<int32_t>(warp_total(static_cast<uint32_t>(thread_index())));
   args.out[block_index() * kThreads + thread_index()] = total - 496 + kThreads - 1 - thread_index();
@@ -102,7 +102,7 @@ TS_KERNEL(warp_adds, BrokenArgs) {
 
 TS_SHARED(uint32_t, counter, 1);
 
-// Each thread of a block takes a place; `early` reads the number while others add.
+// Each thread of a block takes a place. `early`: whether it reads the number while others add.
 TS_DEVICE_INLINE void count_threads(const BrokenArgs& args, bool early) {
   if (thread_index() == 0) counter[0] = 0;
   barrier();
@@ -124,7 +124,7 @@ TS_DEVICE_INLINE void copy_own(const BrokenArgs& args, bool waits) {
   commit_copies();
   if (waits) wait_copies<0>();
   const Words4 own = copied[thread];
-  args.out[block_index() * kThreads + thread] = kThreads - 1 - thread + static_cast<int32_t>(own.x) + 1;  // they are -1
+  args.out[block_index() * kThreads + thread] = kThreads - 1 - thread + static_cast<int32_t>(own.x) + 1;  // the places were -1 before
 }
 
 TS_KERNEL(copy_waited, BrokenArgs) { copy_own(args, true); }

@@ -1,4 +1,4 @@
-"""What the tests of ops on the emulated device share."""
+"""Fixtures that the tests of ops on the emulated device share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from twostroke.backends.cuda import library
 from twostroke.backends.cuda.device import CudaDevice
 
 OF_PROCESS = 1 << 30
-"""Bytes of the device that `fake` gives."""
+"""The bytes of the device that `fake` gives."""
 SEEDS = (1 + TIER.seed % 2,) if TIER.quick else (1, 2)
-"""Seeds of the orders in which threads and blocks run; an even one also means a device with one multiprocessor."""
+"""Seeds of the orders in which threads and blocks run. An even seed also gives a device with one multiprocessor."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def gpu(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process has one device, which `--device cuda` finds."""
+    """Gives this process one device, which `--device cuda` finds."""
     controls().fake_reset(11, OF_PROCESS, 1)
     monkeypatch.setattr(library, "DRIVER", str(fake_driver()))
     monkeypatch.setattr(library, "LIBRARY_FOLDER", built_folder())

@@ -1,4 +1,4 @@
-"""A CUDA device of the tests: the emulator after the driver's interface, and the loader of the package on it."""
+"""A CUDA device for tests: the emulator with the driver's interface, and the package's loader on it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ WATCH = (
     "-fsanitize-coverage=func,trace-loads,trace-stores",
 )
 PTX = {"sm_80": ".target sm_80\n", "sm_90a": ".target sm_90a\ngriddepcontrol.wait;\n"}
-"""What the fake driver and the package read of the PTX of each chip: whether its kernels wait for the one before. The
-PTX itself takes the compiler most of a minute."""
+"""What the fake driver and the package read of the PTX of each chip: whether its kernels wait for the kernel before.
+The PTX itself takes the compiler most of a minute."""
 SAME_BITS = {"x86_64": "avx2", "aarch64": "neon"}
-"""The level of the CPU that has the bits of the kernels: fused multiply-add, no matrix registers."""
+"""The CPU's level with the bits of the kernels: it has fused multiply-add and no matrix registers."""
 
 
 def same_level() -> str | None:
-    """That level, where this CPU runs it."""
+    """The level of SAME_BITS, where this CPU runs it."""
     level = SAME_BITS.get(build.cpu_build().machine(), "")
     return level if level in available_levels() else None
 
 
 def compile_emulated(kernels: Sequence[Path], others: Sequence[Path] = (), watched: bool = False) -> Path:
-    """A shared library of translation units and the emulator. watched: accesses of `kernels` to global memory are
-    looked at too."""
+    """Compiles a shared library of translation units and the emulator. watched: whether accesses of `kernels` to global
+    memory are checked too."""
     base = build.cpu_build()
     machine = base.machine()
     level = same_level() or "generic"
@@ -91,7 +91,7 @@ def _folder_of_process() -> Path:
 
 
 def controls(watched: bool = False) -> ctypes.CDLL:
-    """What the fake driver lets a test say and ask."""
+    """The functions by which a test controls and questions the fake driver."""
     return _controls(watched)
 
 
@@ -112,11 +112,12 @@ def _controls(watched: bool) -> ctypes.CDLL:
 def device(
     seed: int = 1, memory_bytes: int = 1 << 30, devices: int = 1, ordinal: int = 0, watched: bool = False
 ) -> CudaDevice:
-    """A new device. seed: of the orders of threads and blocks. watched: races in global memory are errors too."""
+    """A new device. seed: the seed of the orders of threads and blocks. watched: whether races in global memory are
+    errors too."""
     controls(watched).fake_reset(seed, memory_bytes, devices)
     return CudaDevice(ordinal, str(fake_driver(watched)), built_folder())
 
 
 def wrong() -> str:
-    """What the emulator found wrong in the last launch that failed, in either build."""
+    """The error that the emulator found in the last launch that failed, in either build."""
     return "; ".join(filter(None, (str(controls(each).fake_error().decode()) for each in (False, True))))

@@ -1,9 +1,8 @@
-// A stand-in for libcuda.so.1: the functions of driver_types.h, over the emulator and the kernels compiled for this CPU.
+// A replacement for libcuda.so.1: the functions of driver_types.h, over the emulator and the kernels compiled for this CPU.
 //
-// As a GPU does it, work on a stream waits: launches and copies run when the stream is synchronized, a launch with the arguments that
-// it had when it was queued. Only kernels and copies can access device memory: for all other code its pages have no access, and
-// a page without access lies after each allocation.
-// Graphs: fake_graphs.cpp.
+// As on a GPU, work on a stream waits. Launches and copies run when the stream is synchronized, and a launch has the arguments that it had
+// when it was queued. Only kernels and copies can access device memory. For all other code its pages have no access, and a page without
+// access lies after each allocation. Graphs are in fake_graphs.cpp.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +32,7 @@ const Entry kEntries[] = {
 #undef K
 };
 
-struct Allocation {  // room: where its pages begin; NULL for an entry that is free
+struct Allocation {  // room: the beginning of its pages; NULL for a free entry
   CUdeviceptr address;
   size_t bytes, mapped;
   char* room;
@@ -41,7 +40,7 @@ struct Allocation {  // room: where its pages begin; NULL for an entry that is f
 
 struct Work {
   enum { kUp, kDown, kFill, kLaunch, kMark } kind;
-  void *to, *kept;  // kept: what was given when the work was queued
+  void *to, *kept;  // kept: the data that was given when the work was queued
   const void* from;
   size_t bytes;
   uint8_t value;
@@ -102,7 +101,7 @@ CUresult run_work(const Work& work) {
   return kLaunchFailed;
 }
 
-// The first `count` pieces of work; the others wait on.
+// Runs the first `count` pieces of work; the others wait.
 CUresult run_queue(size_t count) {
   allow(PROT_READ | PROT_WRITE);
   CUresult found = 0;
@@ -213,7 +212,7 @@ CUresult cuDeviceGetName(char* name, int32_t length, CUdevice device) {
   return 0;
 }
 CUresult cuDeviceGetAttribute(int32_t* value, int32_t attribute, CUdevice) {
-  // With an even seed one multiprocessor, so that blocks go through many tiles; else as many as an H100 has.
+  // With an even seed there is one multiprocessor, so that blocks go through many tiles; else as many as an H100 has.
   const int32_t multiprocessors = fake.seed % 2 == 0 ? 1 : 132;
   *value = attribute == kMajorAttribute ? fake.major : attribute == kMinorAttribute ? fake.minor : multiprocessors;
   return 0;
@@ -302,7 +301,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
   const Held held;
   if (!lies_in_device_memory(to, bytes) || !lies_in_device_memory(from, bytes)) return kInvalid;
   Work work = {};
-  work.kind = Work::kDown;  // a copy from the device, here to the device
+  work.kind = Work::kDown;  // a copy from the device, which here ends on the device
   work.to = reinterpret_cast<void*>(to);
   work.from = reinterpret_cast<const void*>(from);
   work.bytes = bytes;

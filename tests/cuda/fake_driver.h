@@ -1,4 +1,4 @@
-// What the parts of the stand-in for the driver share.
+// Declarations that the parts of the fake driver share.
 #pragma once
 #include "twostroke/cuda/host/driver_types.h"
 
@@ -14,7 +14,7 @@ struct Entry {
   size_t argument_bytes;
 };
 
-// What a test may ask of; the first two are held now, the others are counted from fake_reset on.
+// The figures that a test may ask for. The first two are present numbers; the others are counted from fake_reset on.
 #define FAKE_COUNTS(C) \
   C(used) C(graphs_held) C(launches) C(copies_up) C(copies_down) C(waits) C(graph_launches) C(graphs_made) C(nodes_changed) C(early_edges)
 
@@ -25,7 +25,7 @@ struct Counts {
 };
 extern Counts counts;
 
-// Whether the test asked this call to fail; fails_once: and does not any more.
+// Whether the test asked this call to fail. With fails_once, the next call does not fail.
 bool fails(const char* call);
 bool fails_once(const char* call);
 

@@ -1,4 +1,4 @@
-// Graphs of the stand-in for the driver: launches one after the other, each with the arguments that it was given.
+// Graphs of the fake driver: launches one after the other, each with the arguments that it was given.
 #include "fake_driver.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct Node {  // a launch; kept: its arguments
   uint32_t grid, block;
 };
 
-// early: of the edges, those whose kernel waits by itself. from: of what can be run, the graph of which it was made.
+// early: the number of edges whose kernel waits by itself. from: for a graph that can run, the graph from which it was made.
 struct Graph {
   const Graph* from;
   size_t count, edges, early;

@@ -1,4 +1,4 @@
-"""Logits of the tiny checkpoints on the emulated device, by the steps whose bits tests/bits/digests.json records."""
+"""Logits of the tiny checkpoints on the emulated device, for the steps whose bits tests/bits/digests.json records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def logits(model: Model, weights: ModelWeights, kv: KVKind, on: CudaDevice) -> n
 
 
 def family_digests(family: str, pairs: list[tuple[str, KVKind]], seed: int, folder: Path) -> Iterator[tuple[str, str]]:
-    """(case, digest of its logits) of one family; its checkpoint is written to `folder`."""
+    """Pairs (case, digest of its logits) of one family. Its checkpoint is written to `folder`."""
     config = FAMILIES[family]().to_dict()
     write_random(config, folder)
     model, packer = read_model(config), NativePacker(None, 1)

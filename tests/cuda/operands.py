@@ -1,4 +1,4 @@
-"""Operands of one op on the emulated device, and its result back."""
+"""Takes the operands of one op to the emulated device, and its result back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twostroke.types.errors import BackendError
 
 
 class _Inputs:
-    """Integers of a step, one after the other in one block of inputs."""
+    """The integers of a step, one after the other in one block of inputs."""
 
     def __init__(self, device: CudaDevice, num_bytes: int) -> None:
         self.block, self._used = device.inputs(num_bytes), 0
@@ -45,12 +45,13 @@ def _put(device: CudaDevice, inputs: _Inputs, item: Any) -> Any:
 
 
 def run_on(device: CudaDevice, name: str, *operands: Any) -> np.ndarray:
-    """The op's first operand (of kv_write: the pages) after it ran. A fault that the emulator found is in the error."""
+    """The op's first operand after it ran; for kv_write these are the pages. The error includes a fault that the
+    emulator found."""
     return changed_on(device, name, operands, (0,))[0]
 
 
 def changed_on(device: CudaDevice, name: str, operands: Sequence[Any], which: Sequence[int]) -> list[np.ndarray]:
-    """These operands after the op ran, as run_on."""
+    """These operands after the op ran, as in run_on."""
     with device.lent():
         inputs = _Inputs(device, 1 << 16)
         return _run(device, inputs, name, operands, which)

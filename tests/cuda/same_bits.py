@@ -1,4 +1,5 @@
-"""One op on the emulated device, on the CPU and by its reference: what it changes must have the same bits."""
+"""Runs one op on the emulated device, on the CPU and by its reference. Operands that it changes must have the same
+bits."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ def same_bits(
     which: Sequence[int] = (0,),
     tolerance: float | None = 2e-5,
 ) -> list[np.ndarray]:
-    """which: the operands that the op changes, which are compared. tolerance: to the reference; None for no comparison.
+    """which: the operands that the op changes, which are compared. tolerance: the tolerance to the reference; None for
+    no comparison.
 
-    Returns what the device made of them. NaN is compared as a value: which NaN comes out is not fixed.
+    Returns the results of the device. NaN is compared as a value, because the bits of a NaN are not fixed.
     """
     found = changed_on(gpu, name, operands, which)
     own, defined = _copies(operands, which), _copies(operands, which)
@@ -55,7 +57,7 @@ def _bits(array: np.ndarray) -> bytes:
 
 
 def _copies(operands: Sequence[Any], which: Sequence[int]) -> list[Any]:
-    """The same operands, those that are changed in memory of their own; arrays contiguous."""
+    """Copies of the operands. Operands that are changed get memory of their own, and arrays become contiguous."""
     found: list[Any] = []
     for place, item in enumerate(operands):
         if isinstance(item, np.ndarray):

@@ -1,7 +1,7 @@
-"""Every op in the emulator on its own cases: bit for bit what the CPU's level with fused multiply-add gives.
+"""Every op runs in the emulator on its own cases, bit for bit as at the CPU's level with fused multiply-add.
 
-That level is near the reference (tests/ops/test_cases_native.py). Orders of threads and blocks are drawn from a seed;
-shared memory that no barrier orders is an error.
+That level is near the reference (tests/ops/test_cases_native.py). The orders of threads and blocks are drawn from a
+seed. Accesses to shared memory that no barrier orders are errors.
 """
 
 from __future__ import annotations

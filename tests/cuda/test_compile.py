@@ -1,4 +1,4 @@
-"""Every kernel compiles for the named chips with the instructions that were meant; the assembler reports no spills."""
+"""Every kernel compiles for the named chips with the intended instructions, and the assembler reports no spills."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from twostroke.backends.cuda import build
 
 KERNELS = re.findall(r"K\((\w+), \w+\)", (build.HEADERS[0] / "twostroke/cuda/arguments.h").read_text())
 KERNELS_OF_A_COMMIT = 12
-"""As many are assembled again to hold the kept figures."""
+"""The number of kernels that are assembled again to check the kept figures."""
 MOST_REGISTERS = 168
-"""Three blocks of 128 threads then fit a multiprocessor at once; attention has the most."""
+"""With these, three blocks of 128 threads fit on a multiprocessor at once. Attention has the most."""
 TWO_BLOCKS = {
     "latent_attention": 176, "attention_prompt_int8": 255, "attention_prompt_int4": 255, "linear_steps": 255,
 }  # fmt: skip
-"""Kernels of which two blocks fit: those of prompts keep 16 rows' sums over a segment in registers."""
+"""The most registers of kernels that run as two blocks on a multiprocessor.
+Kernels of prompts keep 16 rows' sums over a segment in registers."""
 STEPS_SPILLED = dict.fromkeys(("linear_steps_" + kind for kind in ("flat4", "flat8", "super4_min", "super6")), 256)
-"""At most, of stack and of spills: two blocks fit, and codes are loaded far ahead, which hides more than a few spills
-cost."""
+"""The most bytes of stack and of spills. Two blocks fit, and codes are loaded far ahead, which saves more than a few
+spills cost."""
 SPILLED_BYTES = {chip: STEPS_SPILLED for chip in CHIPS} | {
     # The last group of a super kind may be short. Its steps are then multiplied by zero, which takes two words more.
     "sm_103": {**STEPS_SPILLED, "linear_steps_super6": 264},
     # Each of the twelve paths of linear_few takes 113 to 128 registers alone and spills nothing. Together they share
-    # values, of which 12 words are stored once and loaded once in the code. Of attention it is four words.
+    # values, of which 12 words are stored once and loaded once in the code. For attention it is four words.
     "sm_120": {**STEPS_SPILLED, "linear_few": 48, "attention_prompt_int4": 16},
 }
 
@@ -64,15 +65,16 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
     assert "mma.sync.aligned.m16n8k32" in found["linear_few"]
     for name in ("linear_one", "linear_few", "linear_stored"):
         assert found[name].count(".maxntid") == 1
-    assert not re.search(r"\bcall\b", text)  # a barrier in a function that is not inlined could be moved
+    assert not re.search(r"\bcall\b", text)  # a compiler could move a barrier in a function that is not inlined
     for name in ("linear_one", "linear_stored", "attention_int8", "attention_f32", "layer_norm"):
         assert found[name].count("bar.sync") >= 2
-    # Unfused on purpose: rope multiplies, then adds.
+    # These are not fused on purpose: rope multiplies and then adds.
     assert "fma.rn" not in found["rope"]
 
 
 def test_kernels_that_may_begin_early_wait_first() -> None:
-    """Every one, or a grid could read what one before has not written: each waits for the one before alone."""
+    """Every kernel must wait, because each waits only for the one before. Otherwise a grid could read before an earlier
+    one has written."""
     for name, text in bodies("sm_90a").items():
         before, _, behind = text.partition("griddepcontrol.wait;")
         assert behind and before.count("griddepcontrol.launch_dependents;") == 1, name
@@ -96,7 +98,7 @@ def ptxas() -> Path:
 
 @pytest.mark.parametrize("chip", rest_daily(CHIPS, [AT_COMMITS]))
 def test_the_assembler_finds_no_spills_but_those_that_are_named(chip: str, ptxas: Path) -> None:
-    """It compiles the PTX that is shipped for a chip, as its driver would."""
+    """It compiles the PTX that is shipped for a chip, as the chip's driver would."""
     found, code_bytes = assembled(ptxas, chip)
     assert sorted(found) == sorted(set(KERNELS))
     most = {name: TWO_BLOCKS.get(name, MOST_REGISTERS) for name in found}
@@ -111,8 +113,8 @@ def test_the_assembler_finds_no_spills_but_those_that_are_named(chip: str, ptxas
 
 @pytest.mark.parametrize("chip", thinned(list(CHIPS), "assembled", 1) if TIER.daily else [AT_COMMITS])
 def test_the_kept_figures_are_those_of_the_assembler(chip: str, ptxas: Path) -> None:
-    """One chip, which the seed of a daily run chooses, is assembled: it takes most of a minute, so only a daily run
-    does it for all kernels."""
+    """The seed of a daily run chooses one chip, whose kernels are all assembled. This takes most of a minute, so other
+    runs assemble only some."""
     kept = assembled(ptxas, chip)
     if TIER.daily:
         assert kept == assembled_now(ptxas, chip)

@@ -1,4 +1,4 @@
-"""The loader: what is missing or fails is said in words, memory is given back, device arrays cannot be touched."""
+"""The loader: errors tell what is missing or has failed, memory is given back, and device arrays cannot be accessed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gpu() -> Iterator[CudaDevice]:
 
 
 WITHOUT_KERNELS = {"gather", "hand_over", "receive"}
-"""Programs with these are refused on a device: ops of programs that several processes share."""
+"""Programs with these ops are refused on a device: they belong to programs that several processes share."""
 
 
 def test_every_op_of_one_process_has_kernels() -> None:

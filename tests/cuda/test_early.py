@@ -1,4 +1,4 @@
-"""Steps that are begun early on the emulated device: the answers are those of whole steps, bit for bit."""
+"""Steps that are begun early on the emulated device. The answers are those of whole steps, bit for bit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OTHERS = (
 
 
 def early_runner(built: assemble.Heart) -> EarlyRunner:
-    """What executes plans, after what stands around it."""
+    """The executor of plans, and the objects that it needs."""
     found: Any = built.stepper.loop.executor
     while not isinstance(found, EarlyRunner):
         found = found._inner
@@ -75,12 +75,13 @@ def test_early_steps_are_for_devices(options: dict[str, str]) -> None:
 
 
 def some_requests() -> tuple[list[SamplingParams], int]:
-    """What is drawn from, and how many: each kind once, but in a daily run ten of two of each."""
+    """The kinds of requests to draw from, and their number: each kind once; in a daily run, ten requests of two of each
+    kind."""
     return ([*PLAIN, *OTHERS] * 2, 10) if TIER.daily else ([*PLAIN, *OTHERS], len(PLAIN) + len(OTHERS))
 
 
 def played(seed: int, **options: str) -> dict[str, Any]:
-    """What requests of all kinds gave that came, and went, between the steps of one engine."""
+    """The results of requests of all kinds that came and went between the steps of one engine."""
     dice, got = random.Random(seed), dict[str, list[Delta]]()
     with assemble.build_sync("spark", {**SMALL, **options}) as built:
         stepper, open_ids, waiting = built.stepper, list[str](), dice.sample(*some_requests())
@@ -110,6 +111,7 @@ def joined(deltas: list[Delta]) -> tuple[Any, ...]:
 @pytest.mark.usefixtures("fake")
 @pytest.mark.parametrize(("seed", "pool"), rest_daily([(0, "2MB"), (1, "400KB")], [(1, "400KB")]))
 def test_all_kinds_of_requests_together(seed: int, pool: str) -> None:
-    """Stop strings, ends within what was begun, cancelled requests, masks, penalties, guesses, a pool that is full."""
+    """The requests have stop strings, ends within steps begun early, cancellations, masks, penalties and guesses, and
+    the pool is full."""
     options = {"kv_memory": pool, "speculate": ("off", "suffix")[seed % 2]}
     assert played(seed, **options) == played(seed, early_steps="off", **options)

@@ -1,4 +1,4 @@
-"""The emulator finds what a GPU would get wrong now and then: each planted fault, with every seed."""
+"""The emulator always finds errors that a GPU would show only now and then: each planted fault, with every seed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FAULTS = {
     ),
     14: ("read of shared memory that this block never wrote: copied", "copies that the thread did not wait for"),
 }
-"""What is said; which of two by the order of the threads."""
+"""The messages. Where there are two, the order of the threads decides which one comes."""
 RACES = {
     7: ("read of what another block wrote", "write of what another block wrote"),
     8: ("read of what another thread wrote", "write of what another thread read"),
     9: ("read of what another block wrote", "write of what another block read"),
 }
-"""In global memory, found by the watched build alone."""
+"""Races in global memory, which only the watched build finds."""
 
 
 @cache

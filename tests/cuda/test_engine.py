@@ -41,7 +41,7 @@ def device_of(model: str = "spark", **options: Any) -> tuple[str, str]:
 
 
 def answers(**options: Any) -> list[tuple[Any, ...]]:
-    """Tokens and log probabilities of some requests together, sampled, with a shared prefix and prompt scores."""
+    """The tokens and log probabilities of some requests together, sampled, with a shared prefix and prompt scores."""
     prompts = [list(range(5, 45)), list(range(5, 40)), [9, 8, 7]]
     with LLM("spark", **SMALL, **options) as llm:
         return [
@@ -63,7 +63,7 @@ def test_the_engine_gives_the_cpus_bits() -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_a_step_is_one_copy_up_and_one_down() -> None:
-    """Whatever is asked of sampling."""
+    """This holds for any options of sampling."""
     params = SamplingParams(
         seed=1, max_tokens=6, top_p=0.9, frequency_penalty=0.3, logit_bias={4: 1.0}, logprobs=3, ignore_eos=True
     )
@@ -165,7 +165,8 @@ def test_promises_change_no_answer_on_a_device() -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_promises_are_kept_by_steps_that_were_seen() -> None:
-    """What was not seen refuses nothing; after some steps with prompts, what cannot be in time is refused."""
+    """Steps that were not measured refuse nothing. After some steps with prompts, requests that cannot be in time are
+    refused."""
     params = SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True)
     prompts = [Prompt(tuple(range(5 + each, 65 + each)), params) for each in range(24)]
     with assemble.build_sync("spark", {**SMALL, "device": "cuda", "ttft": "1ms"}) as built:
@@ -180,12 +181,13 @@ def test_promises_are_kept_by_steps_that_were_seen() -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_a_step_without_samples_waits_for_the_device() -> None:
-    """Its time is its own then, and a failure is of the step that failed, not of the next one."""
+    """Its time is then its own, and a failure belongs to the step that failed and not to the next one."""
     with assemble.build_sync(
         "spark", {**SMALL, "device": "cuda", "max_step_tokens": "64", "early_steps": "off"}
     ) as built:
         waits = []
-        # The first two use the memory from which inputs are copied up; from then on each copy waits for one before it.
+        # The first two steps use the memory from which inputs are copied. From then on each copy waits for an earlier
+        # one.
         for prompt in (range(300, 310), range(310, 320), range(5, 61), range(200, 320)):
             before = controls().fake_waits()
             built.engine.generate([Prompt(tuple(prompt), SamplingParams(max_tokens=1))])
@@ -212,7 +214,7 @@ def test_the_pool_is_planned_in_the_devices_memory() -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_the_server_streams_from_a_device() -> None:
-    """Steps run in a thread of their own, which is not the one that opened the device."""
+    """Steps run in a thread of their own, which is not the thread that opened the device."""
     level, texts = same_level(), []
     if level is None:
         pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")

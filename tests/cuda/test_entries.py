@@ -1,4 +1,4 @@
-"""Ops over pages of entries in the emulator: the largest entries, and what is refused."""
+"""Ops over pages of entries in the emulator: the largest entries, and the refused arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import KVKind
 
 CONTEXTS, COUNTS = (1, 40, 150, 600), (1, 1, 7, 2)
-"""Positions of the sequences that `filled` makes, and their rows in the step."""
+"""The positions of the sequences that `filled` makes, and their rows in the step."""
 STEP_ROWS = sum(COUNTS)
 
 
@@ -31,7 +31,7 @@ def test_entries_of_the_largest_size(cpu: CpuOps, gpu: CudaDevice) -> None:
 
 
 def test_what_does_not_fit_is_refused(gpu: CudaDevice) -> None:
-    """As on the CPU, before anything runs."""
+    """As on the CPU, the call is refused before anything runs."""
     layer, table = filled(KVKind.F32, 20, 4)
     batch, q, out = batch_of((40,), (1,), table[1:2]), normal(1, 2, 20), np.empty((1, 2, 20), np.float32)
     gone = AttentionBatch(batch.row_starts, batch.context_tokens, np.full_like(batch.page_table, -1))

@@ -36,7 +36,7 @@ def test_the_order_in_which_a_row_names_experts_changes_nothing(cpu: CpuOps, gpu
 def test_a_row_that_names_no_expert_is_nan_and_its_neighbours_are_not(
     gpu: CudaDevice, cpu: CpuOps, numbers: tuple[float, float]
 ) -> None:
-    """The CPU refuses such a call; the host of a device cannot see it."""
+    """The CPU refuses such a call. The host of a device cannot see it."""
     from tests.cuda.operands import run_on
 
     gate_up, down = bank(6, 128, 40, F32), bank(6, 40, 64, F32)
@@ -52,7 +52,7 @@ def test_a_row_that_names_no_expert_is_nan_and_its_neighbours_are_not(
 @pytest.mark.parametrize("scores", Scores)
 @pytest.mark.parametrize(("count", "chosen"), [(1, 1), (13, 3), (256, 6)])
 def test_experts_by_token(cpu: CpuOps, gpu: CudaDevice, count: int, chosen: int, scores: Scores) -> None:
-    """Also where a table names an expert twice, one that is not there, or none."""
+    """The table may also name an expert twice, an expert that does not exist, or none."""
     logits, ids = np.array(4 * random_rows(9, count)), np.array([0, 4, 4, 2, 1, 3, 0, 1, 2], np.int32)
     logits[6, 0] = np.inf
     table = np.concatenate([np.random.default_rng(row).permutation(count)[:chosen] for row in range(5)])

@@ -1,5 +1,5 @@
-"""Every architecture served by the emulated device: the tokens and log probabilities of the CPU, bit for bit, where
-requests run together, share a prefix, wait for pages, are guessed for, and keep states."""
+"""Every architecture runs on the emulated device, with the tokens and log probabilities of the CPU, bit for bit.
+Requests run together, share a prefix, wait for pages, have guesses, and keep states."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from twostroke.weights.load import load_weights
 
 PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
 ARCHITECTURES = fewer(16, quick=2)
-"""A few; the seed chooses them."""
+"""A few architectures; the seed chooses them."""
 STEM = tuple(range(20, 55))
 LIMITS = SchedulerLimits(24, 3, 2, 4)
-"""Prompts are cut into chunks; guesses are few."""
+"""Limits at which prompts are cut into chunks and guesses are few."""
 PAGES = 9
-"""Fewer than the requests would like to have."""
+"""Fewer pages than the requests could use."""
 
 
 def requests() -> list[Request]:
-    """Three with one stem, of which one is greedy; one alone."""
+    """Three requests with one stem, of which one is greedy, and one request alone."""
     sampled = SamplingParams(temperature=0.9, logprobs=2, prompt_logprobs=1, repetition_penalty=1.2)
     greedy = SamplingParams(temperature=0.0, logprobs=2)
     asked = [((*STEM, 3), sampled, 8), ((*STEM, 4), greedy, 6), (STEM[:20], sampled, 5), ((9, 8, 7), greedy, 8)]
@@ -52,7 +52,7 @@ def requests() -> list[Request]:
 def answers(
     loaded: Loaded, kv: KVKind, on: CpuOps | CudaDevice, expected: dict[str, Output] | None
 ) -> dict[str, Output]:
-    """expected: what a guesser says beforehand, right or nearly so; None for no guesses."""
+    """expected: the answers that a guesser knows, mostly right; None for no guesses."""
     vocab = loaded[0].vocab_size
     seer = None if expected is None or loaded[0].state_bytes() else seer_of(expected, 0.8, Random(1), vocab)
     engine = core(loaded, kv, on, PAGES, LIMITS, None, seer)

@@ -1,5 +1,5 @@
-"""Products of whole-number weights with few rows in the emulator: groups of every size, rows longer than a block holds,
-gates inside the kernel; bit for bit as on the CPU."""
+"""Products of whole-number weights with few rows in the emulator, bit for bit as on the CPU. Groups have every size,
+rows are longer than a block can keep, and gates are inside the kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_products(
 @pytest.mark.parametrize("weight_format", FORMATS[1:], ids=format_id)
 @pytest.mark.parametrize("columns", [17000, 30000])
 def test_a_long_row(cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, columns: int) -> None:
-    """Rows of more groups than are folded at once, and of more columns than a block holds."""
+    """The rows have more groups than are folded at once, and more columns than a block can keep."""
     weight, x = random_weight(20, columns, weight_format, False), np.ascontiguousarray(random_rows(1, columns))
     same_bits(cpu, gpu, "linear", (np.zeros((1, 20), np.float32), x, weight), tolerance=None)
 
@@ -40,7 +40,7 @@ def test_a_long_row(cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, c
     "kind", [WeightKind.SUPER4_MIN, WeightKind.SUPER6, WeightKind.E2M1_32], ids=lambda kind: kind.name
 )
 def test_stored_weights(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind) -> None:
-    """More groups than a round has."""
+    """The rows have more groups than a round."""
     weight, x = packed(kind, 64, 2560), np.ascontiguousarray(random_rows(1, 2560))
     same_bits(cpu, gpu, "linear_add", (np.array(random_rows(1, 64)), x, weight), tolerance=None)
     same_bits(cpu, gpu, "linear_silu", (np.zeros((1, 32), np.float32), x, weight), tolerance=None)

@@ -1,4 +1,5 @@
-"""Launches that come again run as a graph: the same numbers with fewer calls, and launches where there is no graph."""
+"""Launches that come again run as a graph, with the same numbers and fewer calls. They run one by one where there is no
+graph."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def counted(name: str) -> int:
 
 
 def doubling(gpu: CudaDevice, *arrays: NDArray[Any]) -> Calls:
-    """Calls that double each of these, one after the other."""
+    """Calls that double each of these values, one after the other."""
     recorder = gpu.recorder()
     for array in arrays:
         recorder.record(Pointwise, (array, program_of(PointStep.PLUS_Y), None, array))
@@ -110,7 +111,7 @@ def test_kernels_of_its_own_that_the_driver_refuses_are_those_of_every_device() 
 
 
 def test_machine_code_is_taken_where_it_is_for_the_chip(tmp_path: Path) -> None:
-    """And the driver need not read it."""
+    """The driver then need not compile anything."""
     for chip in ("sm_80", "sm_86", "sm_90a"):
         (tmp_path / f"kernels_{chip}.cubin").write_bytes(b"\x7fELF")
     for path in built_folder().iterdir():
@@ -211,7 +212,7 @@ def test_steps_of_an_engine_are_graphs_and_give_the_same_answers() -> None:
             outputs = llm.generate([list(range(5, 45)), [9, 8, 7]], params)
         found.append([(output.completions[0].token_ids, output.completions[0].logprobs) for output in outputs])
         new = tuple(counted(name) - old for name, old in zip(names, before, strict=True))
-        # One list of launches; where results of four steps in turn lie, and whose tokens come from there, is changed.
+        # There is one list of launches. The places of four steps' results, from which tokens come, are changed in turn.
         assert new == ((1, 8, 6 * 7) if call == b"" else (0, 0, 0))
     assert found[0] == found[1] and counted("graphs_held") == 0
 

@@ -1,5 +1,5 @@
-"""Guesses on the emulated device: drafts, heads and layers run there, and the answers are those of the CPU without
-guesses, bit for bit."""
+"""Guesses on the emulated device: drafts, heads and layers run there. The answers are those of the CPU without guesses,
+bit for bit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARAMS = (
 
 
 def answers(llm: LLM, way: str) -> list[Any]:
-    """The answers to all kinds of requests, run together; without a grammar where the model has no end token."""
+    """The answers to all kinds of requests together. There is no grammar where the model has no end token."""
     encoded = [tuple(llm._built.tokenizer.encode_prompt(text)) for text in QUESTIONS]
     kinds = [params for params in PARAMS if params.grammar is None or llm._built.generation.eos_token_ids]
     asked = [Prompt(encoded[i % 2], params, speculate=way) for i, params in enumerate(kinds)]
@@ -42,7 +42,7 @@ def answers(llm: LLM, way: str) -> list[Any]:
 
 
 def model_of(way: str, folder: Path) -> tuple[str, str]:
-    """The model and what `--speculate` names."""
+    """The model, and the value of `--speculate`."""
     if way == "eagle-3":
         write_eagle3(folder, {}, {})
         return "spark", f"eagle:{folder}"
@@ -58,7 +58,7 @@ def model_of(way: str, folder: Path) -> tuple[str, str]:
 
 @cache
 def answers_of_the_cpu(model: str, level: str) -> list[Any]:
-    """Without guesses; most ways have the same model."""
+    """The answers without guesses; most ways have the same model."""
     with LLM(model, cpu_level=level, **INT8) as plain:
         return answers(plain, "off")
 

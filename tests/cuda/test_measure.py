@@ -1,4 +1,4 @@
-"""tools/gpu/measure.py runs whole on the emulated device, and reports a byte that differs."""
+"""tools/gpu/measure.py runs to its end on the emulated device, and reports a byte that differs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.gpu.compare import compared
 from tests.cuda.fake import controls, device, same_level
 
 MAY_BE_THERE = {"_distutils_hack", "typing_extensions"}
-"""What an environment loads by itself, and what msgspec or numpy import where it is installed."""
+"""Modules that an environment loads by itself, and modules that msgspec or numpy import where they are installed."""
 
 
 def bench(seconds: float) -> measure.Bench:
@@ -41,12 +41,12 @@ def bench(seconds: float) -> measure.Bench:
 def test_the_script_runs_and_finds_nothing_different(monkeypatch: pytest.MonkeyPatch) -> None:
     if same_level() is None:
         pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")
-    # Other tests here run all formats and schedules; each takes half a minute of the emulator.
+    # Other tests here run all formats and schedules, each of which takes half a minute in the emulator.
     monkeypatch.setattr(schedules, "FORMATS", schedules.FORMATS[:1])
     monkeypatch.setattr(schedules, "SCHEDULES", schedules.SCHEDULES[::3])
     monkeypatch.setattr(compare, "TIMED", {"int8": compare.TIMED["int8"]})
     kept: list[str] = []
-    seconds = 4_000  # of a clock that counts its readings
+    seconds = 4_000  # readings of a clock that counts them
     names = list(measure.parts_of(bench(1.0)))
     found = measure.measure(bench(seconds), None, lambda each: kept.append(json.dumps(each)))
     assert measure.rows_of(found, "failed") == [] and not measure.is_wrong(found)
@@ -71,7 +71,7 @@ print(json.dumps(sorted(name for name, path in files.items() if path.startswith(
 
 
 def test_a_machine_with_a_gpu_needs_few_packages() -> None:
-    """What the script imports beyond the standard library and this repository."""
+    """The modules that the script imports beyond the standard library and this repository."""
     ran = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     assert set(json.loads(ran.stdout)) - MAY_BE_THERE == set(measure.NEEDED)
 
@@ -97,7 +97,7 @@ def program(folder: Path, name: str, body: str) -> str:
 
 
 def test_other_programs_are_read_and_none_holds_the_others_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand-ins for compute-sanitizer and llama-bench: one that finds something, one that answers, one that hangs."""
+    """Scripts take the places of compute-sanitizer and llama-bench: one finds something, one answers, and one hangs."""
     speeds = [{"n_prompt": 512, "n_gen": 0, "avg_ts": 1234.5}, {"n_prompt": 0, "n_gen": 64, "avg_ts": 56.7}]
     answer = json.dumps(speeds, indent=1)
     says = 'case "$*" in *memcheck*) echo "3 cases compared, 0 differ"; exit 0;; esac; echo "a hazard"; exit 9'

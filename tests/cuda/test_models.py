@@ -1,4 +1,4 @@
-"""Whole programs on the emulated device: the logits of the tiny checkpoints have the digests that tests/bits records
+"""Whole programs on the emulated device. The logits of the tiny checkpoints have the digests that tests/bits records
 for the CPU's level with fused multiply-add."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.tiers import fewer, thinned
 from twostroke.types.spec.formats import KVKind
 
 QUICK, SLOW = fewer(4, quick=2), fewer(40, quick=1)
-"""Families of a run: in as many of their pairs of formats; in one pair."""
+"""The numbers of families in a run: first with as many pairs of formats, then with one pair each."""
 LEVEL = SAME_BITS[build.cpu_build().machine()]
 
 
@@ -41,6 +41,6 @@ def test_bits_are_those_of_the_cpu(family: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", MORE)
 def test_bits_of_more_families(family: str, tmp_path: Path) -> None:
-    """In one pair of formats, which the family's name chooses."""
+    """Each runs in one pair of formats, which the family's name chooses."""
     pairs = digests.cases()[family]
     check(family, [pairs[zlib.crc32(family.encode()) % len(pairs)]], tmp_path)

@@ -1,4 +1,4 @@
-"""Kernels in the emulator beyond the cases of each op: long columns, extreme rows, pages that sequences share."""
+"""Kernels in the emulator beyond the cases of each op: long columns, extreme rows, and pages that sequences share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRODUCTS_OF_FLOATS = [
     *((70, 1201, 1), (33, 1164, 2), (40, 700, 7), (130, 600, 37), (6337, 136, 33)),
     pytest.param(12801, 100, 65, marks=pytest.mark.slow),
 ]
-"""Rows of the matrix, columns, rows of x: one for each shape of block."""
+"""The rows of the matrix, the columns, and the rows of x: one case for each shape of block."""
 
 
 @pytest.mark.parametrize("weight_format", [F32, BF16], ids=format_id)
@@ -28,7 +28,7 @@ PRODUCTS_OF_FLOATS = [
 def test_products_of_floats(
     cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, rows: int, columns: int, count: int
 ) -> None:
-    """Columns that do not fit shared memory at once."""
+    """The columns do not fit into shared memory at once."""
     weight, x = random_weight(rows, columns, weight_format, True), np.ascontiguousarray(random_rows(count, columns))
     same_bits(cpu, gpu, "linear", (np.zeros((count, rows), np.float32), x, weight), tolerance=1e-4)
 
@@ -60,7 +60,7 @@ def pages(kind: KVKind, heads: int, dim: int, tokens: int, cpu: CpuOps) -> tuple
 def test_heads_and_sequences_that_share_pages(
     cpu: CpuOps, gpu: CudaDevice, kind: KVKind, heads: int, rows: tuple[int, ...]
 ) -> None:
-    """heads: of queries for one of K and V. A sequence sees the first positions of the same pages."""
+    """heads: the query heads for one head of K and V. Each sequence sees the first positions of the same pages."""
     tokens = 540
     layer, table = pages(kind, 1, 24, tokens, cpu)
     starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int32)

@@ -1,4 +1,4 @@
-"""placed_attention in the emulator: places that are none, and shapes that do not fit."""
+"""placed_attention in the emulator: places that do not exist, and shapes that do not fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACE_OF = np.floor(np.linspace(0, PLACES - 0.01, 2 * REACH + 1)).astype(np.floa
 
 
 def test_places_that_are_none_and_shapes_that_do_not_fit(cpu: CpuOps, gpu: CudaDevice) -> None:
-    """Places lie on the device: the kernel makes NaN of rows that meet a wrong one."""
+    """Places lie on the device, so the kernel computes NaN for rows with a wrong one."""
     layer, pages = filled_layer(KVKind.F32, 2, 16, (4, 40))
     q, out = numbers(4, 2, 16), np.zeros((4, 2, 16), np.float32)
     by_key, whole, part = numbers(4, 2, PLACES), batch_of((4,), (4,), pages[:1]), batch_of((40,), (4,), pages[1:])

@@ -1,4 +1,5 @@
-"""No kernel has a race in global memory: every op of tools/gpu and sampling, in the build that looks at each access."""
+"""No kernel has a race in global memory: every op of tools/gpu, and sampling, run in the build that checks each
+access."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from twostroke.backends.cuda.library import cuda_op_numbers
 from twostroke.ops.operands import PackedWeight
 from twostroke.types.errors import BackendError
 
-pytestmark = pytest.mark.slow  # the build that looks at each access is compiled first, for most of a minute
+pytestmark = pytest.mark.slow  # the build that checks each access is compiled first, which takes most of a minute
 OF_EACH = 3 if TIER.daily else 1
-"""Cases of an op, the smallest: every byte that they touch is looked at."""
+"""The number of cases of an op. The smallest ones run, because every byte that they access is checked."""
 
 
 def size_of(case: OpCase) -> int:
@@ -28,7 +29,7 @@ def size_of(case: OpCase) -> int:
 
 
 def stored_kind(case: OpCase) -> str:
-    """The kind of a weight that keeps a file's codes: each has a reader of its own."""
+    """The kind of a weight that keeps a file's codes. Each kind has code of its own that reads it."""
     kinds = (item.format.kind for item in case.operands if isinstance(item, PackedWeight))
     return next((kind.name for kind in kinds if kind.is_stored), "")
 

@@ -32,7 +32,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 class Mask:
     """A grammar that allows the tokens whose bits are set; each token changes the bits. As in the real grammar, a
-    forbidden token is a fault, and a fault stays. fault_at: the grammar fails when it has this many tokens."""
+    forbidden token is a fault, and a fault stays. fault_at: the number of tokens at which the grammar fails."""
 
     mask_s = 0.0
 
@@ -74,7 +74,7 @@ def sequence(index: int, params: SamplingParams, output: list[int], mask: Any = 
 def both(
     gpu: CudaDevice, logits: np.ndarray, sequences: list[PlannedSequence], room: int | None = None
 ) -> tuple[Sampled, Sampled, DeviceSampler]:
-    """What the CPU samples, and what the device does."""
+    """The samples of the CPU, and those of the device."""
     rows = sum(each.sampled_rows for each in sequences)
     plan, sizes = Plan(0, tuple(sequences)), StepSizes(rows, len(sequences), rows)
     host = HostSampler(lambda _sizes: logits, weigh)  # type: ignore[arg-type]
@@ -91,7 +91,8 @@ def both(
 
 
 def rows_of(rng: np.random.Generator, rows: int, vocabulary: int) -> np.ndarray:
-    """Logits of many kinds: few values (ties, both zeros), wide ones, forbidden ones, none that is finite, NaN."""
+    """Logits of many kinds: few values (ties, both zeros), wide ones, forbidden ones, rows without a finite one,
+    NaN."""
     logits = (rng.standard_normal((rows, vocabulary)) * rng.choice([0.1, 3.0, 40.0], (rows, 1))).astype(np.float32)
     for row in logits:
         kind = rng.integers(8)
@@ -147,12 +148,12 @@ def test_tokens_and_log_probabilities_are_the_cpus(gpu: CudaDevice, seed: int, v
     controls().fake_orders(seed)
     sequences = [any_sequence(rng, index, vocabulary) for index in range(rows)]
     expected, found, sampler = both(gpu, rows_of(rng, rows, vocabulary), sequences)
-    assert repr(found) == repr(expected)  # NaN is NaN
+    assert repr(found) == repr(expected)  # texts are compared, because NaN is not equal to NaN
     assert set(sampler.reasons) <= {NOT_FINITE}
 
 
 def guessed(rng: np.random.Generator, index: int, logits: np.ndarray) -> PlannedSequence:
-    """Guesses that often come true: the tokens that the CPU samples without guesses, some of them others."""
+    """Guesses that are often right: the tokens that the CPU samples without guesses, some of them replaced."""
     vocabulary = logits.shape[1]
     found = any_sequence(rng, index, vocabulary)
     if found.request.mask is not None and rng.random() < 0.2:
@@ -178,7 +179,7 @@ def guessed(rng: np.random.Generator, index: int, logits: np.ndarray) -> Planned
 @settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32), st.sampled_from([7, 60, 300]), st.integers(1, 6))
 def test_guesses_count_where_the_cpu_counts_them(gpu: CudaDevice, seed: int, vocabulary: int, count: int) -> None:
-    """With penalties, masks that move, bans, log probabilities; and no mask is left broken."""
+    """The requests have penalties, masks that move, bans and log probabilities. No mask is left broken."""
     rng = np.random.default_rng(seed)
     controls().fake_orders(seed)
     sequences, logits = [], list[np.ndarray]()
@@ -192,7 +193,7 @@ def test_guesses_count_where_the_cpu_counts_them(gpu: CudaDevice, seed: int, voc
 
 
 def test_lists_of_guesses_stand_once(gpu: CudaDevice) -> None:
-    """A mask that stays, of each of nine rows, takes the room of one."""
+    """A mask that does not change takes room once, not for each of nine rows."""
     logits = np.zeros((9, 3000), np.float32)
     logits[:, 5] = 9.0
     params = SamplingParams(temperature=0.0, logit_bias={5: 1.0}, allowed_token_ids=[5, 6], logprobs=1)
@@ -232,7 +233,7 @@ def test_a_large_vocabulary(gpu: CudaDevice) -> None:
 
 
 def test_more_likely_tokens_than_are_listed(gpu: CudaDevice) -> None:
-    """Ties of thousands, and a top-p that thousands are in; scratch memory stays within what is planned."""
+    """Thousands of logits are equal, and top-p keeps thousands of tokens. Scratch memory stays within its plan."""
     rng = np.random.default_rng(5)
     logits = np.repeat(np.array([[1.0], [0.0], [2.0]], np.float32), 5_003, axis=1)
     logits[1:, rng.integers(0, 5_003, 9)] = 2.5
@@ -284,7 +285,7 @@ def test_lists_without_room_and_masks_that_failed(gpu: CudaDevice) -> None:
 
 
 def test_what_is_asked_is_checked(gpu: CudaDevice) -> None:
-    """Before a kernel could read or write elsewhere."""
+    """Errors come before a kernel could read or write elsewhere."""
     logits = gpu.put(np.zeros((1, 40), np.float32))
     inputs = gpu.inputs(64)
     wrongs: list[tuple[str, Any]] = [

@@ -1,4 +1,4 @@
-"""The memory plan of a device holds the scratch memory that kernels really take."""
+"""The memory plan of a device includes the scratch memory that kernels really take."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_kernels_take_was_planned(family: str, weights: str, tmp_path: Path
 
 @pytest.mark.parametrize(("family", "kind"), [("deepseek-v4", EntrySelect), ("deepseek-v3.2", IndexSelect)])
 def test_scores_of_a_long_text_were_planned(family: str, kind: type[Op]) -> None:
-    """They alone grow with the context."""
+    """Only these scores grow with the context."""
     call = next(call for call in read_model(FAMILIES[family]().to_dict()).program.calls if isinstance(call, kind))
     behind = (call.rate,) if isinstance(call, EntrySelect) else ()
     layer, table = filled(KVKind.F32, 40, *(behind or (1,)))  # pages of latents have the same sizes as those of rate 1

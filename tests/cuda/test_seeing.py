@@ -1,4 +1,4 @@
-"""A model that sees on the emulated device: images are encoded by the processor, and the answers have the CPU's bits.
+"""A model that sees images on the emulated device. The processor encodes images, and the answers have the CPU's bits.
 
 No device has run this.
 """
@@ -33,7 +33,7 @@ def answer(folder: Path, **options: Any) -> tuple[Any, ...]:
 @pytest.mark.usefixtures("fake")
 @pytest.mark.parametrize("name", ["qwen3-vl", "gemma3", "gemma4"])
 def test_images_give_the_bits_of_the_cpu(name: str, tmp_path: Path) -> None:
-    """Added rows and places by three axes; spans in all layers; spans in layers with windows."""
+    """The models have added rows and places by three axes, spans in all layers, and spans in layers with windows."""
     level = same_level()
     if level is None:
         pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")

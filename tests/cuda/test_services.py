@@ -1,5 +1,5 @@
-"""What an engine offers next to plain answers, on the emulated device: adapters, beams, several answers, prompts' log
-probabilities, embeddings and scores are those of the CPU, bit for bit."""
+"""The other services of an engine on the emulated device: adapters, beams, several answers, prompts' log probabilities,
+embeddings and scores. They equal those of the CPU, bit for bit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("fake")
 
 @pytest.fixture
 def places() -> list[dict[str, str]]:
-    """Options of both places that must give the same bits."""
+    """Options of both places, which must give the same bits."""
     level = same_level()
     if level is None:
         pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")

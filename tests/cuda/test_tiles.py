@@ -21,7 +21,8 @@ FORMATS += [WeightFormat(kind, group, 64) for kind in (WeightKind.INT8, WeightKi
 FORMATS += [WeightFormat(WeightKind.SUPER6, 256, 64)]
 """Sums of groups of more than 256 columns are converted in another way."""
 SHAPES = [(1, 1, 17), (65, 200, 64), (130, 1100, 20), (200, 70, 65), (70, 300, 129)]
-"""Rows, columns and rows of activations: less than a tile, whole tiles, one more; odd numbers of panels and steps."""
+"""Rows, columns and rows of activations: less than a tile, whole tiles, and one more; odd numbers of panels and
+steps."""
 
 
 @pytest.mark.parametrize(("shape", "weight_format"), thinned(list(product(SHAPES, FORMATS)), "tiles of products", 8))
@@ -44,7 +45,7 @@ def test_tiles_of_stored_weights(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind,
 
 @pytest.mark.parametrize("kind", thinned(KINDS, "tiles of stored banks", 4), ids=lambda kind: kind.name)
 def test_tiles_of_stored_banks(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind) -> None:
-    """An expert that no row chose, one that has more rows than a tile, one that has a few."""
+    """One expert has no rows, one has more rows than a tile, and one has a few."""
     gate_up, down = joined([packed(kind, 512, 256)] * 4), joined([packed(kind, 256, 256)] * 4)
     x, routes = np.ascontiguousarray(random_rows(66, 256)), np.zeros((66, 2), np.float32)
     routes[:, 0], routes[65, 1] = 0.7, 2.0

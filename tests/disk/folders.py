@@ -1,4 +1,4 @@
-"""Folders of small random models of every kind of cache, with the embedded model's tokenizer."""
+"""Folders of small random models with every kind of cache, and with the embedded model's tokenizer."""
 
 from __future__ import annotations
 

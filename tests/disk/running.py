@@ -33,7 +33,7 @@ fetching.PATIENCE_S = 600.0
 
 
 def always_read(folder: Path) -> str:
-    """A PYTHONPATH with which processes read what is on the disk, however long that takes on a busy machine."""
+    """A PYTHONPATH with which processes always read from the disk, however long that takes on a busy machine."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(ALWAYS_READ)
     return f"{folder}{os.pathsep}{SOURCE}"
@@ -52,7 +52,7 @@ class Served:
         return found.json()
 
     def answer(self, messages: list[dict[str, str]], **fields: Any) -> dict[str, Any]:
-        """One answer of a conversation: its text, its bits, its prompt's tokens and those that were cached."""
+        """One answer of a conversation: its text, its bits, its prompt's tokens, and those that were cached."""
         body = {"model": "spark", "messages": messages, "max_tokens": 24, "temperature": 1.0, "seed": 3}
         made = self.post("/v1/chat/completions", {**body, "logprobs": True, "top_logprobs": 2, **fields})
         (choice,), usage = made["choices"], made["usage"]
@@ -71,21 +71,21 @@ class Served:
         return float(found[1])
 
     def wait(self, true: Callable[[], bool]) -> None:
-        """Until it is true."""
+        """Waits until the condition is true."""
         until_s = time.monotonic() + PATIENCE_S
         while not true():
             assert time.monotonic() < until_s, "it did not come"
             time.sleep(0.02)
 
     def end(self, kind: signal.Signals) -> None:
-        """End the process by a signal, and wait for it."""
+        """Ends the process by a signal and waits for it."""
         self.process.send_signal(kind)
         self.process.wait(PATIENCE_S)
 
 
 @contextmanager
 def served(cache: Path, *words: str, model: str = "spark", **environment: str) -> Iterator[Served]:
-    """Until the end of the block; SIGTERM ends it."""
+    """A server that runs until the end of the block, where SIGTERM ends it."""
     command = [sys.executable, "-P", "-m", "twostroke", "serve", model, "--threads", "1", "--cache", str(cache)]
     process = subprocess.Popen(
         [*command, "--port", "0", "--kv-memory", "64MB", "--json", *words],

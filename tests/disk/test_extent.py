@@ -1,4 +1,5 @@
-"""A file that is damaged, cut, of another model or of another format gives nothing: never another part's bytes."""
+"""A file that is damaged, cut, of another model or of another format gives nothing, and never the bytes of another
+part."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ DATA = [bytes([number]) * (40 + number) for number in range(1, 6)]
 
 
 def no_report(_: str) -> None:
-    """Nothing is said."""
+    """A report that writes nothing."""
 
 
 def store_in(folder: Path, identity: bytes = IDENTITY, limit: int = 1 << 20) -> DiskStore:
@@ -27,7 +28,7 @@ def store_in(folder: Path, identity: bytes = IDENTITY, limit: int = 1 << 20) -> 
 
 
 def read(store: DiskStore) -> list[bytes | None]:
-    """What it has for each place."""
+    """The parts that the file has for each place."""
     found = [store.find(store.part_id(place)) for place in PLACES]
     return [None if part is None else store.read(part, place) for part, place in zip(found, PLACES, strict=True)]
 
@@ -83,7 +84,7 @@ def test_another_model_finds_nothing_and_harms_nothing(tmp_path: Path) -> None:
 
 
 def test_names_say_nothing_of_what_was_written(tmp_path: Path) -> None:
-    """The same prompt has other names in another folder, whose secret is another one."""
+    """The same prompt has other names in another folder, because that folder has another secret."""
     for name in ("one", "two"):
         store_in(tmp_path / name).write(list(zip(PLACES, DATA, strict=True)))
     first, second = only_file(tmp_path / "one"), only_file(tmp_path / "two")

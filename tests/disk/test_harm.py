@@ -1,4 +1,5 @@
-"""What is damaged, gone, of another salt or of another arithmetic is computed, with the same bits, and said once."""
+"""Parts that are damaged, gone, of another salt or of another arithmetic are computed again with the same bits, and one
+message reports it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from twostroke.types.output import GenerationOutput, Prompt
 
 @pytest.fixture(autouse=True)
 def _always_worth(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """On any machine."""
+    """Makes reading pay on any machine."""
     monkeypatch.setattr(DiskPrice, "worth_reading", lambda *_: True)
     yield
 
@@ -62,7 +63,7 @@ def test_an_answer_has_its_bits_whatever_the_files_are(harm: str, wanted: object
     assert bits(answer) == wanted
     disk = llm._built.disk
     assert disk is not None
-    if harm in ("nothing", "swapped"):  # the name of a file is not what its parts are found by
+    if harm in ("nothing", "swapped"):  # parts are not found by the name of their file
         assert answer.num_cached_tokens > 0.7 * len(PROMPT) and disk.counts.read_tokens > 0.7 * len(PROMPT)
     if harm in ("flip", "cut", "zeros"):
         assert disk.counts.damaged > 0
@@ -73,7 +74,7 @@ def test_another_salt_or_arithmetic_finds_nothing(change: str, tmp_path: Path) -
     ask(tmp_path, Prompt(PROMPT, PARAMS))
     prompt = replace(Prompt(LATER, PARAMS), cache_salt="another") if change == "salt" else Prompt(LATER, PARAMS)
     options: dict[str, dict[str, object]] = {
-        "kv_format": {"kv_format": "f32"},  # bf16 is what K and V are kept in at the generic level
+        "kv_format": {"kv_format": "f32"},  # at the generic level, K and V are kept in bf16
         "weights": {"weights": "int4"},
         "context": {"context": 1024},
         "level": {"cpu_level": available_levels()[0]},
@@ -115,7 +116,7 @@ def test_a_full_disk_is_no_error(
 
 
 def test_damaged_weights_leave_no_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What weights computed that were not compared with their checksums yet must not outlive the process."""
+    """K and V from weights whose checksums were not compared yet must not outlive the process."""
     monkeypatch.setattr("twostroke.weights.packed.background_check.BackgroundCheck.trusted", lambda *_: False)
     ask(tmp_path, Prompt(PROMPT, PARAMS))
     assert not list((tmp_path / "kv").rglob("*.kv"))
@@ -134,7 +135,7 @@ def test_nothing_is_kept_unless_it_is_asked_for(asked: str | None, tmp_path: Pat
 def test_a_reading_may_fail_at_any_part(
     how: str, k: int, wanted: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The k-th part that is read for a prompt."""
+    """Reading fails at part number k of a prompt."""
     ask(tmp_path, Prompt(PROMPT, PARAMS))
     real, counted = DiskStore.read, itertools.count(1)
     over = threading.Event()
@@ -162,7 +163,7 @@ def test_a_reading_may_fail_at_any_part(
 def test_a_process_may_be_killed_between_files(
     k: int, wanted: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer ends at its k-th file, as if the process had: what is whole is used, the rest is computed."""
+    """The writer ends at file number k, as if the process had ended. Whole files are used, and the rest is computed."""
     monkeypatch.setattr(saving, "FILE_PARTS", 5)
     real, counted = DiskFiles.write, itertools.count(1)
 

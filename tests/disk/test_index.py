@@ -1,4 +1,5 @@
-"""The index says where a part is and never where another one is; files leave in the order of their last use."""
+"""The index gives the place of a part and never the place of another one. Files are removed in the order of their last
+use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas keep pages of adapters on a disk under what the adapters contain, and not under their names."""
+"""Replicas keep pages of adapters on a disk under the adapters' contents, and not under their names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STORY = " ".join(f"In year {number} the town built {number * 7 % 13} bridges." f
 
 
 def answer(cache: Path, adapter: Path, model: str, disk: str = "50MB") -> tuple[Any, int]:
-    """The choices of a server that is started now, and how many tokens of the prompt were there."""
+    """The choices of a server that is started now, and the number of the prompt's tokens that were found."""
     options: dict[str, Any] = {"threads": 1, "kv_memory": "20MB", "cache": str(cache), "kv_disk": disk}
     options["adapter"] = [f"fr={adapter}"]
     with socket.create_server(("127.0.0.1", 0)) as listener:

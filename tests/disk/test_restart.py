@@ -1,4 +1,4 @@
-"""A long conversation goes on after the server was stopped or killed: its prompt is read from the disk, with the bits
+"""A long conversation goes on after the server was stopped or killed. Its prompt is read from the disk, with the bits
 that a server without the disk computes."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from twostroke.backends.cpu import available_levels
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 SAME = ("--kv-format", "int8", "--cpu-level", available_levels()[:2][-1])
-"""On each machine. Where no level of higher rank computes, reading is worth its seconds by the guess of its speed."""
+"""The same options on each machine. At a level below the best one, reading pays by the guessed speed."""
 DISK = ("--kv-disk", "200MB", *SAME)
 TOWNS = ("Alba", "Bern", "Cork")
 STORY = " ".join(f"In year {n} the town of {TOWNS[n % 3]} built {n * 7 % 13} bridges." for n in range(60))
@@ -33,7 +33,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def is_written(server: Served, prompt_tokens: int) -> bool:
-    """Whether K and V of the whole prompt are on the disk, but for its last page, which need not be full."""
+    """Whether K and V of the whole prompt are on the disk. The last page may be missing, because it may not be full."""
     token_bytes = find_model("spark", {}).spec.kv_bytes_per_token(KVKind.INT8)
     whole_bytes = prompt_tokens // PAGE_TOKENS * PAGE_TOKENS * token_bytes
     return server.metric("twostroke_kv_disk_written_bytes") >= whole_bytes

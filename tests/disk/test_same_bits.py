@@ -22,7 +22,7 @@ LATER = (*PROMPT, *(11, 12, 13), *range(20, 60))
 
 @pytest.fixture(autouse=True)
 def _always_worth(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tiny models compute faster than any disk reads."""
+    """Makes reading pay, because tiny models compute faster than any disk reads."""
     monkeypatch.setattr(DiskPrice, "worth_reading", lambda *_: True)
     monkeypatch.setattr(saving, "LEAST_TOKENS", 32)
     yield
@@ -61,7 +61,7 @@ PAGE = 16
 
 
 def restarted(folder: Path, cache: Path, prompts: Sequence[tuple[int, ...]]) -> list[GenerationOutput]:
-    """Answers of a process of their own."""
+    """The answers of a process of their own."""
     with LLM(str(folder), **options(cache)) as made:
         found = made.engine.generate([Prompt(prompt, PARAMS) for prompt in prompts])
         assert made._built.disk is not None and made._built.disk.counts.damaged == made._built.disk.counts.lost == 0
@@ -71,7 +71,7 @@ def restarted(folder: Path, cache: Path, prompts: Sequence[tuple[int, ...]]) -> 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_prompt_is_found_again_whatever_its_length(family: str, tmp_path: Path) -> None:
-    """A prompt of whole pages computes its last token again; a state cannot go back by it."""
+    """A prompt of whole pages computes its last token again, but a state cannot go back by one token."""
     folder = folder_of(family, tmp_path / "model")
     prompts = [(3 + extra, *PROMPT[: 15 * PAGE + extra - 1]) for extra in (-1, 0, 1)]
     restarted(folder, tmp_path / "cache", prompts)
@@ -87,7 +87,7 @@ def test_every_turn_of_a_conversation_finds_all_of_the_last_one(family: str, tmp
     for turn in range(4):
         (made,) = restarted(folder, tmp_path / "cache", [tokens])
         found = made.num_cached_tokens
-        # The state of an answer's end is kept where a page ended there.
+        # The state at an answer's end is kept where a page ended there.
         assert known - (PAGE if family in STATES else 0) <= found <= known, (turn, len(tokens), found)
         answer = made.completions[0].token_ids
         known = (len(tokens) + len(answer) - 1) // PAGE * PAGE

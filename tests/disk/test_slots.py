@@ -1,4 +1,4 @@
-"""llama.cpp's slots: the last answer of a number is saved under a name, and comes back after a restart."""
+"""llama.cpp's slots: the last answer of a slot is saved under a name, and comes back after a restart."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         assert act(live, "save", filename="x").json["error"]["code"] == "slot_is_empty"
         assert act(live, "restore", filename="x").status == 404
         assert act(live, "copy", filename="x").json["error"]["param"] == "action"
-        assert act(live, "save").status == 400  # no filename
+        assert act(live, "save").status == 400  # there is no filename
         assert live.post("/slots/a?action=erase", {}).status == 404
         complete(live, "hello")
         assert act(live, "save", filename="x").status == 200

@@ -1,4 +1,5 @@
-"""Whatever of the disk fails, at whichever call: right bytes or none, one line, and nothing is left half written."""
+"""Whichever call of the disk fails, the result is the right bytes or none, and one line. Nothing is left half
+written."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ CALLS = ("make_folder", "list", "write", "read", "remove", "touch")
 
 
 class FailingFiles(DiskFiles):
-    """The k-th call of one kind fails, and with `ever` all after it."""
+    """Makes call number k of one kind fail, and with `ever` all calls after it."""
 
     def __init__(self, folder: Path, call: str, k: int, ever: bool, code: int) -> None:
         super().__init__(folder)
@@ -57,7 +58,7 @@ class FailingFiles(DiskFiles):
 
 
 def use(store: DiskStore) -> None:
-    """Open, write, read and make room."""
+    """Opens, writes, reads and makes room."""
     store.open()
     for place, data in zip(PLACES, DATA, strict=True):
         store.write([(place, data)])
@@ -82,7 +83,7 @@ def test_each_call_may_fail_at_any_time(call: str, ever: bool, code: int, tmp_pa
 
 @pytest.mark.parametrize("operation", ["write", "replace", "open", "close"])
 def test_a_file_is_whole_or_not_there(operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The k-th call of the system fails while files are written."""
+    """Call number k of the system fails while files are written."""
     real: Callable[..., object] = getattr(os, operation)
     for k in range(1, 8):
         folder, counted = tmp_path / str(k), itertools.count(1)

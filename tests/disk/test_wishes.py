@@ -1,4 +1,4 @@
-"""A request keeps its pages off the disk, or has them stay there for longer: fields and headers of every API."""
+"""A request keeps its pages off the disk, or keeps them there for longer: fields and headers of every API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def asked() -> Iterator[Live]:
 
 
 def wish(live: Live, path: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> float:
-    """What became of a request."""
+    """Returns the seconds for which the server wants to keep the request's pages on a disk."""
     reply = httpx2.post(live.url + path, json=body, headers=headers or {})
     assert reply.status_code == 200, reply.text
     assert "prompt_cache_retention" not in reply.headers.get("x-twostroke-ignored-fields", "")

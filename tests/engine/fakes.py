@@ -1,4 +1,4 @@
-"""An engine whose model is a table: what each prompt is answered with is written down, and faults happen on demand."""
+"""An engine whose model is a table: it gives the answer of each prompt, and faults happen on demand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE_TOKENS = 16
 
 
 class Clock:
-    """Goes on by a millisecond each time it is read."""
+    """A clock that advances by a millisecond at each reading."""
 
     def __init__(self) -> None:
         self._ticks = itertools.count()
@@ -70,7 +70,7 @@ class TableExecutor:
 
 @dataclass
 class Counting:
-    """An observer that remembers."""
+    """An observer that counts."""
 
     steps: int = 0
     ttft_s: list[float] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Counting:
 
 @dataclass
 class Bench:
-    """Everything of one engine under test."""
+    """All parts of one engine under test."""
 
     tokenizer: Tokenizer
     executor: TableExecutor
@@ -108,7 +108,7 @@ class Bench:
         return Prompt(ids, SamplingParams(**params))  # type: ignore[arg-type]
 
     def is_empty(self) -> bool:
-        """True where nothing of any request is left."""
+        """Whether nothing of any request is left."""
         gauges = self.stepper.gauges()
         live = gauges.running or gauges.waiting or gauges.pages_used or gauges.waste_tokens
         return not live and self.session.num_live == 0 and not self.stepper.has_work

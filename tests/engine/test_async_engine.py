@@ -1,4 +1,5 @@
-"""Many tasks, one step thread: no stream waits for a slow reader, and no pages outlive their stream's reader."""
+"""Many tasks and one step thread: no stream waits for a slow reader, and no pages outlive the reader of their
+stream."""
 
 from __future__ import annotations
 
@@ -43,13 +44,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def slow_down(made: Bench) -> None:
-    """Steps of two milliseconds and more: requests are still running when the test turns to them."""
+    """Makes steps take two milliseconds and more, so that requests still run when the test looks at them."""
     made.executor.before = lambda plan: time.sleep(0.002)
 
 
 def hold(made: Bench, held: Callable[[], bool]) -> None:
-    """The third step and those after it begin when `held` is no longer true: no request ends before, however late the
-    event loop is."""
+    """The third step and later ones begin only when `held` is false. So no request ends before, however late the event
+    loop is."""
 
     def wait(plan: Plan) -> None:
         while made.executor.num_steps >= 3 and held():
@@ -138,7 +139,7 @@ def test_closing_a_stream_frees_its_pages_before_the_next_plan() -> None:
             async with aclosing(engine.stream(replace(made.prompt("q", "a"), request_id="gone"))) as stream:
                 await anext(stream)
                 await until(lambda: len(planned) >= 5)
-            # Closed while step 5 runs: step 6 must not hold it.
+            # The engine is closed while step 5 runs, so step 6 must not contain the request.
             gate.set()
             await until(lambda: is_quiet(made, engine))
             assert len(planned) == 5
@@ -197,7 +198,7 @@ def test_a_slow_reader_holds_up_no_other_stream() -> None:
             slow = aiter(engine.stream(made.prompt("slow", "abc", max_tokens=100)))
             first = await anext(slow)
             await asyncio.gather(*(engine.generate(made.prompt(f"q{i}", "xyz", max_tokens=30)) for i in range(5)))
-            await until(lambda: is_quiet(made, engine))  # the slow one's work is done, read or not
+            await until(lambda: is_quiet(made, engine))  # the slow request's work is done, whether it was read or not
             rest = [delta async for delta in slow]
             assert sum(len(delta.token_ids) for delta in [first, *rest]) == 100
 
@@ -228,7 +229,7 @@ def test_a_reader_that_is_behind_gets_pieces_together() -> None:
 
 @pytest.mark.parametrize("reason", [FinishReason.ERROR, FinishReason.ABORT])
 def test_the_text_before_a_fault_is_a_piece_of_its_own(reason: FinishReason) -> None:
-    """A fault is raised where its piece is taken: text that was joined with it would be lost."""
+    """A fault is raised where its piece is taken, because text that was joined with it would be lost."""
     text, more = Delta("q", 0, "he", (1,)), Delta("q", 0, "llo", (2,))
     both = text.followed_by(more)
     assert both is not None and both.text == "hello" and both.token_ids == (1, 2)
@@ -238,7 +239,7 @@ def test_the_text_before_a_fault_is_a_piece_of_its_own(reason: FinishReason) -> 
 
 
 def test_a_reader_that_is_behind_is_late_from_the_last_piece_on() -> None:
-    """Pieces that were joined lay unread since the first was sent; the engine was still at work until the last was."""
+    """Pieces that were joined were unread from the first one on, but the engine still worked until the last one."""
     now, accounts = [0.0], Accounts(8)
     watch = ReaderWatch(lambda: now[0], accounts)
     parts = Timings(0.0, 0.0, 1.0, 6.0, parts=TimeParts(decode_s=6.0))
@@ -267,7 +268,7 @@ def test_a_loop_that_is_behind_wakes_each_reader_once() -> None:
                 return sum(delta.finish_reason is not None for _, mail in posts for _, delta in mail)
 
             while num_ended() < len(readers):
-                time.sleep(0.001)  # the loop does nothing meanwhile
+                time.sleep(0.001)  # the loop does nothing in this time
             await until(lambda: bool(woken))
             assert sorted(woken) == ["q1", "q2"]
             for reader in readers:
@@ -395,7 +396,7 @@ def test_a_loop_that_died_leaves_nothing_behind() -> None:
         await anext(stream)
         return stream
 
-    kept = loop.run_until_complete(begin())  # kept, so that only the loop's end can be noticed
+    kept = loop.run_until_complete(begin())  # kept, so that only the end of the loop can be noticed
     loop.close()
 
     async def main() -> None:
@@ -436,7 +437,7 @@ def test_a_parked_request_rests_until_it_goes_on_and_its_text_is_the_same() -> N
             for index in range(2):
                 text = "".join(piece.text for piece in pieces if piece.index == index)
                 assert text == whole.completions[index].text
-            reader.park(True)  # of no use any more
+            reader.park(True)  # not needed any more
             reader.close()
             await until(lambda: is_quiet(made, engine))
 

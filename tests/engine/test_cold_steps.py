@@ -1,4 +1,4 @@
-"""Steps next to which memory is made ready are marked, and no estimate learns from them."""
+"""Steps during which memory is made ready are marked, and no estimate learns from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from twostroke.types.result import SampledToken, StepResult
 
 
 class Backing:
-    """An executor next to which pages are made ready: such steps take ten times as long."""
+    """An executor that makes pages ready during some steps, which take ten times as long."""
 
     def __init__(self, clock: VirtualClock, cold_steps: int) -> None:
         self._clock, self._cold_steps, self.pages = clock, cold_steps, 0

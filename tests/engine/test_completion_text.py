@@ -1,4 +1,4 @@
-"""What a reader sees of one completion: text and its tokens, never a part of a stop string."""
+"""What a reader sees of one completion: text and its tokens, and never a part of a stop string."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..text.kinds import make
 
 
 def spell(tokenizer: Tokenizer, text: str) -> list[int]:
-    """One token a byte, so that every boundary is known."""
+    """One token for each byte, so that every boundary is known."""
     by_bytes = {tokenizer.token_bytes(i): i for i in range(tokenizer.vocab_size) if i not in tokenizer.special_ids}
     return [by_bytes[bytes([byte])] for byte in text.encode()]
 

@@ -1,9 +1,10 @@
 """The exactness law: a request's tokens and log probabilities are the same bits alone and in any schedule.
 
-Random requests in random schedules (arrivals, step budgets, batch sizes, pools so small that sequences are preempted,
-prefix hits, siblings, grammars, one thread or two, each way to read weights, each level of kernels) against each
-request alone on a fresh engine with room for everything. A run at a commit has families that cover every op, group of
-caches and format; a daily run has every architecture, by its tiny configs in tests/models/families/whole.py.
+Random requests run in random schedules and are compared with each request alone on a fresh engine with enough room. The
+schedules vary arrivals, step budgets and batch sizes. Pools are so small that sequences are preempted, and there are
+prefix hits, siblings and grammars. The number of threads, the way to read weights and the level of kernels vary, too. A
+run at a commit has families that cover every op, group of caches and format. A daily run has every architecture, by its
+tiny configs in tests/models/families/whole.py.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
 
 
 def in_pairs(families: Iterable[str]) -> list[tuple[str, str, KVKind]]:
-    """Each family in one pair of formats, in turn; the seed chooses the first pair."""
+    """Each family in one pair of formats, in turn. The seed chooses the first pair."""
     return [(family, *PAIRS[(TIER.seed + 7 * place) % len(PAIRS)]) for place, family in enumerate(families)]
 
 
 CASES = in_pairs(COVERING * 2)
-"""The law follows from ops, groups of caches and formats: these families and pairs have them all."""
+"""The law follows from ops, groups of caches and formats; these families and pairs have them all."""
 EACH = in_pairs(thinned(families, "exactness", 1)[0] for families in generating().values())
 """One family of each architecture. The seed chooses families and pairs."""
 Loaded = tuple[Model, ModelWeights]
@@ -90,7 +91,7 @@ _compilers: dict[int, GrammarCompiler] = {}
 
 
 class Letters:
-    """A vocabulary for models that have none: letters, pairs of letters, an end."""
+    """A vocabulary for models that have none: letters, pairs of letters, and an end token."""
 
     special_ids = frozenset({END_ID})
     tokens_are_bytes = True
@@ -114,7 +115,7 @@ def compilers() -> Iterator[None]:
 
 
 def fresh(request: Request, vocab: int) -> Request:
-    """With a machine of its own at the beginning, where it has a grammar."""
+    """The request with a new automaton of its grammar at its beginning, where it has a grammar."""
     if request.params.grammar is None:
         return request
     if vocab not in _compilers:
@@ -133,7 +134,7 @@ def pools() -> Iterator[Pools]:
 
 @pytest.fixture(scope="module")
 def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
-    """load(family, weights): the checkpoint is made once, its weights are packed once for each format."""
+    """Returns load(family, weights). A checkpoint is made once, and its weights are packed once for each format."""
 
     @cache
     def folder(family: str) -> Path:
@@ -163,7 +164,7 @@ def core(
 ) -> EngineCore:
     spec, weights = loaded
     groups = cache_groups(spec.program)
-    # A window's pool may be as small as one window and one page next to it: chunks are shorter then.
+    # A window's pool may be as small as one window and one more page; chunks are then shorter.
     counts = tuple(
         max(pages, window_pages(each.window, 1, PAGE_TOKENS)) if each.window else pages for each in groups.pages
     )
@@ -178,7 +179,7 @@ def core(
 
 
 def drive(engine: EngineCore, arrivals: list[tuple[int, Request]], vocab: int = 0) -> tuple[dict[str, Output], int]:
-    """Run until everything has ended; each request arrives before its step. Returns outputs and preemptions."""
+    """Runs until everything has ended. Each request arrives before its step. Returns outputs and preemptions."""
     waiting = sorted(((step, fresh(request, vocab)) for step, request in arrivals), key=lambda pair: pair[0])
     tokens: dict[str, list[TokenEvent]] = {request.request_id: [] for _, request in arrivals}
     scores: dict[str, list[object]] = {request.request_id: [] for _, request in arrivals}
@@ -212,12 +213,12 @@ def drive(engine: EngineCore, arrivals: list[tuple[int, Request]], vocab: int = 
 
 
 def random_requests(dice: random.Random, vocab: int) -> list[Request]:
-    """Prompts that often begin alike, all kinds of sampling, some with siblings."""
+    """Prompts that often have a common beginning, with all kinds of sampling, some with siblings."""
     stem = [dice.randrange(vocab) for _ in range(90)]
     requests = []
     for index in range(dice.randint(2, 6)):
         shared = dice.choice([0, 0, 16, 37, 64, 64, 90])
-        own = dice.choice([0, dice.randint(1, 60)]) if shared else dice.randint(1, 60)  # 0: others ask the same
+        own = dice.choice([0, dice.randint(1, 60)]) if shared else dice.randint(1, 60)  # 0: others ask the same prompt
         prompt = (*stem[:shared], *(dice.randrange(vocab) for _ in range(own)))
         grammar = dice.choice([None, None, *GRAMMARS])
         bad = (*((i,) for i in range(0, vocab, 5)), *((i, (i + 1) % vocab) for i in range(vocab)))
@@ -246,7 +247,7 @@ def random_requests(dice: random.Random, vocab: int) -> list[Request]:
 
 
 def drawn(dice: random.Random, pools: Pools, level: str) -> CpuOps:
-    """Any number of threads, any way to read weights: the bits of one level are the same."""
+    """Any number of threads and any way to read weights, because the bits of one level are the same."""
     ops = pools[level, dice.choice([1, 2])]
     ops.read_weights(dice.choice(list(Reading)))
     return ops
@@ -256,14 +257,14 @@ def drawn(dice: random.Random, pools: Pools, level: str) -> CpuOps:
 def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, load, pools):
     """One schedule for each case; the seed chooses it."""
     dice = random.Random(f"{TIER.seed} {family} {weights} {kv}")
-    # Dice of their own: a machine with more levels draws the same requests.
+    # They have dice of their own, so that a machine with more levels draws the same requests.
     loaded, level = load(family, weights), random.Random(f"level {family} {kv}").choice(levels())
     requests = random_requests(dice, loaded[0].vocab_size)
     step_tokens, sequences = dice.choice([4, 16, 61, 512]), dice.choice([1, 3, 4])
     limits = SchedulerLimits(step_tokens, sequences, dice.choice([0, 2]), dice.choice([0, 2, 24]))
     needed = max(-(-(len(r.prompt_token_ids) + r.max_tokens + 1) // PAGE_TOKENS) for r in requests)
     pages = needed + dice.choice([0, 3, 60])
-    # Half of the schedules keep objectives that cut prompts at every place and order them by slack.
+    # Half of the schedules keep objectives, which cut prompts at every place and order them by slack.
     promises = LatencyObjectives(100.0, dice.choice([0.01, 0.02, 0.05]))
     policy = objective_policy(LineCost(row_s=0.0003, jagged_s=0.01), promises, limits, PAGE_TOKENS)
     expected = {}
@@ -278,7 +279,7 @@ def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, load, 
 
 
 def seer_of(outputs: dict[str, Output], right: float, dice: random.Random, vocab: int) -> Seer:
-    """Guesses these outputs; after their end, the end token."""
+    """A proposer that guesses these outputs, and after their end the end token."""
 
     def next_token(request: Request, known: Sequence[int]) -> int:
         output, at = outputs[request.request_id][0], len(known) - len(request.prompt_token_ids)
@@ -295,8 +296,8 @@ STATES = ("mamba2", "qwen3-next", "falcon-h1")
     [*(("llama3-grouped", share) for share in (0.0, 0.7, 1.0)), *((name, 0.7) for name in STATES)],
 )
 def test_guesses_change_nothing_but_the_number_of_steps(load, pools, family, right):
-    """A directed case: grammars, penalties, bans, log probabilities, end tokens, a pool that is too small; and states,
-    which go back after a wrong guess."""
+    """A case made for this: grammars, penalties, bans, log probabilities, end tokens, and a pool that is too small; and
+    states, which go back after a wrong guess."""
     loaded, level = load(family, "int8"), levels()[-1]
     vocab, dice = loaded[0].vocab_size, random.Random(7)
     requests = [request for _ in range(4) for request in random_requests(dice, vocab)]
@@ -314,7 +315,7 @@ def test_guesses_change_nothing_but_the_number_of_steps(load, pools, family, rig
 
 @pytest.mark.parametrize("family", thinned(COVERING, "directed", 3 if TIER.quick else len(COVERING)))
 def test_preemption_and_prefix_hits_do_happen_and_change_nothing(family, load, pools):
-    """A directed case for each, so that the property above cannot pass by never meeting them."""
+    """A case made for each, so that the property above cannot pass only because it never meets them."""
     loaded, level = load(family, "int8"), levels()[-1]
     stem = tuple(range(20, 90))
     params = SamplingParams(temperature=1.0, logprobs=2)
@@ -338,13 +339,13 @@ def test_every_architecture_and_every_pair_of_formats_is_under_the_law() -> None
 
 @pytest.mark.slow
 def test_every_op_and_every_group_of_caches_is_under_the_law() -> None:
-    """tests/models/families/covering.py alone has all of them; a family with a new one belongs there."""
+    """tests/models/families/covering.py alone has all of them. A family with a new one belongs there."""
     assert missing(COVERING) == set()
     assert missing((*COVERING, *ENCODERS), by_architecture().values()) == set()
 
 
 def test_prompt_logprobs_are_those_of_a_model_that_is_asked_token_by_token(load, pools):
-    """Each prompt token's log probability is what a request for just the tokens before it would give it."""
+    """Each prompt token's log probability is the one that a request for only the tokens before it would give."""
     loaded = load("llama3-grouped", "int8")
     prompt = tuple(range(30, 110))
     engine = core(loaded, KVKind.BF16, pools[levels()[-1], 2], 40, SchedulerLimits(50, 3))
@@ -363,7 +364,8 @@ def test_prompt_logprobs_are_those_of_a_model_that_is_asked_token_by_token(load,
 
 
 def test_a_grammar_survives_preemption(load, pools):
-    """A directed case: the machine stays where the output is, and is not moved when positions are computed again."""
+    """A case made for this: the automaton stays where the output is, and does not move when positions are computed
+    again."""
     loaded = load("llama3-grouped", "int8")
     params = SamplingParams(temperature=1.5, logprobs=2, grammar=Grammar.regex("[a-z]{60}(cab)*"))
     requests = [Request(str(i), str(i), (*range(20, 60), i), params, i, 70, frozenset({END_ID}), 0.0) for i in range(4)]

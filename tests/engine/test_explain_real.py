@@ -1,4 +1,4 @@
-"""The ledger and explain on the embedded model: parts against a clock outside, causes put in on purpose."""
+"""The ledger and explain on the embedded model: parts are compared with a clock outside, and causes are deliberate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def llm() -> Iterator[LLM]:
 
 
 def avoidable(found: Explanation) -> list[CauseKind]:
-    """The kinds, most seconds first, without what other programs on this machine do."""
+    """The kinds, those with most seconds first, without the effect of other programs on this machine."""
     kinds = [cause.kind for cause in found.causes if not cause.kind.is_work]
     return [kind for kind in kinds if kind is not CauseKind.BUSY]
 
@@ -51,8 +51,8 @@ def cause_of(llm: LLM, name: str, kind: CauseKind) -> tuple[str, tuple[str, ...]
 
 
 def test_parts_add_up_to_what_an_outside_clock_sees(llm: LLM) -> None:
-    """Six at once, four places. A clock outside reads before and after what the parts are the sum of: from the arrival
-    to the last token, which is computed after the one before it was seen."""
+    """Six requests run at once in four places. A clock outside is read before and after the times that the parts cover:
+    from the arrival to the last token, which is computed after the token before it was seen."""
     prompts = [prompt(f"sum{i}", 20 + 40 * i, 60 + 10 * i, i) for i in range(6)]
     began_s, first_s, ended = time.perf_counter(), 0.0, 0
     seen_s: dict[str, float] = {}
@@ -70,7 +70,7 @@ def test_parts_add_up_to_what_an_outside_clock_sees(llm: LLM) -> None:
 
 
 def test_parts_add_up_with_many_tasks_and_slow_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second reader takes its first piece, and the rest long after its request has ended."""
+    """Every second reader takes its first piece at once, and the rest long after its request has ended."""
     heart = assemble.build_heart(find_model("spark", SMALL), None, lambda sentence: None)
     engine = AsyncEngine(heart.stepper)
     begun = {f"task{number}": threading.Event() for number in range(8)}
@@ -78,7 +78,7 @@ def test_parts_add_up_with_many_tasks_and_slow_readers(monkeypatch: pytest.Monke
 
     def execute(runner: ModelRunner, plan: Plan) -> StepResult:
         for each in plan.sequences:
-            if each.num_output_tokens >= 2:  # or all pieces may come at once, and none lies unread
+            if each.num_output_tokens >= 2:  # otherwise all pieces may come at once, and none is unread
                 begun[each.request.group_id].wait(60)
         return compute(runner, plan)
 
@@ -156,7 +156,7 @@ def test_a_changed_beginning_is_named_with_its_position(llm: LLM) -> None:
 def test_a_reader_that_sleeps_is_named(llm: LLM) -> None:
     began_s, paused_s = time.monotonic(), 0.0
     for _ in llm.engine.stream([prompt("sleepy", 20, 12, 3)]):
-        pause_s = max(0.02, (time.monotonic() - began_s - paused_s) / 4)  # together longer than all else
+        pause_s = max(0.02, (time.monotonic() - began_s - paused_s) / 4)  # the pauses together are longer than all else
         time.sleep(pause_s)
         paused_s += pause_s
     (found,) = llm.explain("sleepy")

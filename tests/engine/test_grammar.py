@@ -1,4 +1,4 @@
-"""Grammars through the real engine: the embedded model, made to talk nonsense, still answers in form."""
+"""Grammars in the real engine: the embedded model is made to write nonsense, and still answers in the required form."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_answer_fits_its_schema_or_was_cut(schema: dict[str, Any], seed: int,
 
 
 def test_most_answers_do_come_to_their_end(llm: LLM) -> None:
-    """So that the property above does not pass by being cut each time."""
+    """This keeps the property above from passing because every answer is cut."""
     schema = {
         "type": "object",
         "properties": {"a": {"type": "integer", "maximum": 99, "minimum": 0}},
@@ -106,7 +106,7 @@ def test_the_end_of_the_grammar_ends_the_answer(llm: LLM) -> None:
     made = answer(llm, Grammar.choice(["prefill", "decode"]), max_tokens=100)
     assert made.text in ("prefill", "decode")
     assert made.finish_reason is FinishReason.STOP and made.stop_reason is None
-    assert made.num_output_tokens == len(made.token_ids) + 1  # the end token
+    assert made.num_output_tokens == len(made.token_ids) + 1  # the end token counts
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_the_end_of_the_grammar_ends_the_answer(llm: LLM) -> None:
     ],
 )
 def test_the_mask_comes_before_temperature_and_cuts(params: dict[str, Any], llm: LLM) -> None:
-    """With cuts made first, no token that the grammar allows would be among the candidates."""
+    """If cuts came first, no token that the grammar allows would be among the candidates."""
     assert re.fullmatch(r"[0-9]{12}", answer(llm, Grammar.regex("[0-9]{12}"), **params).text)
 
 
@@ -137,7 +137,8 @@ def test_a_stop_token_inside_the_form_ends_it(llm: LLM) -> None:
 
 
 def test_log_probabilities_are_the_models_own(llm: LLM, ask: tuple[int, ...]) -> None:
-    """Before the mask, as they are before temperature: what the model would have said stands next to what it had to."""
+    """They are computed before the mask, as they are computed before temperature. So they show the model's own choice
+    next to the forced one."""
     made = answer(llm, Grammar.regex("[0-9]{4}"), logprobs=3)
     free = llm.generate([ask], SamplingParams(temperature=0.0, max_tokens=1, logprobs=3))[0].completions[0]
     assert made.logprobs is not None and free.logprobs is not None
@@ -177,7 +178,7 @@ def test_a_grammar_with_a_fault_starts_nothing(llm: LLM, ask: tuple[int, ...]) -
 
 
 def test_one_that_becomes_too_heavy_ends_its_own_request_alone(llm: LLM, ask: tuple[int, ...]) -> None:
-    """Its own limits stop it in a step; the others of that step go on."""
+    """Its own limits stop it in a step, and the others of that step go on."""
     heavy = SamplingParams(grammar=Grammar.regex("(.{1,50}){1,50}"), temperature=2.0, seed=1, max_tokens=60)
     plain = SamplingParams(temperature=0.0, max_tokens=30)
     engine: SyncEngine = llm.engine

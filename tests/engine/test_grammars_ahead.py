@@ -1,4 +1,4 @@
-"""What grammars need is made after the first answers of a server, and by no other engine."""
+"""A server prepares for grammars after its first answers, and no other engine does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twostroke.text.grammar.compiler import GrammarCompiler
 
 
 class Compiler(GrammarCompiler):
-    """Notes what it is asked for."""
+    """Records what it is asked for."""
 
     def __init__(self) -> None:
         self.prepared = threading.Event()

@@ -37,7 +37,7 @@ def spark() -> Iterator[Heart]:
 
 
 class Poisoned:
-    """The real executor, but a step with POISON in it fails, before or after it is computed."""
+    """The real executor, but a step that contains POISON fails, before or after it is computed."""
 
     def __init__(self, inner: object, after: bool) -> None:
         self.inner, self.after = inner, after
@@ -63,7 +63,7 @@ def prompts(count: int) -> list[Prompt]:
 
 @pytest.fixture(scope="module")
 def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Heart]:
-    """Layers with states next to attention: what a step that failed has changed cannot be computed again in place."""
+    """Layers with states next to attention. The changes of a failed step cannot be computed again in place."""
     folder = folder_of("qwen3-next", tmp_path_factory.mktemp("states"))
     options = {"kv_memory": "20MB", "threads": 1, "weights": "f32", "context": 128, "max_sequences": 8}
     with build_sync(str(folder), options) as built:
@@ -94,7 +94,8 @@ def test_the_others_get_the_same_bits(model: str, after: bool, request: pytest.F
 
 @pytest.mark.parametrize("fails", range(1, 30, 4))
 def test_a_step_with_states_that_fails_once_costs_no_request(states: Heart, fails: int) -> None:
-    """While prompts are read, and while answers are written: all go on from their snapshots, with the same bits."""
+    """The step fails while prompts are read, or while answers are written. All requests go on from their snapshots,
+    with the same bits."""
     params = [SamplingParams(temperature=0.9, seed=i, max_tokens=30, ignore_eos=True, n=1 + i % 2) for i in range(3)]
     asked = [Prompt(tuple(range(3 + i, 50 + 9 * i)), params[i]) for i in range(3)]
     alone = [[each.token_ids for each in states.engine.generate([prompt])[0].completions] for prompt in asked]
@@ -102,7 +103,7 @@ def test_a_step_with_states_that_fails_once_costs_no_request(states: Heart, fail
 
     class FailsOnce:
         def execute(self, plan: Plan) -> StepResult:
-            """The real step, and then a fault: the states have changed."""
+            """Runs the real step and then raises a fault, so the states have changed."""
             result = executor.execute(plan)
             if next(steps) == fails and len(plan.sequences) > 1:
                 raise BackendError("the kernel refused")
@@ -175,7 +176,7 @@ def test_parts_of_a_step_join() -> None:
 
 
 class Held:
-    """Lets a few steps through, the others once `gate` is open."""
+    """Lets a few steps through at once, and the others when `gate` is open."""
 
     def __init__(self, inner: Executor, free_steps: int) -> None:
         self._inner = inner
@@ -183,7 +184,7 @@ class Held:
         self.gate = threading.Event()
 
     def execute(self, plan: Plan) -> StepResult:
-        """As the inner one does."""
+        """Does what the inner one does."""
         self._free_steps -= 1
         if self._free_steps < 0:
             assert self.gate.wait(60)
@@ -192,7 +193,7 @@ class Held:
 
 def test_a_reader_that_lets_its_mail_run_over_loses_its_request_alone() -> None:
     made = bench()
-    # Held, because else all of the answer may come while its reader still waits for the first.
+    # Held, because otherwise all of the answer may come while its reader still waits for the first piece.
     held = Held(made.stepper.loop.executor, 2)
     made.stepper.loop.forgiving.inner = held
     slow, quick = made.prompt("q", "abc", max_tokens=200), made.prompt("r", "xyz", max_tokens=200)

@@ -1,4 +1,4 @@
-"""Requests that cannot be served are refused with figures, and nothing else is."""
+"""A request that cannot be served is refused with an error that contains the limit. No other request is refused."""
 
 from __future__ import annotations
 

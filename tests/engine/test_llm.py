@@ -1,4 +1,4 @@
-"""The facade: every shape of prompts, chat, defaults, faults, closing."""
+"""The class LLM: every form of prompts, chat, defaults, faults, closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The whole engine on random models with states, from a folder: alone, together, several completions, continued."""
+"""The whole engine on random models with states, from a folder: alone, together, with several completions,
+continued."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def test_generate_gives_the_same_together_and_alone(family: str, tmp_path: Path)
 
 @pytest.mark.parametrize("family", ["mamba2", "falcon-h1", "qwen3-next"])
 def test_guesses_give_the_same_with_states(family: str, tmp_path: Path) -> None:
-    three = (300, 301, 302)  # of which a random text repeats itself, so that some guesses are right
+    three = (300, 301, 302)  # random texts that repeat these three tokens, so that some guesses are right
     params = SamplingParams(temperature=1.0, seed=3, max_tokens=60, logprobs=1, allowed_token_ids=three)
     options = {"weights": "int8", "threads": 1, "context": 256, "max_sequences": 4, "speculate": "suffix"}
     with LLM(str(folder_of(family, tmp_path)), **options) as llm:

@@ -1,4 +1,4 @@
-"""The engine without a step thread gives what the engine with one gives, and ends what it must."""
+"""The engine without a step thread gives the same results as the engine with one, and ends what it must end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_full_mailbox_ends_its_request_while_its_other_answers_come() -> None:
     async def main() -> None:
         async with running(made, max_unread_bytes=1400) as engine:
             reader = engine.open(made.prompt("q", "abc", n=2, max_tokens=200, ignore_eos=True), lambda: None)
-            reader.waiting = False  # it is busy and does not come back
+            reader.waiting = False  # the reader is busy and does not come back
             async with asyncio.timeout(60):
                 while reader.error is None:
                     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The real engine with objectives: the same answers, and refusals that leave nothing after."""
+"""The real engine with objectives: the same answers, and refusals that leave nothing over."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_objectives_change_no_answer() -> None:
 
 def test_the_plain_loop_raises_what_the_gate_refuses_and_goes_on() -> None:
     with build_sync("spark", {**ROOM, "ttft": "20ms"}) as built:
-        built.engine.generate(prompts(3, 1500, 4))  # what was not measured refuses no request at once
+        built.engine.generate(prompts(3, 1500, 4))  # a step that was not measured refuses no request at once
         with pytest.raises(Overloaded) as caught:
             built.engine.generate(prompts(60, 1500, 4))
         assert caught.value.retry_after_s > 0

@@ -1,4 +1,4 @@
-"""Several plans in flight: their order, requests that end meanwhile, interruptions, where time went."""
+"""Several plans in flight: their order, requests that end meanwhile, interruptions, and the account of time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class Stages(Inventor):
-    """Notes what is begun and executed. fault: raised instead of the next result."""
+    """Records what is begun and executed. fault: raised instead of the next result."""
 
     def __init__(self, limits: SchedulerLimits, clock: VirtualClock) -> None:
         super().__init__(limits)
@@ -137,7 +137,7 @@ def test_an_interrupted_plan_fails_alone() -> None:
     engine = Engine()
     engine.add("a", 5, 9)
     engine.add("b", 5, 9)
-    engine.step()  # the next plan, of b, is in flight
+    engine.step()  # the next plan, which is for b, is in flight
     engine.stages.fault = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         engine.step()

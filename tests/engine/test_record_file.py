@@ -1,4 +1,4 @@
-"""`--trace FILE`: whole or not there; a full disk ends the file, not the engine."""
+"""`--trace FILE`: the file is whole or absent, and a full disk ends the file but not the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generating and streaming in one thread: the same text, one finish each, and nothing left behind."""
+"""Generating and streaming in one thread: the same text, one finish each, and nothing left over."""
 
 from __future__ import annotations
 

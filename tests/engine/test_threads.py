@@ -1,4 +1,4 @@
-"""One LLM in several threads: the same answers as alone, fair turns, nothing left behind. No timed assertion."""
+"""One LLM in several threads: the same answers as alone, fair turns, nothing left over. There is no timed assertion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twostroke.types.sampling_params import SamplingParams
 from .fakes import bench
 
 THREADS = 6
-PATIENCE_S = 60.0  # a hang fails the test instead of the run
+PATIENCE_S = 60.0  # a hang fails the test instead of blocking the run
 
 
 def at_once(functions: list[Callable[[], Any]]) -> list[Any]:
@@ -67,7 +67,7 @@ def test_steps_are_shared_and_no_stream_waits_for_anothers_end() -> None:
     def read(place: int) -> int:
         stream = engine.stream([prompts[place]])
         first = next(stream)
-        everybody_has_one.wait(PATIENCE_S)  # fails where one thread's stream is kept until another's has ended
+        everybody_has_one.wait(PATIENCE_S)  # this fails where one thread's stream waits until another's has ended
         return first.num_output_tokens + sum(1 for _ in stream)
 
     at_once([lambda place=place: read(place) for place in range(THREADS)])

@@ -1,5 +1,5 @@
-"""Beams in random schedules: what may come next in a beam, as a function of all tokens before, and the right answers.
-"""
+"""Beams in random schedules. The possible next tokens of a beam are a function of all tokens before, and so are the
+right answers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ SCORES = 997
 
 
 class Offering:
-    """Adds to the tokens of beams what may come next. chain_at: what stands in the memory for a sequence's last row."""
+    """Adds the possible next tokens to the tokens of beams. chain_at: the chain in the memory for a sequence's last
+    row."""
 
     def __init__(self, inner: Executor, chain_at: Callable[[PlannedSequence], int]) -> None:
         self._inner, self._chain_at = inner, chain_at
 
     def execute(self, plan: Plan) -> StepResult:
-        """The inner result."""
+        """The result of the inner executor."""
         result = self._inner.execute(plan)
         beams = [each for each in plan.sequences if each.samples and each.request.steered]
         found = {each.request.request_id: (SampledToken(0, None, self._offered(each)),) for each in beams}
@@ -64,7 +65,7 @@ def offered(chain: int, count: int, banned: frozenset[int]) -> tuple[Continuatio
 
 
 def expected_beams(prompt: Prompt, max_tokens: int, end_ids: frozenset[int]) -> list[Expected]:
-    """All answers of a prompt that asks for a beam search, best first, and how each ends."""
+    """All answers of a prompt with a beam search, best first, and how each ends."""
     params = prompt.params
     ends = (frozenset() if params.ignore_eos else end_ids) | frozenset(params.stop_token_ids)
     rules = Rules(params.num_answers, ends, max_tokens, params.length_penalty, params.early_stopping)
@@ -92,7 +93,7 @@ def expected_beams(prompt: Prompt, max_tokens: int, end_ids: frozenset[int]) -> 
 
 
 def some_searches(dice: random.Random, prompts: list[tuple[int, Prompt]]) -> list[tuple[int, Prompt]]:
-    """The prompts, of which some ask for a beam search."""
+    """The prompts, some of them with a beam search."""
     if dice.random() < 0.75:
         return prompts
     return [(turn, searching(dice, prompt) if dice.random() < 0.5 else prompt) for turn, prompt in prompts]

@@ -1,4 +1,4 @@
-"""What a completion must be, by its definition: one token after another, no engine."""
+"""The right completion by its definition: one token after another, without an engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ LETTERS = "".join(chr(ord("A") + i) for i in range(VOCAB_SIZE))
 
 @dataclass(frozen=True)
 class Expected:
-    """token_ids: what is delivered; text of them; num_output_tokens: generated, with an end token or a stop string."""
+    """token_ids: the delivered tokens; text: their text; num_output_tokens: the generated tokens, with an end token or
+    a stop string."""
 
     token_ids: tuple[int, ...]
     text: str
@@ -23,7 +24,7 @@ class Expected:
 
 
 def expected(prompt: Prompt, index: int, max_tokens: int, end_ids: frozenset[int]) -> Expected:
-    """Completion `index` of a prompt that may have max_tokens."""
+    """Completion number `index` of a prompt that may have max_tokens tokens."""
     params = prompt.params
     assert params.seed is not None
     seed = sibling_seed(params.seed, index)
@@ -48,7 +49,7 @@ def expected(prompt: Prompt, index: int, max_tokens: int, end_ids: frozenset[int
 
 
 def text_of(token_ids: list[int]) -> str:
-    """One letter a token."""
+    """The text with one letter for each token."""
     return "".join(LETTERS[token_id] for token_id in token_ids)
 
 
@@ -59,13 +60,13 @@ class Letters:
     special_ids: frozenset[int] = frozenset()
 
     def decode(self, token_ids: list[int]) -> str:
-        """Text of all ids."""
+        """The text of all ids."""
         return text_of(list(token_ids))
 
     def has(self, token_id: int) -> bool:
-        """True for ids of the vocabulary."""
+        """Whether the id is in the vocabulary."""
         return 0 <= token_id < VOCAB_SIZE
 
     def token_bytes(self, token_id: int) -> bytes:
-        """Bytes of one token."""
+        """The bytes of one token."""
         return LETTERS[token_id].encode()

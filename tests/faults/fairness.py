@@ -1,4 +1,4 @@
-"""No request starves: the lemma of docs/proofs/no-starvation.md is checked at each step, the bound at each end."""
+"""No request starves: the lemma of docs/proofs/no-starvation.md is checked at each step, and the bound at each end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twostroke.types.plan import Plan
 
 @dataclass
 class Wait:
-    """What one live request has waited for. ahead: requests that ran in a step which this one spent waiting."""
+    """The wait of one live request. ahead: the requests that ran in a step while this one waited."""
 
     sequence: Sequence
     steps: int = 0
@@ -19,7 +19,7 @@ class Wait:
 
 
 class Fairness:
-    """Looks into the scheduler between `schedule` and `commit`: `watch(plan)`."""
+    """Inspects the scheduler between `schedule` and `commit`: `watch(plan)`."""
 
     def __init__(self, scheduler: Scheduler, page_tokens: int) -> None:
         self._queues = scheduler._queues
@@ -29,7 +29,7 @@ class Fairness:
         self.max_steps = 0
 
     def watch(self, plan: Plan) -> None:
-        """Check a step that is about to run."""
+        """Checks a step that is about to run."""
         running, waiting = self._queues.running, self._queues.waiting
         by_id = {each.request.request_id: each for each in (*running, *waiting)}
         self._check_victims([by_id[each.request_id] for each in plan.preemptions])
@@ -46,13 +46,13 @@ class Fairness:
             self._check_bound(self._waits.pop(ended))
 
     def close(self) -> None:
-        """After the last step: every request has ended."""
+        """Checks, after the last step, that every request has ended."""
         for wait in self._waits.values():
             self._check_bound(wait)
 
     def _check_victims(self, victims: list[Sequence]) -> None:
-        """Check each sequence that gives its pages back: those that go on were admitted before it, or have a better
-        rank.
+        """Checks each sequence that gives its pages back. The sequences that go on were admitted before it, or have a
+        better rank.
 
         A sequence that begins again because its step failed took nothing from others.
         """
@@ -63,9 +63,9 @@ class Fairness:
                 assert before or rank(other) < rank(victim), f"{victim.request.request_id} gave way to a later one"
 
     def _check_order(self, running: list[Sequence], waiting: list[Sequence], starts: dict[str, int]) -> None:
-        """No sequence is admitted before one of better rank, unless that one waits for a sibling's pages.
+        """Checks that no sequence is admitted before one of better rank, unless that one waits for a sibling's pages.
 
-        starts: of the planned sequences, what was computed before.
+        starts: the computed tokens of the planned sequences before this step.
         """
         new = [each for each in running if each not in self._admissions]
         for passed in waiting:
@@ -91,5 +91,6 @@ class Fairness:
 
 
 def rank(sequence: Sequence) -> tuple[int, int]:
-    """The promised order: priority, then arrival; said here again, so that a change of the scheduler's is noticed."""
+    """The promised order: priority, then arrival. It is written again here, so that a change in the scheduler is
+    noticed."""
     return (sequence.request.priority, sequence.number)

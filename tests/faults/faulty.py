@@ -1,4 +1,4 @@
-"""An executor that fails, delays and lets callers hang up in the middle of a step, by a seed."""
+"""An executor that fails, delays, and lets callers hang up in the middle of a step, by a seed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ class Fault(enum.Enum):
 
 
 class InjectedFault(RuntimeError):
-    """What the faulty executor raises."""
+    """The error that the faulty executor raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRates:
-    """share: of the steps that go wrong. kinds: which of them are drawn, all alike. delay_s: the longest delay."""
+    """share: the share of the steps that go wrong. kinds: the kinds that are drawn, with equal chances. delay_s: the
+    longest delay."""
 
     share: float
     kinds: tuple[Fault, ...] = tuple(Fault)
@@ -38,7 +39,8 @@ class FaultRates:
 
 
 class FaultyExecutor:
-    """Satisfies engine.executor.Executor. touched: request ids whose own work was failed; raised: failed steps.
+    """Satisfies engine.executor.Executor. touched: the ids of requests whose own work failed; raised: the number of
+    failed steps.
 
     abort(request_id) is called while a step is under way, between `schedule` and `commit`.
     """
@@ -60,7 +62,7 @@ class FaultyExecutor:
         self.raised = 0
 
     def execute(self, plan: Plan) -> StepResult:
-        """The wrapped executor's result, or what a fault makes of it. Raises InjectedFault."""
+        """The wrapped executor's result, or the result of a fault. Raises InjectedFault."""
         dice = self._dice
         if dice.random() >= self._rates.share:
             return self._inner.execute(plan)

@@ -1,6 +1,6 @@
-"""A drafter that knows what will come, and says it as often as its dice want.
+"""A drafter that knows the coming tokens and guesses them as often as its dice decide.
 
-right: the share of its tokens that are what will come, as long as the tokens before them are.
+right: the share of its tokens that are right, as long as the tokens before them are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NextToken = Callable[[Request, Sequence[int]], int]
 
 
 class Seer:
-    """Satisfies scheduler.drafts.Drafter. next_token: what follows the known tokens of a request.
+    """Satisfies scheduler.drafts.Drafter. next_token: the token that follows the known tokens of a request.
 
     told: counts of the guesses that came back: how many there were, and how many were right.
     """
@@ -29,7 +29,7 @@ class Seer:
         self.known: set[str] = set()
 
     def guess(self, streams: Sequence[Stream], shape: StepShape) -> Mapping[str, Guesses]:
-        """A random number of tokens for each, none for some."""
+        """A random number of tokens for each request, and none for some."""
         found = {}
         for stream in streams:
             assert stream.most >= 0 and shape.room_rows >= 0
@@ -40,7 +40,7 @@ class Seer:
         return found
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
-        """Count."""
+        """Counts."""
         assert measured_s >= 0
         for name, count in accepted.items():
             assert 0 <= count <= self._asked[name]
@@ -48,7 +48,7 @@ class Seer:
             self.accepted += count
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Each request once."""
+        """Checks that each request ends once."""
         self.known.discard(request.request_id)
 
     def _tokens(self, stream: Stream, count: int) -> list[int]:

@@ -1,6 +1,6 @@
-"""A scheduler that counts every event it gives, whichever call gave it.
+"""A scheduler that counts every event, whichever call gave it.
 
-Stands between the production scheduler and the stepper and session that drive it.
+It is between the production scheduler and the stepper and session that drive it.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ class HeardScheduler:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running."""
+        """Whether a request is waiting or running."""
         return self._scheduler.has_work
 
     def add(self, request: Request) -> None:
-        """Queue a request."""
+        """Queues a request."""
         self._scheduler.add(request)
         self._live.add(request.request_id)
         self.added[request.request_id] += 1
 
     def abort(self, request_id: str, now: float) -> list[Event]:
-        """End a request."""
+        """Ends a request."""
         return self._heard(self._scheduler.abort(request_id, now))
 
     def finish(
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
-        """End it with a reason that the scheduler cannot see."""
+        """Ends it with a reason that the scheduler cannot see."""
         return self._heard(self._scheduler.finish(request_id, reason, now, num_output_tokens))
 
     def schedule(self, now: float) -> Plan | None:
-        """What to compute next."""
+        """The plan of the next step."""
         return self._scheduler.schedule(now)
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
-        """Take in what a plan gave."""
+        """Takes the results of a plan."""
         return self._heard(self._scheduler.commit(plan, result, now))
 
     def gauges(self) -> Gauges:
-        """Counts of this moment."""
+        """The counts of this moment."""
         return self._scheduler.gauges()
 
     def _heard(self, events: Sequence[Event]) -> list[Event]:

@@ -1,7 +1,7 @@
 """A memory that remembers what was written where, and tokens that depend on everything that is read from it.
 
-A page that is shared wrongly, freed too early or written twice is read by some sequence: the reader sees it at once. So
-is a state that is another sequence's, or of another position.
+If a page is shared wrongly, freed too early or written twice, some sequence reads it and notices at once. The same
+holds for a state that belongs to another sequence or position.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from twostroke.types.result import StepResult
 
 VOCAB_SIZE = 50
 ZEROS = 0
-"""The state of no tokens."""
+"""The state before the first token."""
 
 Place = tuple[int, int, int]
-"""Group, page, offset."""
+"""A group, a page and an offset."""
 
 
 def begin(salt: str) -> int:
-    """The chain of no tokens. Salts differ, so that pages shared between them are noticed."""
+    """The chain before the first token. Salts differ, so that pages shared between them are noticed."""
     return crc32(salt.encode())
 
 
 def link(chain: int, token_id: int) -> int:
-    """The chain of one token more: stands for the K and V of its position."""
-    return hash((chain, token_id))  # of whole numbers: the same in every process
+    """The chain with one more token. It takes the place of the K and V of that position."""
+    return hash((chain, token_id))  # a hash of whole numbers is the same in every process
 
 
 def token_behind(request: Request, known: Sequence[int]) -> int:
-    """What follows the known tokens of a request."""
+    """The token that follows the known tokens of a request."""
     chain = begin(request.cache_salt)
     for token_id in known:
         chain = link(chain, token_id)
@@ -49,8 +49,8 @@ def token_after(seed: int, chain: int) -> int:
 
 class Memory:
     """Chains by group, page and offset, and by slot of states. `next_token` reads the last position's chain from the
-    memory, not from the plan. lives: whether a request has not ended: what a plan in flight computes for one that has
-    is not looked at, but it is written."""
+    memory, not from the plan. lives: whether a request has not ended. A plan in flight for a request that has ended is
+    not checked, but its results are written."""
 
     def __init__(self, page_tokens: int, pools: CachePools, lives: Callable[[Request], bool] = lambda _: True) -> None:
         self._page_tokens = page_tokens
@@ -58,10 +58,10 @@ class Memory:
         self._lives = lives
         self._slots: dict[Place, int] = {}
         self._states: dict[int, int] = {}
-        self._chains: dict[int, tuple[Request, list[int]]] = {}  # by identity: ids may come again
+        self._chains: dict[int, tuple[Request, list[int]]] = {}  # keys are identities, because ids may come again
 
     def run(self, plan: Plan) -> None:
-        """Write what is planned; raise AssertionError where what was computed before is not there any more."""
+        """Writes what is planned. Raises AssertionError where earlier results are not there any more."""
         for source, target in plan.state_copies:
             self._states[target] = self._states[source] if source >= 0 else ZEROS
         for group, source, target in plan.page_copies:
@@ -87,14 +87,14 @@ class Memory:
             self._states[planned.state_slot] = chain[planned.start + planned.num_tokens - 1]
 
     def next_token(self, planned: PlannedSequence, place: int) -> int:
-        """What follows the known tokens and `place` tokens of the draft."""
+        """The token that follows the known tokens and `place` tokens of the draft."""
         last = planned.start + planned.num_tokens - planned.sampled_rows + place
         if not self._pools.pages:
-            return token_after(planned.request.seed, self._rows(planned)[last])  # `_check_state` saw what it rests on
+            return token_after(planned.request.seed, self._rows(planned)[last])  # `_check_state` checked its inputs
         return token_after(planned.request.seed, self._slots[self._place(planned, 0, last)])
 
     def last_chain(self, planned: PlannedSequence) -> int:
-        """What its last row saw."""
+        """The chain that its last row saw."""
         last = planned.start + planned.num_tokens - 1
         if not self._pools.pages:
             return self._rows(planned)[last]
@@ -134,7 +134,7 @@ class Memory:
         return group, page_id, position % self._page_tokens
 
     def _rows(self, planned: PlannedSequence) -> list[int]:
-        """The chain up to the last planned position, guesses included."""
+        """The chain up to the last planned position, with guesses."""
         draft = planned.draft_token_ids
         end = planned.start + planned.num_tokens
         chain = self._chain(planned.request, planned.known_token_ids, end - len(draft))
@@ -146,7 +146,7 @@ class Memory:
         return chain
 
     def _chain(self, request: Request, known: Sequence[int], length: int) -> list[int]:
-        chain: list[int] = []  # a beam's tokens may be replaced by another one's
+        chain: list[int] = []  # another beam's tokens may replace a beam's tokens
         if not request.steered:
             _, chain = self._chains.setdefault(id(request), (request, chain))
         while len(chain) < length:
@@ -155,14 +155,14 @@ class Memory:
 
 
 class Watched:
-    """`watch` sees each plan of the scheduler, between schedule and commit."""
+    """Calls `watch` with each plan of the scheduler, between schedule and commit."""
 
     def __init__(self, inner: Executor, watch: Callable[[Plan], None]) -> None:
         self._inner = inner
         self._watch = watch
 
     def execute(self, plan: Plan) -> StepResult:
-        """The inner result."""
+        """The result of the inner executor."""
         self._watch(plan)
         return self._inner.execute(plan)
 
@@ -176,7 +176,7 @@ class CheckedExecutor:
         self._limits = limits
 
     def execute(self, plan: Plan) -> StepResult:
-        """The inner result."""
+        """The result of the inner executor."""
         assert 0 < plan.num_tokens <= self._limits.max_step_tokens
         assert 0 < len(plan.sequences) <= self._limits.max_sequences
         drafted = sum(len(planned.draft_token_ids) for planned in plan.sequences)

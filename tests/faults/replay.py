@@ -8,14 +8,14 @@ from tests.faults.world import World
 
 
 def command(seed: int, fail_allocation: int = 0) -> str:
-    """What to type to see this schedule."""
+    """The command that shows this schedule."""
     return f"python -m tests.faults.replay {seed}" + (
         f" --fail-allocation {fail_allocation}" if fail_allocation else ""
     )
 
 
 def main() -> None:
-    """Print every event of the schedule; an invariant that breaks raises at its step."""
+    """Prints every event of the schedule. An invariant that breaks raises at its step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--fail-allocation", type=int, default=0, metavar="K", help="the K-th allocation finds no page")

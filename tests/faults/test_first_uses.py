@@ -1,4 +1,4 @@
-"""What is lazy is begun by several threads at once: each gets the whole thing, and it is made once."""
+"""Several threads begin lazy values at once. Each thread gets the whole value, and it is made once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPARK = Path(optional.__file__).resolve().parents[1] / "assets" / "spark"
 
 
 def at_once(work: Callable[[], Any]) -> list[Any]:
-    """The results of `work` in eight threads that begin together and take turns all the time."""
+    """The results of `work` in eight threads that begin together and often take turns."""
     barrier = threading.Barrier(THREADS)
 
     def begin() -> Any:
@@ -43,7 +43,7 @@ def at_once(work: Callable[[], Any]) -> list[Any]:
 
 
 class Lazy:
-    """Counts how often its property was made. fails: so many times it raises first."""
+    """Counts how often its property was made. fails: the number of times that it raises first."""
 
     def __init__(self, fails: int = 0) -> None:
         self.made = 0
@@ -54,7 +54,7 @@ class Lazy:
         self.made += 1
         turns = threading.Event()
         for _ in range(5):
-            turns.wait(0.001)  # the other threads run meanwhile
+            turns.wait(0.001)  # the other threads run in this time
         if self.made <= self.fails:
             raise ValueError("not yet")
         return object()

@@ -1,5 +1,5 @@
-"""Kept work on a full disk and in a process that is killed at any moment: what is done is not lost, and every record is
-whole."""
+"""Kept work on a full disk, and in a process that is killed at any moment. Finished work is not lost, and every record
+is whole."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Full:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Full:
-    """Where records are written. Work that waits for room looks often."""
+    """The place for records. Work that waits for room looks often."""
     made = Full(os.fsync)
     monkeypatch.setattr(records.os, "fsync", made)
     monkeypatch.setattr(batches, "FULL_S", 0.01)
@@ -112,7 +112,7 @@ def test_a_background_response_is_kept_when_there_is_room(tmp_path: Path, disk: 
 
 
 def _full_after(count: int, disk: Full) -> Callable[..., Any]:
-    """Writes work so many times; then the disk is full."""
+    """Allows this many writes of work; then the disk is full."""
     left = [count]
 
     def fsync(descriptor: int) -> None:

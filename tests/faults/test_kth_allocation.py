@@ -1,6 +1,6 @@
-"""The 1st, 2nd, 3rd ... allocation finds no page, until a schedule passes without reaching it.
+"""The 1st, 2nd, 3rd ... allocation finds no page, until a schedule ends before it reaches that allocation.
 
-That changes nothing else: answers are those of the definition, every page comes back, no request starves.
+This changes nothing else: answers follow the definition, every page comes back, and no request starves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.tiers import TIER, fewer
 HONEST = FaultRates(0.0)
 MOST = 2000
 SEEDS = [seed for seed in range(16) if World(seed, HONEST).pools.pages][: fewer(12, quick=4)]
-"""A model of states alone allocates no page."""
+"""A model that has only states allocates no page."""
 EACH = 1 if TIER.daily else 15 if TIER.quick else 10
 """A run at a commit lets each tenth allocation fail, a quick one each fifteenth; the seed chooses which. A daily run
 lets all fail."""

@@ -1,4 +1,5 @@
-"""The rules can fail: each defect, planted into the heart, is found by a check in one of a few hundred schedules."""
+"""The rules can fail: each defect that is planted into the core is found by a check in one of a few hundred
+schedules."""
 
 from __future__ import annotations
 
@@ -178,7 +179,8 @@ def keeps_what_a_failed_step_copied(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshots_within_a_page(patch: pytest.MonkeyPatch) -> None:
-    """Chunks do not end where snapshots are taken, and what a step ended with is taken for the page's end."""
+    """Chunks do not end where snapshots are taken, and the state at the end of a step is taken as the state at the
+    page's end."""
     real = StateGroup.commit
     patch.setattr(SnapshotPoints, "limit", lambda limiter, sequence, wanted_tokens, step: wanted_tokens)
 
@@ -221,7 +223,7 @@ DEFECTS: tuple[Plant, ...] = (
 def is_finding(error: Exception) -> bool:
     """Whether a check failed: an oracle's `assert`, or a `raise ValueError` of the cache's own checks.
 
-    Anything else is a crash of the defect itself and says nothing about the checks.
+    Any other error is a crash of the defect itself and proves nothing about the checks.
     """
     if isinstance(error, AssertionError):
         return True
@@ -246,7 +248,7 @@ def test_a_planted_defect_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("crash", [lambda: len(), lambda: None.gone, lambda: [].remove(0)])  # type: ignore[call-arg]
 def test_a_crash_is_no_finding(crash: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """TypeError, AttributeError, and a ValueError that no check raised."""
+    """These are TypeError, AttributeError, and a ValueError that no check raised."""
     monkeypatch.setattr(Scheduler, "_preempt", lambda *_: crash())
     with pytest.raises((TypeError, AttributeError, ValueError)):
         World(5).run()

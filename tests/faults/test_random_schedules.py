@@ -1,4 +1,4 @@
-"""Thousands of random schedules of the production heart with an executor that fails, delays and loses callers."""
+"""Thousands of random schedules of the production core, with an executor that fails, delays and loses callers."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ SHARES = 40
 
 
 def run_share(seeds: range) -> tuple[list[str], Counter[str]]:
-    """What failed, and what happened in all."""
+    """The failures, and the counts of what happened in all."""
     failed: list[str] = []
     seen: Counter[str] = Counter()
     for seed in seeds:
         try:
             seen += sights(World(seed).run())
-        except Exception as error:  # the seed is what matters: each one that fails is reported
+        except Exception as error:  # each seed that fails is reported, because the seed repeats the failure
             failed.append(f"seed {seed}: {type(error).__name__}: {error}\n    replay: {command(seed)}")
     return failed, seen
 
 
 def sights(outcome: Outcome) -> Counter[str]:
-    """What of interest happened in one schedule."""
+    """The interesting events of one schedule."""
     found = Counter({str(reason): 1 for reason in outcome.reasons})
     found["steps"] = outcome.steps
     found["preempted"] = outcome.preemptions > 0
@@ -48,7 +48,7 @@ def sights(outcome: Outcome) -> Counter[str]:
 
 
 def all_shares() -> Iterator[tuple[list[str], Counter[str]]]:
-    """What `run_share` says of each share; a quick run has too few for processes of their own."""
+    """The results of `run_share` for each share. A quick run has too few for processes of their own."""
     last = FIRST_SEED + NUM_SCHEDULES
     shares = [range(FIRST_SEED + i, last, SHARES) for i in range(SHARES)]
     if TIER.quick:

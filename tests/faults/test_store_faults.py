@@ -1,5 +1,5 @@
-"""The verbs of the store where the k-th thing that can fail does, where nothing can be written, and where a process is
-killed: one clear error, nothing lost, and the next run ends well."""
+"""The verbs of the store where call number k fails, where nothing can be written, and where a process is killed. Each
+gives one clear error and loses nothing, and the next run ends well."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from twostroke.weights.hub.hub import resolve_model
 
 MOST = 400
 FOLDER = ("acme/spark", 9)
-"""A repository that is a folder; every ninth call fails in turn."""
+"""A repository that is a folder, in which every ninth call fails in turn."""
 CALLS = ("pwrite", "fsync", "replace", "mkdir", "symlink", "ftruncate", "posix_fallocate", "unlink", "rename")
 NOWHERE = "/dev/null/x"
 MOST_LOST = 1 << 20
-"""Bytes that a process which is killed may have in memory alone."""
+"""The most bytes that a killed process may have only in memory."""
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +56,14 @@ def call(*words: str, **environment: str) -> Result:
 
 
 def is_clear(done: Result) -> bool:
-    """Done, or refused with a documented code and what, why and what to do."""
+    """Whether the run succeeded, or was refused with a documented code and a message of what, why and what to do."""
     return done.exit_code == 0 or (
         done.exit_code in (2, 3) and done.stderr.count("error: ") == 1 and "fix: " in done.stderr
     )
 
 
 class Kth:
-    """Counts the calls below one folder; the k-th raises."""
+    """Counts the calls below one folder. Call number k raises."""
 
     def __init__(self, number: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls, self.fails_at, self.code = 0, number, code
@@ -97,7 +97,7 @@ CODES = (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO)
 def test_any_write_of_a_download_may_fail(
     hub: FakeHub, model: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each time it is asked for twice: what the first one left is no hindrance to the second."""
+    """Each command runs twice: what the first one left must not hinder the second."""
     wrong: list[str] = []
     for k in range(1, MOST, step):
         place = tmp_path / str(k)

@@ -1,4 +1,4 @@
-"""One random schedule from one seed: the production heart, faults, and every invariant after every step.
+"""One random schedule from one seed: the production core, faults, and every invariant after every step.
 
 outcome = World(seed).run()        # raises AssertionError where an invariant is broken
 """
@@ -59,7 +59,7 @@ Key = tuple[str, int]
 
 
 class RowCost:
-    """A StepCost: a millisecond for each row."""
+    """A StepCost of a millisecond for each row."""
 
     def predict(self, segments: tuple[Segment, ...]) -> StepPrediction:
         """See StepCost."""
@@ -69,7 +69,7 @@ class RowCost:
 
 @dataclass
 class Answer:
-    """What came back for one completion."""
+    """The answer of one completion."""
 
     prompt: Prompt
     deltas: list[Delta] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to, for whole-suite checks that the interesting things happened."""
+    """The result of a run, for checks of the whole suite that the interesting events happened."""
 
     steps: int
     reasons: Counter[FinishReason]
@@ -94,7 +94,7 @@ class Outcome:
 
 @dataclass
 class Watcher:
-    """The engine's observer: one terminal event for each completion, times that never go back."""
+    """The engine's observer. It checks that each completion has one terminal event and that times never go back."""
 
     finished: Counter[Key]
     last_s: float = 0.0
@@ -119,7 +119,7 @@ class Watcher:
 
 
 class World:
-    """Everything of one schedule. say: gets a line for each thing that happens (for `replay`)."""
+    """All parts of one schedule. say: gets a line for each event (for `replay`)."""
 
     def __init__(
         self,
@@ -167,7 +167,8 @@ class World:
         checked = CheckedExecutor(honest, memory, self.limits)
         rates = rates or dice.choice(RATES)
         self.executor = FaultyExecutor(checked, self.clock, rates, dice, self._hang_up_completion)
-        # With states, in half of the worlds: a step that fails is computed again from snapshots, its sequences go on.
+        # In half of the worlds with states, a step that fails is computed again from snapshots, and its sequences go
+        # on.
         isolated = self.pools.state_slots > 0 and guesses.random() < 0.5
         stepped = IsolatingExecutor(self.executor, only_injected) if isolated else self.executor
         watched = Watched(stepped, self._watch)
@@ -181,7 +182,7 @@ class World:
         self.steps = 0
 
     def run(self) -> Outcome:
-        """Drive until nothing is left."""
+        """Runs until nothing is left."""
         due = sorted(self.prompts, key=lambda pair: pair[0])
         stopped = False
         for turn in range(MAX_STEPS):
@@ -242,7 +243,7 @@ class World:
             )
         if plan.preemptions:
             self._say(f"  step {plan.step_id}: preempted {[each.request_id for each in plan.preemptions]}")
-        # The proof is about sequences that need no other one to go on, and about one plan at a time.
+        # The proof covers sequences that need no other one to go on, and one plan at a time.
         if not self.searches and self.limits.plans_in_flight == 1:
             self.fairness.watch(plan)
 
@@ -263,10 +264,10 @@ class World:
         assert len(self.open) == self.session.num_live
         live = gauges.running + gauges.waiting
         assert live <= len(self.open) if self.searches else live == len(self.open)  # some beams have no sequence yet
-        assert gauges.running <= self.limits.max_sequences or self.searches  # copies of beams run at once, in turns
+        assert gauges.running <= self.limits.max_sequences or self.searches  # copies of beams run at once, in turn
 
     def _check_end(self, stopped: bool) -> None:
-        if stopped:  # as the asynchronous shell does it
+        if stopped:  # the asynchronous shell does it in the same way
             for name in {name for name, _ in self.open}:
                 self.hung_up.add(name)
                 self.stepper.abort(name)
@@ -286,7 +287,7 @@ class World:
             self._check_answer(key, answer.prompt, answer.deltas)
 
     def _check_answer(self, key: Key, prompt: Prompt, deltas: list[Delta]) -> None:
-        """The pieces are those of the definition, or a beginning of it where the completion was cut short."""
+        """Checks that the pieces are those of the definition, or their beginning where the completion was cut short."""
         name, index = key
         right = self._right(prompt, index)
         found = tuple(token_id for delta in deltas for token_id in delta.token_ids)
@@ -312,7 +313,7 @@ class World:
         return expected(prompt, index, max_tokens, self.end_ids)
 
     def _check_beginning(self, found: tuple[int, ...], right: Expected) -> None:
-        # What a cut completion shows may go into a stop string that was never completed.
+        # The text of a cut completion may contain the beginning of a stop string that was never completed.
         common = min(len(found), len(right.token_ids))
         assert found[:common] == right.token_ids[:common]
         assert len(found) <= right.num_output_tokens
@@ -339,14 +340,15 @@ class World:
         )
 
     def _check_preemptions(self, gauges: Gauges) -> None:
-        """At most one preemption of each request between two outputs or ends (docs/proofs/no-starvation.md)."""
+        """Checks that a request has at most one preemption between two outputs or ends
+        (docs/proofs/no-starvation.md)."""
         outputs = sum(answer.deltas[-1].num_output_tokens for _, answer in self.closed)
         intervals = outputs + self.asked.total() + 1
-        if not (self.executor.raised or self.searches):  # a beam gives way when no page is left for a copy, too
+        if not (self.executor.raised or self.searches):  # a beam also gives way when no page is left for a copy
             assert gauges.preemptions_total <= self.limits.max_sequences * intervals + self.allocations["failed"]
 
     def _instrument(self, fails: Callable[[int], bool]) -> dict[str, int]:
-        """Stand before `allocate` of each pool of pages: count the calls, and say "none left" where `fails(call)`."""
+        """Wraps `allocate` of each pool of pages: counts the calls, and reports no page where `fails(call)`."""
         counts = {"calls": 0, "failed": 0}
 
         def instrumented(real: Callable[[], int | None]) -> Callable[[], int | None]:
@@ -365,13 +367,13 @@ class World:
 
 
 def only_injected(error: BaseException) -> None:
-    """The stepper catches whatever an executor raises: what no fault has injected is a finding."""
+    """The stepper catches any error of an executor. So an error that no fault has injected is a finding."""
     if not isinstance(error, InjectedFault):
         raise error
 
 
 def make_pools(dice: random.Random, num_pages: int, page_tokens: int, limits: SchedulerLimits) -> CachePools:
-    """For a third of the seeds pages that stay; for the others windows, states, and all of them together."""
+    """A quarter of the seeds get only pages without a window. The others also get windows, states, or both."""
     full, windows, states = dice.choice(
         [(1, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (1, 2, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1)]
     )
@@ -386,7 +388,8 @@ def make_pools(dice: random.Random, num_pages: int, page_tokens: int, limits: Sc
 
 
 def make_prompts(dice: random.Random) -> list[tuple[int, Prompt]]:
-    """(turn, prompt): a few requests, some with a common beginning, some with siblings, stops, priorities, salts."""
+    """Pairs (turn, prompt): a few requests, some with a common beginning, some with siblings, stops, priorities and
+    salts."""
     stem = tuple(dice.randrange(VOCAB_SIZE) for _ in range(20))
     made: list[tuple[int, Prompt]] = []
     spread, longest = dice.choice([(0, 24), (0, 12), (4, 16), (15, 16)])
@@ -411,6 +414,6 @@ def make_prompts(dice: random.Random) -> list[tuple[int, Prompt]]:
             dice.choice([0, 0, 0, 1]),
         )
         made.append((dice.randint(0, spread), prompt))
-    if dice.random() < 0.2:  # an id comes again, perhaps while the first is live (then it is refused)
+    if dice.random() < 0.2:  # an id comes again, perhaps while the first is live; then it is refused
         made.append((dice.randint(10, 40), replace(made[0][1], priority=0)))
     return made

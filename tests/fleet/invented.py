@@ -1,4 +1,4 @@
-"""What the model of the virtual world says, with and without pages, and what whole answers are."""
+"""The results of the model of the virtual world, with and without pages, and its whole answers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ VOCABULARY = 50
 
 
 def next_token(seed: int, prompt: tuple[int, ...], output: tuple[int, ...]) -> int:
-    """What the model of this world says: a function of seed, prompt and all output so far."""
+    """The next token of the model of this world: a function of seed, prompt and all output so far."""
     return hash((seed, prompt, output)) % VOCABULARY
 
 
 def whole_answer(request: Request) -> list[int]:
-    """The answer of a replica that nothing happens to, end token included."""
+    """The answer of a replica without faults, with its end token."""
     output: list[int] = []
     while len(output) < request.max_tokens:
         output.append(next_token(request.seed, request.prompt_token_ids, tuple(output)))
@@ -32,20 +32,20 @@ def whole_answer(request: Request) -> list[int]:
 
 
 def logprob_of(token: int) -> TokenLogprob:
-    """What this world says of a chosen token."""
+    """The log probability of a chosen token in this world."""
     return TokenLogprob(token, -token / 7)
 
 
 @lru_cache(maxsize=4096)
 def offered(prompt: tuple[int, ...], output: tuple[int, ...], count: int) -> tuple[Continuation, ...]:
-    """What may come next in a beam of this world: the best tokens, best first."""
+    """The possible next tokens of a beam in this world, best first."""
     scores = {token: -(hash((prompt, output, token)) % 1009) / 101 for token in range(VOCABULARY)}
     best = sorted(scores, key=lambda token: (-scores[token], token))[:count]
     return tuple(Continuation(token, scores[token], scores[token]) for token in best)
 
 
 def whole_answers(group: list[Request]) -> list[tuple[list[int], float]]:
-    """The answers of a beam search that nothing happens to, best first, with their scores."""
+    """The answers of a beam search without faults, best first, with their scores."""
     first = group[0]
     search = BeamSearch(Rules(len(group), first.end_token_ids, first.max_tokens))
     while not search.done:
@@ -58,7 +58,7 @@ def whole_answers(group: list[Request]) -> list[tuple[list[int], float]]:
 
 
 def sampled_token(request: Request, prompt: tuple[int, ...], output: tuple[int, ...]) -> SampledToken:
-    """What comes next. prompt: as the executor knows it."""
+    """The next token. prompt: the prompt as the executor knows it."""
     token = next_token(request.seed, prompt, output)
     found = offered(prompt, output, request.num_offered) if request.steered else ()
     return SampledToken(token, None if request.params.logprobs is None else logprob_of(token), found)
@@ -78,9 +78,9 @@ class InventedModel:
 
 
 class PagedModel:
-    """An executor that writes each computed token into its page and answers by what it reads of all pages.
+    """An executor that writes each computed token into its page and answers by what it reads from all pages.
 
-    Satisfies PageStore, too: a page is its tokens, and of a page that was never written nothing is known.
+    It also satisfies PageStore: a page is its tokens, and a page that was never written has none.
     """
 
     page_bytes = 4 * PAGE_TOKENS

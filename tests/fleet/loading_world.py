@@ -1,4 +1,4 @@
-"""Models, requests and processes of chance around `Loading`: what a server does with its actions, in virtual time."""
+"""Random models, requests and processes around `Loading`, and what a server does with its actions, in virtual time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CODES = (2, 3, 4, 5, 1, -9, -11)
 
 @dataclass
 class Job:
-    """One request. run_s: how long it runs. came_s: when it came. ends_s: while it runs. outcome: served, refused or
-    left."""
+    """One request. run_s: how long it runs. came_s: the time of its arrival. ends_s: the time of its end, while it
+    runs. outcome: served, refused or left."""
 
     model: str
     came_s: float
@@ -25,8 +25,8 @@ class Job:
 
 @dataclass
 class Process:
-    """ready_s: when its load is over. code: it ends with this instead. dies_s: it crashes then. stopping: it ends when
-    nothing runs in it."""
+    """One process. ready_s: the time at which its load is over. code: the exit code with which the load ends instead.
+    dies_s: the time at which it crashes. stopping: whether it ends when nothing runs in it."""
 
     ready_s: float
     code: int | None = None
@@ -37,7 +37,7 @@ class Process:
 
 @dataclass
 class World:
-    """A schedule. faults: how often a load fails, and a process dies. Each step checks the laws."""
+    """A schedule. faults: how often a load fails and a process dies. Each step checks the laws."""
 
     seed: int
     faults: float = 0.0
@@ -60,7 +60,7 @@ class World:
             self.loading.add(f"m{index}", size, keep_s, pinned=pinned, load_s=self.chance.choice((0.2, 1.0, 4.0)))
 
     def run(self, requests: int) -> World:
-        """All requests come and end."""
+        """Runs until all requests have come and ended."""
         names = [model.name for model in self.loading]
         times = sorted(self.chance.uniform(0, 40) for _ in range(requests))
         while times or self.jobs:

@@ -1,4 +1,4 @@
-"""Why a request behind a front took so long: its parts add up to its whole time, wherever it was computed."""
+"""Why a request to a front took so long: its parts add up to its whole time, wherever it was computed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_sum(world: World, explanation: Explanation) -> None:
 
 
 def computing(replicas: int = 2, **fields: Any) -> tuple[World, Request]:
-    """A world in which one request has had its first tokens."""
+    """A world in which one request has its first tokens."""
     world = World(3, replicas=replicas, **fields)
     request = replace(request_of(random.Random(1), "q", 0.0), max_tokens=40, end_token_ids=frozenset())
     world.run(0.2, lambda: False)
@@ -57,7 +57,7 @@ def test_parts_add_up_where_prompts_are_computed_elsewhere(seed: int) -> None:
 
 
 def test_a_stream_that_moved_has_the_parts_of_both_replicas() -> None:
-    """Its connection was cut, and the replica lives: it still has its record."""
+    """The connection was cut, but the replica lives and still has the record."""
     world, _ = computing()
     (stream,) = world.fleet._streams.values()
     first = stream.member

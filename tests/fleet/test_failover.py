@@ -1,4 +1,5 @@
-"""Streams survive their replicas: the same tokens, each sent once, one end each, whatever is cut, delayed or killed."""
+"""Streams survive their replicas: the same tokens, each sent once, and one end each, whatever is cut, delayed or
+killed."""
 
 from __future__ import annotations
 
@@ -13,15 +14,16 @@ from tests.tiers import thinned
 from twostroke.types.request import FinishReason, Request
 
 SCHEDULES, RUNS = 10_000, 60
-"""Seeds, and how many of them a run tries: the seed chooses which. tests/fleet/test_ten_thousand.py tries more."""
+"""The number of seeds, and of the seeds that a run tries; the seed of the run chooses them.
+tests/fleet/test_ten_thousand.py tries more."""
 MOST = 12
-"""Requests of a world, where nobody asks for fewer."""
+"""The most requests of a world, unless a test sets fewer."""
 CHAOS = {"cut_rate": 0.3, "death_rate": 0.1, "hang_rate": 0.05}
 
 
 def run_world(seed: int, count: int = MOST, **rates: float) -> tuple[World, list[str]]:
-    """A world of `count` requests and a quarter as many beam searches; every answer is compared with that of an engine
-    that nothing happens to. Returns the names of those that ended with an error, too."""
+    """A world of `count` requests and a quarter as many beam searches. Every answer is compared with that of an engine
+    without faults. Also returns the names of those that ended with an error."""
     world = World(seed, **rates)  # type: ignore[arg-type]
     dice = random.Random(seed + 1)
     requests = {}
@@ -52,7 +54,7 @@ def run_world(seed: int, count: int = MOST, **rates: float) -> tuple[World, list
 
 
 def failed_beams(world: World, group: list[Request]) -> list[str]:
-    """Those that ended without an answer; all others have that of a replica to which nothing happens."""
+    """The searches that ended without an answer. All others have the answer of a replica without faults."""
     ends = [end for each in group for end in world.ends_of(each.request_id)]
     assert len(ends) == len(group), "one end each"
     if any(end.reason is FinishReason.ERROR for end in ends):
@@ -83,7 +85,7 @@ def test_cut_connections_alone_end_no_stream(seed: int) -> None:
 
 
 def test_deaths_do_move_streams() -> None:
-    """So that the tests above are not about nothing."""
+    """This shows that the tests above do test deaths."""
     moved = [run_world(seed, death_rate=0.3)[0] for seed in range(5)]
     assert sum(world.fleet.moved for world in moved) > 5 and sum(world.deaths for world in moved) > 5
 

@@ -23,12 +23,12 @@ LOSSES = {"lost_pages": 0.2, "flipped_pages": 0.2}
 
 
 def always(split_s: float, whole_s: float) -> bool:
-    """Every prompt that may be is computed elsewhere than its stream is decoded."""
+    """Every prompt that can be is computed at another replica than its stream is decoded."""
     return True
 
 
 def run_split(seed: int, roles: tuple[str, ...] = SPLIT, count: int = MOST, **rates: Any) -> World:
-    """`count` requests; every answer is compared with that of an engine that nothing happens to."""
+    """Runs `count` requests. Every answer is compared with that of an engine without faults."""
     world = World(seed, **{"replicas": 4, "roles": roles, "sooner": always, **rates})
     dice = random.Random(seed + 1)
     requests = {f"q{index}": request_of(dice, f"q{index}", 0.0) for index in range(count)}
@@ -59,7 +59,7 @@ def test_whatever_is_lost_or_damaged_changes_no_answer(seed: int) -> None:
 
 
 def test_streams_are_handed_over_and_their_pages_are_used() -> None:
-    """So that the test above is not about nothing: pages come, and those of prompts are not computed again."""
+    """This shows that the test above does test pages: they come, and the prompts' pages are not computed again."""
     worlds = [run_split(seed) for seed in range(5)]
     assert all(world.fleet.handed_over >= 6 and world.fleet.moved == 0 for world in worlds)
     decoders = [core.load() for world in worlds for name, core in world.cores.items() if name in ("r1", "r3")]
@@ -98,7 +98,7 @@ def test_a_prompt_that_is_scored_stays_where_it_is() -> None:
 
 
 def test_pages_that_went_to_another_replica_than_the_stream_are_given_up_there() -> None:
-    """The one that was to decode it drains meanwhile: it must not keep the pages."""
+    """The replica that should have decoded it drains in the meantime, and must not keep the pages."""
     fleet = ReplicaFleet(PAGE_TOKENS, sooner=always)
     for name, role in (("p", "prefill"), ("d0", "decode"), ("d1", "decode")):
         fleet.joined(facts_of(name, name, role), 0.0, (name, 1))

@@ -1,4 +1,4 @@
-"""Which models are loaded: nine laws, each by itself, and all together over 10,000 schedules."""
+"""The choice of models to load: nine laws, each by itself, and all together over 10,000 schedules."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from twostroke.distributed.fleet.loading import (
 SCHEDULES = 500 if TIER.quick else 10_000
 FIRST = TIER.seed % 1_000_003
 LONGEST_WAIT_S = 90.0
-"""Five models of which two fit, loads of 4 s and requests of 3 s: what the turns add up to."""
+"""The longest wait. There are five models of which two fit, loads of 4 s and requests of 3 s; the turns add up to
+this."""
 
 
 @pytest.mark.parametrize("faults", [0.0, 0.15])
 def test_no_request_is_lost_or_waits_for_ever(faults: float) -> None:
-    """Each world checks the laws at each step; see loading_world.py. A failure is repeated with its seed."""
+    """Each world checks the laws at each step; see loading_world.py. A failure can be repeated with its seed."""
     for seed in range(FIRST, FIRST + SCHEDULES // 2):
         try:
             world = World(seed, faults).run(8)
@@ -40,7 +41,7 @@ def test_no_request_is_lost_or_waits_for_ever(faults: float) -> None:
 
 
 def test_a_schedule_evicts_and_fails() -> None:
-    """The schedules are no idle ones."""
+    """This shows that the schedules contain evictions and failures."""
     worlds = [World(seed, 0.15).run(12) for seed in range(60)]
     assert sum(world.starts for world in worlds) > 200
     assert any(job.outcome == "refused" for world in worlds for job in world.done)
@@ -66,7 +67,7 @@ def ask(made: Loading, name: str, now: float, requests: int = 1) -> list[Action]
 
 
 def test_a_busy_a_loading_and_a_pinned_model_stay() -> None:
-    """Law 1."""
+    """Law 1: these models stay."""
     made = Loading(100, RULES)
     made.add("pinned", 45, pinned=True)
     made.add("busy", 25)
@@ -84,7 +85,7 @@ def test_a_busy_a_loading_and_a_pinned_model_stay() -> None:
 
 
 def test_a_load_begins_when_the_other_process_has_ended() -> None:
-    """Law 2."""
+    """Law 2: a load waits for the end of the other process."""
     made = loading(60, 60)
     loaded(made, "a", 0)
     assert ask(made, "b", 10) == [Stop("a")]
@@ -94,7 +95,7 @@ def test_a_load_begins_when_the_other_process_has_ended() -> None:
 
 
 def test_one_load_at_a_time() -> None:
-    """Law 2."""
+    """Law 2: loads come one at a time."""
     made = loading(20, 20)
     assert ask(made, "a", 0) == [Start("a")]
     assert ask(made, "b", 0) == []
@@ -103,7 +104,7 @@ def test_one_load_at_a_time() -> None:
 
 
 def test_two_requests_for_one_model_are_one_load_and_draining_is_waited_for() -> None:
-    """Law 3."""
+    """Law 3: requests for one model share its load, and a new load waits for a model that drains."""
     made = loading(60)
     assert ask(made, "a", 0) == [Start("a")]
     assert ask(made, "a", 0.5, requests=2) == []
@@ -114,7 +115,7 @@ def test_two_requests_for_one_model_are_one_load_and_draining_is_waited_for() ->
     assert ask(made, "a", 2.5) == []
     made.ended("a", 3)
     assert made.tick(3) == [Start("a")]
-    made.add("a", 1)  # known already: nothing changes
+    made.add("a", 1)  # this is known already, so nothing changes
     assert made["a"].need_bytes == 60
 
 
@@ -123,7 +124,7 @@ def test_two_requests_for_one_model_are_one_load_and_draining_is_waited_for() ->
     [({"a": 10, "b": 20, "c": 30}, "a"), ({"a": 30, "b": 20, "c": 10}, "c"), ({"a": 30, "b": 10, "c": 20}, "b")],
 )
 def test_the_model_idle_longest_leaves(idle: dict[str, float], leaving: str) -> None:
-    """Law 4."""
+    """Law 4: the model that is idle longest is unloaded."""
     made = loading(30, 30, 30, 25)
     for name in "abc":
         loaded(made, name, 0)
@@ -134,7 +135,7 @@ def test_the_model_idle_longest_leaves(idle: dict[str, float], leaving: str) -> 
 
 
 def test_few_models_leave() -> None:
-    """Law 4: one large model and not two small ones, though those are idle longer."""
+    """Law 4: one large model is unloaded and not two small ones, although those are idle longer."""
     made = loading(20, 20, 50, 50)
     for name in "abc":
         loaded(made, name, 0)
@@ -144,7 +145,7 @@ def test_few_models_leave() -> None:
 
 
 def test_who_loads_soonest_leaves_among_equals() -> None:
-    """Law 4."""
+    """Law 4: among equals, the model that loads soonest is unloaded."""
     made = Loading(100, RULES)
     for name, load_s in (("slow", 60.0), ("quick", 1.0)):
         made.add(name, 50, load_s=load_s)
@@ -158,7 +159,7 @@ def test_who_loads_soonest_leaves_among_equals() -> None:
 
 
 def test_turns_are_not_shorter_than_three_loads_and_nobody_starves() -> None:
-    """Law 5: `a` is idle but was just loaded; later `a` is always busy, and still has to leave."""
+    """Law 5: `a` is idle but was just loaded. Later `a` is always busy, and must be unloaded all the same."""
     made = loading(60, 60)
     loaded(made, "a", 0)
     assert ask(made, "b", 1.5) == []
@@ -173,7 +174,7 @@ def test_turns_are_not_shorter_than_three_loads_and_nobody_starves() -> None:
 
 
 def test_an_idle_model_leaves_after_its_turn() -> None:
-    """Law 5."""
+    """Law 5: an idle model is unloaded after its turn."""
     made = loading(60, 60)
     loaded(made, "a", 0)
     assert ask(made, "b", 1.5) == []
@@ -189,7 +190,7 @@ def test_a_small_model_passes_a_large_one_that_waits() -> None:
 
 
 def test_keep_alive_counts_from_the_end_of_the_last_request() -> None:
-    """Law 6: and it never loads anything again."""
+    """Law 6: the time counts from that end, and the model is never loaded again by itself."""
     made = loading(60, keep_s=5)
     loaded(made, "a", 0)
     made.observe("a", 1, 3)
@@ -214,7 +215,7 @@ def test_a_model_with_keep_alive_zero_leaves_after_its_last_request() -> None:
 
 
 def test_nothing_is_loaded_that_nobody_asks_for() -> None:
-    """Law 7."""
+    """Law 7: a model is loaded only for a request."""
     made = loading(60)
     made.keep("a", 5)
     made.unload("a", 0)
@@ -226,7 +227,7 @@ def test_nothing_is_loaded_that_nobody_asks_for() -> None:
 
 @pytest.mark.parametrize("code", sorted(FINAL_CODES))
 def test_a_final_code_is_told_at_once(code: int) -> None:
-    """Law 8."""
+    """Law 8: a final exit code is reported at once."""
     made = loading(60)
     assert ask(made, "a", 0) == [Start("a")]
     made.ended("a", 1, code, "The file is no model.")
@@ -236,7 +237,7 @@ def test_a_final_code_is_told_at_once(code: int) -> None:
 
 
 def test_memory_taken_by_others_is_told_with_its_arithmetic() -> None:
-    """Law 8."""
+    """Law 8: the report contains the arithmetic."""
     made = loading(60)
     ask(made, "a", 0)
     made.ended("a", 1, 4, "It needs 60 and 5 are there.")
@@ -246,7 +247,7 @@ def test_memory_taken_by_others_is_told_with_its_arithmetic() -> None:
 
 
 def test_other_ends_are_tried_three_times() -> None:
-    """Law 8."""
+    """Law 8: after other exit codes, the load is tried three times."""
     made = loading(60)
     assert ask(made, "a", 0) == [Start("a")]
     made.ended("a", 1, -9)
@@ -280,7 +281,7 @@ def test_a_pinned_model_that_dies_is_loaded_again_without_a_request() -> None:
 
 
 def test_a_load_that_hangs_is_ended_and_who_waits_for_it_hears() -> None:
-    """Law 9."""
+    """Law 9: the load is ended, and waiting requests get an error."""
     made = loading(60, rules=LoadingRules(load_wait_s=10, most_load_s=50))
     assert ask(made, "a", 0) == [Start("a")]
     (refused,) = made.tick(11)
@@ -291,7 +292,7 @@ def test_a_load_that_hangs_is_ended_and_who_waits_for_it_hears() -> None:
 
 
 def test_the_wait_is_bounded() -> None:
-    """Law 9."""
+    """Law 9: no request waits longer than the bound."""
     made = loading(60, 60, rules=LoadingRules(load_wait_s=10, max_wait_s=1e9))
     loaded(made, "a", 0)
     made.observe("a", 1, 1)

@@ -1,4 +1,4 @@
-"""Events of several models say each change once, in the form of llama.cpp's router."""
+"""Events of several models report each change once, in the form of llama.cpp's router."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a prompt is computed and whether its pages are moved: by seconds."""
+"""The choice of where a prompt is computed and whether its pages are moved. It depends on predicted seconds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_bytes_over_a_rate() -> None:
 
 
 def seeing(name: str, **fields: float) -> FleetMember:
-    """A row takes 10 ms and has 100 bytes."""
+    """A cost in which a row takes 10 ms and has 100 bytes."""
     load = {key: fields.pop(key) for key in ("running", "encode_s", "page_rate") if key in fields}
     found = member(name, **load)
     found.image_row_s, found.image_row_bytes = 0.01, 100

@@ -1,4 +1,4 @@
-"""Objectives across replicas: each promises for itself, and a request goes on to one that can promise."""
+"""Objectives across replicas: each replica promises for itself, and a request goes on to one that can promise."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ TTFT = LatencyObjectives(ttft_s=0.6)
 
 
 class FirstOfAll(LeastSeconds):
-    """A router that is always wrong: it prefers the replica whose name comes first, however much waits there."""
+    """A router that is always wrong. It prefers the replica whose name comes first, however many requests wait
+    there."""
 
     def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
         return min(members, key=lambda member: member.name)
 
 
 def prompts(count: int, now: float, output: int = 2) -> list[Request]:
-    """Each has its own prompt, which takes two steps, and a fixed number of tokens."""
+    """Each request has its own prompt, which takes two steps, and a fixed number of tokens."""
     made = [request_of(random.Random(index), f"q{index}", now) for index in range(count)]
     return [
         replace(
@@ -48,7 +49,7 @@ def prompts(count: int, now: float, output: int = 2) -> list[Request]:
 
 
 def crowded(count: int, replicas: int = 2) -> tuple[World, list[Request]]:
-    """All come at one moment to a front whose router sends all to r0."""
+    """All requests come at one moment to a front whose router sends all of them to r0."""
     world = World(3, replicas=replicas, objectives=TTFT, router=FirstOfAll(), num_pages=400)
     world.run(0.3, lambda: False)
     requests = prompts(count, world.now)
@@ -73,7 +74,7 @@ def ttft_s(world: World, request: Request) -> float:
 
 
 def test_what_one_replica_cannot_promise_another_one_does() -> None:
-    """Alone r0 would refuse some of them; the front's router is wrong on purpose."""
+    """r0 alone would refuse some of them; the front's router is wrong on purpose."""
     alone, own = crowded(16, replicas=1)
     assert refused_in(alone, own), "the test is about nothing where one replica could serve all"
     world, requests = crowded(16)

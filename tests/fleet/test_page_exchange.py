@@ -1,4 +1,4 @@
-"""Pages of a long prompt in many small answers: each side walks the prompt once, and nothing wrong is kept."""
+"""Pages of a long prompt come in many small answers. Each side walks the prompt once, and no wrong page is kept."""
 
 from __future__ import annotations
 

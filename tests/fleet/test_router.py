@@ -1,4 +1,4 @@
-"""Which replica gets a request."""
+"""The choice of the replica that gets a request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chosen(*members: FleetMember, cached_tokens: int = 0) -> str:
 
 
 def test_an_idle_replica_waits_for_no_step() -> None:
-    """The last step of one that is idle has ended, however long it was."""
+    """An idle replica's last step has ended, however long it was."""
     assert chosen(member("idle", step_s=5.0), member("busy", 1, step_s=0.05)) == "idle"
 
 

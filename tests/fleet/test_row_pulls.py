@@ -41,7 +41,7 @@ from twostroke.types.request import Request
 SOURCE = PageSource("i", "host", 1)
 ROW_BYTES = 8
 FRONT, ASKER = 1, 2
-"""Connections of the replica that encodes."""
+"""The connections of the replica that encodes."""
 
 
 def tile(number: int, rows: int = 6) -> ImageTile:
@@ -49,12 +49,12 @@ def tile(number: int, rows: int = 6) -> ImageTile:
 
 
 def rows_of(one: ImageTile) -> bytes:
-    """What an encoder makes of it."""
+    """The rows that an encoder computes from it."""
     return random.Random(one.key).randbytes(ROW_BYTES * one.rows)
 
 
 class FakeRows:
-    """Satisfies RowStore. An encode needs two calls. broken: keys whose encode fails."""
+    """Satisfies RowStore. An encode needs two calls. broken: the keys whose encode fails."""
 
     row_bytes = ROW_BYTES
 
@@ -97,7 +97,8 @@ def work(number: int, *tiles: ImageTile) -> Assignment:
 
 
 class Pair:
-    """A replica that encodes, and one that asks it. spoil: changes an answer on its way; None: it is lost."""
+    """A replica that encodes, and one that asks it. spoil: changes an answer on its way; None means that the answer is
+    lost."""
 
     def __init__(self, spoil: Callable[[RowsSent], RowsSent | None] = lambda sent: sent) -> None:
         self.outbox: deque[tuple[int, Frame]] = deque()
@@ -113,7 +114,7 @@ class Pair:
         self.feeds.begin(FRONT, EncodeJob(number, tiles))
 
     def run(self) -> list[WaitingRequest]:
-        """Until nothing waits any more."""
+        """Runs until nothing waits any more."""
         ready: list[WaitingRequest] = []
         for _ in range(1000):
             while self.pulls.asks:
@@ -237,7 +238,7 @@ def joined(fleet: ReplicaFleet, name: str, role: str) -> None:
 
 
 def sent_to(fleet: ReplicaFleet, name: str) -> list[Frame]:
-    """What was sent to a replica; all is taken out."""
+    """What was sent to a replica. All of it is taken out."""
     found = [frame for to, frame in fleet.outbox if to == name]
     fleet.outbox.clear()
     return found

@@ -14,20 +14,20 @@ from tests.tiers import TIER
 BLOCK = 250
 SHARE = SCHEDULES // (10 if TIER.daily else 40)
 FIRST = SHARE * (TIER.seed % (SCHEDULES // SHARE))
-"""The seed chooses which share, so that daily runs go through all."""
+"""The seed chooses the share, so that daily runs go through all schedules."""
 FEWEST, MOST = 2, 8
-"""Requests of a world. The schedules of each run have more (test_failover.py)."""
+"""The requests of a world. The schedules of each run have more (test_failover.py)."""
 
 
 def requests_of(seed: int) -> int:
-    """Worlds of all sizes: small ones end sooner, and replicas in them are idle now and then."""
+    """The number of requests of a world. In small worlds, which end sooner, replicas are idle now and then."""
     return FEWEST + seed // 2 % (MOST - FEWEST + 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SHARE, BLOCK))
 def test_no_schedule_changes_an_answer(first: int) -> None:
-    """Half of them with roles. A failure is repeated by the call below with its seed."""
+    """Half of the worlds have roles. A failure can be repeated by the call below with its seed."""
     for seed in range(first, first + BLOCK):
         try:
             if seed % 2:

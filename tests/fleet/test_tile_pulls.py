@@ -1,4 +1,4 @@
-"""Pixels of images travel to a replica once for each tile, in pieces, whatever is cancelled or lost meanwhile."""
+"""Pixels of images travel to a replica once for each tile, in pieces, whatever is cancelled or lost in the meantime."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def answer(asked: TileAsked, *tiles: ImageTile) -> TileSent:
 
 
 def run(pulls: TilePulls, *tiles: ImageTile) -> list[Waiting]:
-    """Answer all that is asked, until nothing is."""
+    """Answers all questions until there are none."""
     ready = []
     while pulls.asks:
         link, asked = pulls.asks.popleft()
@@ -147,7 +147,8 @@ def test_requests_hold_no_more_than_the_bound_and_none_waits_for_ever() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_in_any_order_of_calls(seed: int) -> None:
-    """Begun, cancelled, lost, answered late, answered twice: each that was not given up gets its own pixels."""
+    """Work is begun, cancelled, lost, answered late and answered twice. All work that was not given up gets its own
+    pixels."""
     dice, tiles = random.Random(seed), [tile(number, 300) for number in range(4)]
     pulls, asked_of = TilePulls(held_bytes=600_000, kept_bytes=300_000), dict[tuple[int, int], list[ImageTile]]()
     ready, unanswered = list[Waiting](), list[tuple[int, TileAsked]]()
@@ -186,7 +187,7 @@ def test_in_any_order_of_calls(seed: int) -> None:
 
 
 def check(link: int, found: Assignment, asked_of: dict[tuple[int, int], list[ImageTile]]) -> bool:
-    """It has the pixels that it should have; it is over."""
+    """Checks that the work has the right pixels and is over."""
     own = asked_of.pop((link, found.number), None)
     if own is not None:
         assert pixels((link, found)) == [each.pixels for each in own]
@@ -194,7 +195,7 @@ def check(link: int, found: Assignment, asked_of: dict[tuple[int, int], list[Ima
 
 
 def test_a_grid_of_squares_keeps_its_sheet() -> None:
-    """LLaVA-NeXT's tiles: without it their rows would be read as those of one square."""
+    """LLaVA-NeXT's tiles need their sheet. Without it their rows would be read as those of one square."""
     sheet = Sheet(2, 1, 1, 0, 0, 2, 1, 2, 1)
     plain_one = tile(1)
     one = ImageTile(plain_one.key, *sheet.shape, 20, 20, plain_one.pixels, sheet)
@@ -214,7 +215,7 @@ def test_a_grid_of_squares_keeps_its_sheet() -> None:
 
 
 def replace_shape(one: ImageTile) -> ImageTile:
-    """Lines and columns that are not those of its sheet."""
+    """Lines and columns that do not belong to its sheet."""
     return ImageTile(one.key, 5, 5, one.width, one.height, one.pixels, one.sheet)
 
 

@@ -1,4 +1,4 @@
-"""Counters of a front: the sums over all replicas that were ever there."""
+"""Counters of a front: the sums over all replicas that it ever had."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_the_router_takes_the_least_predicted_seconds() -> None:
     chosen = router.rank(asked, [member("a", prefill_tokens=500), member("b")])
     assert chosen.name == "b"
     router.remember(asked, chosen)
-    # b has the prefix now: as long as the others are not much quicker, it is chosen again
+    # b has the prefix now, so it is chosen again unless the others are much quicker
     assert router.rank(asked, [member("a"), member("b", prefill_tokens=80)]).name == "b"
     assert router.rank(asked, [member("a"), member("b", prefill_tokens=2000)]).name == "a"
 

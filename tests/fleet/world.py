@@ -1,4 +1,5 @@
-"""A front and replicas in one process under a virtual clock: frames are delayed, connections cut, replicas die."""
+"""A front and replicas in one process under a virtual clock. Frames are delayed, connections are cut, and replicas
+die."""
 
 from __future__ import annotations
 
@@ -58,22 +59,22 @@ BEAT_S, STEP_S = 0.25, 0.02
 
 
 class SameTime:
-    """Every step takes as long as any other."""
+    """A StepCost with the same time for every step."""
 
     def usual_s(self, segments: Any) -> float:
         return STEP_S
 
     def observe(self, plan: Plan, measured_s: float, now: float) -> None:
-        """Nothing to learn."""
+        """Learns nothing."""
 
 
 @dataclass(eq=False)
 class World:
-    """events: what the front's session would hear, by request; ended: how many were ends. rates: of cuts and deaths, a
-    second. roles: of replicas in turn. lost_pages, flipped_pages: shares of answers with pages that do not come, or are
-    damaged. pages_ahead: of pages_kept, those that came while no request waited for them.
-    sooner, router: see ReplicaFleet. objectives: promised by replicas, whose steps are predicted to take STEP_S.
-    """
+    """events: what the front's session would get, by request; ended: how many of them were ends. rates: cuts and deaths
+    in a second. roles: the roles of the replicas, in turn. lost_pages, flipped_pages: the shares of answers whose pages
+    are lost or damaged. pages_ahead: the pages of pages_kept that came while no request waited for them. sooner,
+    router: see ReplicaFleet. objectives: the objectives that replicas promise; their steps are predicted to take
+    STEP_S."""
 
     seed: int
     replicas: int = 3
@@ -111,11 +112,11 @@ class World:
             self._begin(f"r{index}")
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
-        """Later."""
+        """Calls the action later."""
         heapq.heappush(self._agenda, (self.now + seconds, next(self._order), action))
 
     def run(self, until_s: float, done: Callable[[], bool]) -> None:
-        """Until nothing is left to happen, `done`, or a time."""
+        """Runs until no event is left, until `done`, or until a time."""
         while self._agenda and not done() and self.now < until_s:
             self.now, _, action = heapq.heappop(self._agenda)
             action()
@@ -124,13 +125,13 @@ class World:
             self._flush()
 
     def submit(self, request: Request) -> None:
-        """A request comes to the front."""
+        """Sends a request to the front."""
         self.events[request.request_id] = []
         self.fleet.add(request)
         self._flush()
 
     def hear(self, events: list[Event]) -> None:
-        """What the session hears."""
+        """Takes what the session gets."""
         for event in events:
             self.events[event.request_id].append(event)
             if isinstance(event, FinishedEvent):
@@ -138,7 +139,7 @@ class World:
                 self.fleet.ledger.finish(event)
 
     def explain(self, request_id: str) -> list[Explanation]:
-        """The explanation that a client of the front gets, after replicas had two seconds to answer."""
+        """The explanation that a client of the front gets after replicas had two seconds to answer."""
         asked = self.records.ask(self.fleet, request_id)
         self.records.send(self.fleet)
         self._flush()
@@ -152,7 +153,7 @@ class World:
         return told + [token for token in ends if token is not None]
 
     def ends_of(self, request_id: str) -> list[FinishedEvent]:
-        """It should be one."""
+        """The number of ends, which should be one."""
         return [e for e in self.events[request_id] if isinstance(e, FinishedEvent)]
 
     # Replicas and their connections.
@@ -206,8 +207,8 @@ class World:
         self.at(STEP_S * self.dice.uniform(0.5, 2.0), lambda: self._turn(name, core))
 
     def _empty(self, name: str, core: ReplicaCore) -> None:
-        """Send what a replica has to say. Each question for pages and each answer takes its time; any of the two
-        replicas may be another one by then."""
+        """Sends a replica's messages. Each question for pages and each answer takes its time. By then, another replica
+        may have taken the place of either one."""
         while core.outbox:
             link, frame = core.outbox.popleft()
             if isinstance(frame, PagesSent):
@@ -241,7 +242,7 @@ class World:
         self.at(self.dice.expovariate(1 / 0.02), partial(self._pages_came, *found[1:], sent.number, sent, number))
 
     def _pages_came(self, name: str, core: ReplicaCore, number: int, sent: PagesSent | None, asked: int) -> None:
-        """asked: of the question that this answers; one that has its answer already is given no other."""
+        """asked: the question that this answers. A question that has its answer already gets no other."""
         if self.cores.get(name) is not core or self._page_asks.get((id(core), number)) != asked:
             return
         del self._page_asks[id(core), number]
@@ -264,7 +265,7 @@ class World:
                 self._send(name, self.links[name], frame, to_front=False)
 
     def _send(self, name: str, link: int, frame: Frame, to_front: bool) -> None:
-        """In order on one connection, whatever the delays; as bytes."""
+        """Sends bytes in order on one connection, whatever the delays."""
         (read,) = FrameReader().feed(encode(frame))
         key = (name, to_front, link)
         due = max(self.now + self.dice.expovariate(1 / 0.01), self._last_delivery.get(key, 0.0) + 1e-6)
@@ -292,7 +293,7 @@ class World:
         self._empty(name, core)
 
     def _cut(self, name: str) -> None:
-        """The connection is gone; the front knows at once."""
+        """Cuts the connection. The front knows it at once."""
         link = self.links.pop(name, None)
         if link is None:
             return
@@ -312,7 +313,7 @@ class World:
             self.at(self.dice.expovariate(self.cut_rate), lambda: self._cut_and_connect(name, core))
 
     def _hang(self, name: str, core: ReplicaCore) -> None:
-        """It says nothing any more; the front finds out by silence, and a keeper starts it anew."""
+        """Makes the replica silent. The front finds out by the silence, and a keeper starts the replica anew."""
         if self.cores.get(name) is core:
             self.hung.add(name)
             self.at(5.0, lambda: self._die(name, core))
@@ -330,23 +331,24 @@ class World:
 
 
 def explainer() -> Explainer:
-    """What a replica explains with; nothing is known of the machine's costs."""
+    """A replica's explainer, which does not know the machine's costs."""
     return Explainer(Ledger(), None, Options(16, 4))
 
 
 def facts_of(name: str, instance: str, role: ReplicaRole) -> ReplicaFacts:
-    """What a replica of this world says that it is."""
+    """The facts that a replica of this world reports."""
     sizes = (PAGE_TOKENS, 96, 96, VOCABULARY, 4, STEP_S / 16)
     return ReplicaFacts(name, instance, "m", ARITHMETIC, *sizes, role, PagedModel.page_bytes)
 
 
 def instance_of(core: ReplicaCore) -> str:
-    """A name for one start of a replica, which differs from those of its other starts."""
+    """A name for one start of a replica, which differs from the names of its other starts."""
     return str(id(core))
 
 
 def request_of(dice: random.Random, name: str, now: float) -> Request:
-    """Prompts begin alike, so that prefixes are shared; some want log probabilities, some end early."""
+    """A request. Prompts have common beginnings, so that prefixes are shared; some ask for log probabilities, some end
+    early."""
     prompt = tuple(range(8)) + tuple(dice.randrange(VOCABULARY) for _ in range(dice.randrange(1, 20)))
     params = SamplingParams(temperature=1.0, logprobs=dice.choice([None, 0]))
     ends = frozenset({dice.randrange(VOCABULARY)}) if dice.random() < 0.7 else frozenset()

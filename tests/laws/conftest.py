@@ -1,4 +1,4 @@
-"""What the laws share: syntax trees of all modules are kept, and never searched for garbage."""
+"""Fixtures that the laws share: syntax trees of all modules are kept and never searched for garbage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def no_garbage() -> Iterator[None]:
-    """To look through millions of nodes again and again takes as long as to parse them."""
+    """Stops the garbage collector: to search millions of nodes repeatedly takes as long as to parse them."""
     gc.disable()
     yield
     gc.enable()

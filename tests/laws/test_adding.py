@@ -1,4 +1,5 @@
-"""docs/adding.md is followed to the letter: its code becomes files, and what the page promises of them is tried."""
+"""docs/adding.md is followed exactly: its code becomes files, and the promises of the page about this code are
+tested."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ SHAPES = {"embed.weight": (61, 24), "norm.weight": (24,)} | {
 
 @cache
 def block(begin: str) -> str:
-    """The code of the page whose first line holds these words, without that line."""
+    """The code of the page whose first line contains these words, without that line."""
     found = [code for code in re.findall(r"^```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]
     line, _, rest = next(code for code in found if begin in code.partition("\n")[0]).partition("\n")
     return rest or line
@@ -91,7 +92,7 @@ def test_every_file_that_the_page_names_is_there() -> None:
 
 
 def added(package: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The page's file, as a module of the package for the length of a test."""
+    """The page's file, as a module of the package while a test runs."""
     short = package.__name__.removeprefix("twostroke.").replace(".", "/")
     (tmp_path / short).mkdir(parents=True)
     (tmp_path / short / f"{name}.py").write_text(block(f"src/twostroke/{short}/{name}.py"))
@@ -102,8 +103,8 @@ def added(package: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The model of the page is registered; a folder with random weights for it."""
-    models.architectures()  # each file registers itself once, when it is imported: before the copy is made
+    """Registers the model of the page, and makes a folder with random weights for it."""
+    models.architectures()  # files register at their first import, which must precede the copy
     monkeypatch.setattr(models, "_entries", dict(models._entries))
     models.architectures.cache_clear()
     added(twostroke.models, "echo", tmp_path, monkeypatch)
@@ -119,7 +120,7 @@ def echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def echo_by_hand(folder: Path, token_ids: list[int]) -> np.ndarray:
-    """(T, vocabulary), as the page's first line describes the model."""
+    """The logits (T, vocabulary), as the page's first line describes the model."""
     from safetensors.numpy import load_file
 
     w = {name: tensor.astype(np.float64) for name, tensor in load_file(folder / "model.safetensors").items()}
@@ -150,8 +151,8 @@ def test_the_model_is_found_and_its_tensors_are_listed_and_counted(echo: Path) -
     one = counter.step([Segment.decode(7)])
     matrices = 2 * sum(int(np.prod(shape)) for shape in LAYER_SHAPES.values() if len(shape) == 2)
     assert one.head.flops == 2 * 61 * 24
-    assert 2 * matrices <= one.weights.flops < 2 * matrices + 2 * 2000  # next to the products, gates and additions
-    assert one.attention.flops == 2 * 4 * 24 * 8  # two layers, eight positions seen
+    assert 2 * matrices <= one.weights.flops < 2 * matrices + 2 * 2000  # products, and a few gates and additions
+    assert one.attention.flops == 2 * 4 * 24 * 8  # two layers, and eight positions are seen
     with pytest.raises(CorruptModel, match="num_attention_heads"):
         models.read_model({**CONFIG, "num_attention_heads": 0})
     with pytest.raises(UnsupportedModel, match="EchoForCausalLM"):
@@ -186,7 +187,7 @@ def test_the_model_runs_on_the_reference_and_compiled(echo: Path) -> None:
 
 @pytest.fixture
 def at_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The op of the page is registered."""
+    """Registers the op of the page."""
     for found in (ops_registry, op_modules):
         found.cache_clear()
     yield added(twostroke.ops.rows, "at_least", tmp_path, monkeypatch)
@@ -264,7 +265,7 @@ def test_the_kernel_of_the_page_gives_the_bits_of_the_reference(
     at_least: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_at_least(tmp_path, monkeypatch)
-    # The new line of the header makes every unit another one: they are compiled without optimizing, which is quick.
+    # The new line of the header changes every unit. They are compiled without optimization, which is quick.
     build.build_all(tmp_path / "lib", build.machine(), (*build.RELEASE, "-O0"), levels=["generic"])
 
     monkeypatch.setattr(library, "library_path", lambda level: tmp_path / "lib" / f"libtwostroke_{level}.so")
@@ -290,7 +291,7 @@ def test_another_group_size_is_one_line(echo: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(formats.FORMATS, "int8g64", WeightFormat(WeightKind.INT8, group=64))
     model = read_folder(echo)
     sizes = {name: work_of(model, name, KVKind.BF16).weight_bytes for name in ("int8", "int8g64", "f32")}
-    assert sizes["int8"] < sizes["int8g64"] < sizes["f32"]  # down has 136 columns: one group, or three
+    assert sizes["int8"] < sizes["int8g64"] < sizes["f32"]  # down has 136 columns, which are one group or three
     _, weights = load_folder(echo, formats.weight_format("int8g64"))
     cpu, token_ids, pages = CpuOps(None, 1), [5, 60, 0, 17], np.arange(2, dtype=np.int32)
     memory = memory_of(model, weights, KVKind.F32, MemorySizes(2, 32, 8, 8))
@@ -301,7 +302,8 @@ def test_another_group_size_is_one_line(echo: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_level_has_one_name_and_one_place_in_every_list() -> None:
-    """What the recipe for a level says is alike: names, order, and the words of --cpu-level."""
+    """The recipe for a level has the same names in every list, in the same order, and so do the words of
+    --cpu-level."""
     level_h = (ROOT / "csrc" / "include" / "twostroke" / "level.h").read_text()
     words = options.BY_NAME["cpu_level"].help
     for architecture, levels in library.LEVELS_OF.items():

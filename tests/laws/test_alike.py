@@ -1,6 +1,6 @@
-"""Tests are alike on every machine and day: none asks for the date, the user or the cores, or draws without a seed.
+"""Tests are the same on every machine and day: none asks for the date, the user or the cores, or draws without a seed.
 
-What a test may ask for all the same stands here, with the reason.
+The exceptions are listed here, each with its reason.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from tests.tiers import ROOT
 DATE = {"date.today", "datetime.now", "datetime.today", "datetime.utcnow", "time.gmtime", "time.localtime"}
 DATE |= {"time.strftime", "time.ctime", "time.asctime"}
 OF_A_GIVEN_TIME = {"time.gmtime": 1, "time.localtime": 1, "time.ctime": 1, "time.asctime": 1, "time.strftime": 2}
-"""Calls that ask for no date where they have so many arguments."""
+"""Calls that do not ask for the date if they have this many arguments."""
 USER = {"getpass.getuser", "os.getlogin", "pwd.getpwuid", "pwd.getpwnam", "Path.home", "os.path.expanduser"}
 CORES = {"os.cpu_count", "os.process_cpu_count", "os.sched_getaffinity", "multiprocessing.cpu_count"}
 DRAWN = {f"random.{name}" for name in ("random", "randint", "randrange", "choice", "choices", "sample", "shuffle")}
 DRAWN |= {f"np.random.{name}" for name in ("rand", "randn", "randint", "random", "normal", "uniform", "permutation")}
 DRAWN |= {"uuid.uuid4", "uuid.uuid1", "os.urandom", "secrets.token_hex", "secrets.token_bytes", "secrets.randbits"}
 SEEDED = {"random.Random", "Random", "np.random.default_rng", "np.random.RandomState"}
-"""Calls that draw by a seed where they are given one."""
+"""Calls that draw by a seed if they are given one."""
 REFUSED = DATE | USER | CORES | DRAWN
 ALLOWED = {
     ("tests/conftest.py", "time.gmtime"),  # the seed of a daily run
     ("tests/elsewhere.py", "os.sched_getaffinity"),  # makes other machines
     ("tests/elsewhere.py", "Path.home"),
     ("tests/native/emulated.py", "os.cpu_count"),  # compiles side by side
-    ("tests/native/test_pool.py", "os.cpu_count"),  # as many busy programs as cores
+    ("tests/native/test_pool.py", "os.cpu_count"),  # it starts as many busy programs as there are cores
     ("tests/cli/test_process.py", "os.sched_getaffinity"),  # any one core, for two programs
 }
 FILES = sorted((ROOT / "tests").rglob("*.py"))
 JUDGE = re.compile(r"^(?:import|from) (?:torch|transformers|peft|safetensors\.torch)\b", re.MULTILINE)
-"""Packages that take seconds to import: each process of each run pays for them, whatever it runs."""
+"""Packages that take seconds to import. Each process of each run would pay for them, whatever it runs."""
 WITH_A_JUDGE = {
     **{"adapters": 1, "beams": 2, "cuda": 1, "engine": 1, "models": 30, "quantize": 2, "ranks": 1, "real": 1},
     **{"retrieval": 5, "spark": 4, "spec": 1, "speculate": 2, "vision": 10, "weights": 18},
 }
-"""Files of each folder that import one when they are collected. Move some into what uses them and lower the number;
-never raise it."""
+"""The number of files in each folder that import one when they are collected. Move an import to where it is used and
+lower the number; never raise it."""
 
 
 def faults(text: str) -> Iterator[str]:
-    """Names of refused calls in the source of a test."""
+    """The names of refused calls in the source of a test."""
     tree = ast.parse(text)
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     for node in ast.walk(tree):
@@ -83,7 +83,7 @@ def test_no_more_tests_import_what_takes_seconds_before_they_run() -> None:
 
 
 def test_what_the_caller_has_set_reaches_no_test() -> None:
-    """But for what a developer may set for a run."""
+    """The exceptions are variables that a developer may set for a run."""
     found = {"TWOSTROKE_KV_MEMORY": "9", "HF_HUB_OFFLINE": "1", "http_proxy": "x", "TWOSTROKE_THREADS": "1"}
     neutral.clear(found)
     assert found == {"TWOSTROKE_THREADS": "1"}

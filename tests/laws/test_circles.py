@@ -1,4 +1,4 @@
-"""No module of the package needs itself: lazy imports, LazyModule and imports for type checkers count."""
+"""No module of the package depends on itself, where lazy imports, LazyModule and imports for type checkers count."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.laws.test_house import MODULES, SOURCE, nodes_of
 
 
 def name_of(path: object) -> str:
-    """twostroke.text.talk for .../twostroke/text/talk/__init__.py."""
+    """The name of a module: twostroke.text.talk for .../twostroke/text/talk/__init__.py."""
     words = str(path).removeprefix(str(SOURCE.parent) + "/").removesuffix(".py").split("/")
     return ".".join(words[:-1] if words[-1] == "__init__" else words)
 
 
 def imports(nodes: list[ast.AST], known: set[str]) -> Iterator[str]:
-    """The modules of the package that a module imports, wherever in it."""
+    """The modules of the package that a module imports, at any place in it."""
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for each in node.names:
@@ -28,8 +28,8 @@ def imports(nodes: list[ast.AST], known: set[str]) -> Iterator[str]:
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Groups of two modules or more that need each other: what is left after modules without imports and modules
-    without importers are taken away again and again."""
+    """Groups of two or more modules that depend on each other. Modules without imports and modules without importers
+    are removed repeatedly, and the groups are left."""
     left = {name: set(needs) for name, needs in graph.items()}
     while True:
         needed = set().union(*left.values()) if left else set()

@@ -1,4 +1,4 @@
-"""Commands and options that the pages show are those of this program."""
+"""The commands and options that the pages show exist in this program."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from twostroke.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHERS = ("CLI.md",)
-"""What the program itself prints of its options."""
+"""Pages with options that the program itself prints."""
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if path.name not in OTHERS]
 OF_OTHER_PROGRAMS = set("--parts --gguf --seconds --network --init --out --speed --part --only --count".split())
-"""Options of tools and of containers that stand alone in a page's text."""
+"""Options of tools and of containers that appear alone in a page's text."""
 _CODE = re.compile(r"^```.*?$(.*?)^```$|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*twostroke (.*?)(?:\s(?:[|;&>#].*|<\(.*))?$")
 _OPTION = re.compile(r"--?[a-z][a-z0-9-]*")
 
 
 def codes(text: str) -> Iterator[str]:
-    """Lines of code, each command whole."""
+    """Lines of code, with each command as one line."""
     for block, inline in _CODE.findall(text):
         yield from (block or inline).replace("\\\n", " ").splitlines()
 
 
 def options_in(text: str) -> list[str]:
-    """What looks like an option, without its value."""
+    """Words that look like an option, without their values."""
     return [found[0] for word in text.split() if (found := _OPTION.match(word.strip("[]\"'")))]
 
 
 @cache
 def command(words: tuple[str, ...]) -> click.Command:
-    """The verb of these words, and the one below it where there is one. Raises click's error for an unknown verb."""
+    """The verb of these words, and the verb below it where there is one. Raises click's error for an unknown verb."""
     found: click.Command = main
     for word in words:
         below = found.get_command(click.Context(found), word) if isinstance(found, click.Group) else None
@@ -49,7 +49,7 @@ def options(own: click.Command) -> set[str]:
 
 
 def all_options(own: click.Command) -> set[str]:
-    """Those of a verb and of all below it."""
+    """The options of a verb and of all verbs below it."""
     context = click.Context(own)
     names = own.list_commands(context) if isinstance(own, click.Group) else []
     below = [found for name in names if isinstance(own, click.Group) and (found := own.get_command(context, name))]

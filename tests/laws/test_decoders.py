@@ -48,7 +48,7 @@ def _name(call: ast.Call) -> str:
 
 
 def unmarked(nodes: Iterable[ast.AST], module: str) -> Iterator[str]:
-    """Kinds that a module of the server reads bodies as, and that do not have the mark `body_kind`."""
+    """Kinds as which a module of the server reads bodies, and that lack the mark `body_kind`."""
     home = importlib.import_module(BODY_HOME)
     names = vars(importlib.import_module(module))
     for node in nodes:
@@ -61,7 +61,7 @@ def unmarked(nodes: Iterable[ast.AST], module: str) -> Iterator[str]:
 def test_no_type_is_built_while_bytes_are_read() -> None:
     assert len(MODULES) > 150
     found = [f"{path.relative_to(ROOT)}:{fault}" for path in MODULES for fault in faults(tree_of(path))]
-    # The mark of a class calls the builder as the class is made, so it stands in a function.
+    # The mark of a class calls the builder when the class is made, so the class is inside a function here.
     assert [f for f in found if not f.startswith("src/twostroke/server/gate/decode.py:")] == []
     assert len(found) == 1
 

@@ -1,4 +1,4 @@
-"""Texts say what a thing is: one that begins with "Of" leaves out the noun, and the reader has to guess it."""
+"""Texts name their subject. A text that begins with "Of" leaves out the noun, and the reader must guess it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.laws.test_house import ROOT, short, text_of, tree_of
 
 FOLDERS = ("src", "tools", "tests")
 MAY_BEGIN = re.compile(r"Of[\s\\]")
-"""Every text that begins with "Of" has this in its source; files without it are not parsed."""
+"""The source of every text that begins with "Of" contains this; files without it are not parsed."""
 
 
 def riddles(tree: ast.Module) -> list[int]:
@@ -20,14 +20,14 @@ def riddles(tree: ast.Module) -> list[int]:
 
 
 def comment_riddles(text: str) -> list[int]:
-    """The lines of C++ comments that begin with "Of" and do not go on with the sentence of a comment above."""
+    """The lines of C++ comments that begin with "Of" and do not continue a sentence of the comment above."""
     lines = [line.strip() for line in text.splitlines()]
     begins = zip(range(1, len(lines) + 1), ["", *lines], lines, strict=False)
     return [number for number, above, line in begins if line.startswith("// Of ") and not above.startswith("//")]
 
 
 def test_riddles_are_found() -> None:
-    """In a class, after a value, behind a line break, in a call; other first words are none."""
+    """The strings are in a class, after a value, after a line break, and in a call. Other first words are allowed."""
     written = 'class Room:\n    """Of a step."""\n\nMOST = 3\n"""\nOf each."""\nf(help=f"Of {MOST}.")\n"""Often."""\n'
     assert riddles(ast.parse(written)) == [2, 5, 7] and MAY_BEGIN.search(written)
     assert comment_riddles("int a;\n// Of a panel.\nint b;\n// The bytes\n// Of a group.\n// Often.\n") == [2]

@@ -1,4 +1,5 @@
-"""The laws of docs/ARCHITECTURE.md that a script can hold: sizes, openings, one reader of the environment, no eval."""
+"""The laws of docs/ARCHITECTURE.md that a script can check: sizes, first docstrings, one reader of the environment, no
+eval."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "twostroke"
-DRIVERS = SOURCE / "lab" / "bench" / "peers" / "drivers"  # run by other engines' Python, not by ours
+DRIVERS = SOURCE / "lab" / "bench" / "peers" / "drivers"  # the Python of other engines runs these, not ours
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if DRIVERS not in path.parents)
 NATIVE = sorted(path for kind in ("*.cpp", "*.h") for path in (ROOT / "csrc").rglob(kind))
 MOST_ARGUMENTS = 7
@@ -20,7 +21,8 @@ SHARED_NAMES = {
     **dict.fromkeys(("Asked", "Row", "Target"), 2),
     **dict.fromkeys(("Listener", "Room", "Session"), 3),
 }
-"""How often a public class name stands in the package, where it is more than once. Do not add to it: find a name."""
+"""How often a public class name occurs in the package, where it occurs more than once. Do not add to it: find another
+name."""
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "shelve", "marshal", "torch", "transformers"}
 
 
@@ -40,7 +42,8 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def nodes_of(path: Path) -> list[ast.AST]:
-    """All nodes of a module. They are found once for all laws: to walk a tree takes as long as to parse it."""
+    """All nodes of a module. They are collected once for all laws, because a walk over a tree takes as long as parsing
+    it."""
     return list(ast.walk(tree_of(path)))
 
 
@@ -71,7 +74,7 @@ def test_files_and_functions_are_small() -> None:
 
 
 def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """The names of its arguments; a method's own object is none of them."""
+    """The names of its arguments, without a method's own object."""
     asked = function.args
     stars = [each for each in (asked.vararg, asked.kwarg) if each is not None]
     names = [each.arg for each in (*asked.posonlyargs, *asked.args, *asked.kwonlyargs, *stars)]
@@ -86,7 +89,7 @@ def test_functions_have_few_arguments() -> None:
 
 
 def test_modules_open_with_a_docstring() -> None:
-    """What a module must not import is a contract of .importlinter; its docstring tells what it is for."""
+    """A contract of .importlinter contains what a module must not import. Its docstring contains its purpose."""
     without = [short(path) for path in MODULES if text_of(path).strip() and not ast.get_docstring(tree_of(path))]
     listing = [short(path) for path in MODULES if "Must not know:" in (ast.get_docstring(tree_of(path)) or "")]
     assert without == [] and listing == []
@@ -104,7 +107,7 @@ def classes_named() -> dict[str, list[ast.ClassDef]]:
 
 
 def documented_above(kind: ast.ClassDef, method: str) -> bool:
-    """Whether a class that this one is made from, or that its docstring says it satisfies, documents the method."""
+    """Whether a parent of this class, or a class that its docstring claims to satisfy, documents the method."""
     bases = [base.value if isinstance(base, ast.Subscript) else base for base in kind.bases]
     text = " ".join((ast.get_docstring(kind) or "").split())
     said = " ".join(re.findall(r"Satisfies (.*?)\.(?: |$)", text))
@@ -136,7 +139,8 @@ class Alike:
 
 
 def test_public_functions_have_docstrings() -> None:
-    """Their own, or that of the method that they replace; the contract of an op's `reference` is its module's."""
+    """The docstring is their own or that of the method that they replace. The contract of an op's `reference` is in its
+    module."""
     missing = []
     for path in MODULES:
         of_an_op = SOURCE / "ops" in path.parents
@@ -167,7 +171,7 @@ def test_nothing_runs_strings_or_reads_the_environment() -> None:
 
 
 def test_a_public_class_name_stands_once() -> None:
-    """SHARED_NAMES lists those that still stand more often: it may only shrink."""
+    """SHARED_NAMES lists the names that two or more classes still have. It may only shrink."""
     places: dict[str, list[str]] = {}
     for path in MODULES:
         for node in nodes_of(path):

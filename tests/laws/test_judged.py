@@ -1,4 +1,4 @@
-"""What a judge said is taken from the store only where everything that decides it is the same."""
+"""A judge's answer is taken from the store only where everything that decides it is the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Judge:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With one entry."""
+    """A store with one entry."""
     monkeypatch.setattr(judged, "FILE", tmp_path / "judged.json")
     monkeypatch.setattr(judged, "TIER", Tier(writes=True))
     assert judged.said("a question", (1, "x"), Judge([3, 4])) == [3, 4]

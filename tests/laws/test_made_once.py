@@ -1,4 +1,5 @@
-"""What is made with its first use is made by one thread: by `made_once`, since functools' property has no lock."""
+"""One thread makes a value at its first use. `made_once` must be used for this, because functools' property has no
+lock."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tools.pages.models import RECORDS, models_page
 from tests.models.families.whole import by_architecture
 
 PROMISED = 1e-3
-"""The largest error that is promised, as a share of the logit range."""
+"""The largest promised error, as a share of the logit range."""
 
 
 def records() -> dict[str, dict[str, Any]]:
@@ -19,7 +19,7 @@ def records() -> dict[str, dict[str, Any]]:
 
 
 def test_the_records_are_those_of_the_families_that_tests_have() -> None:
-    """Where this fails: python -m tools.measure_parity --missing, then make docs."""
+    """If this fails, run python -m tools.measure_parity --missing and then make docs."""
     tested = {family: name for name, families in by_architecture().items() for family in families}
     assert {family: record["architecture"] for family, record in records().items()} == tested
 

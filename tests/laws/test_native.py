@@ -1,4 +1,5 @@
-"""Which native source may know what: code for the CPU knows no CUDA, and few files ask the preprocessor for a level."""
+"""What a native source may depend on: code for the CPU does not mention CUDA, and few files ask the preprocessor for a
+level."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from tests.laws.test_house import NATIVE, ROOT, short, text_of
 CUDA = ROOT / "csrc" / "cuda"
 CONDITION = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\bTS_LEVEL_", re.MULTILINE)
 CHOOSING = {
-    # what a level is, in numbers
+    # these define a level in numbers
     "csrc/include/twostroke/level.h": 7,
     "csrc/include/twostroke/register_tiles.h": 3,
-    # which headers have its vectors
+    # these choose the headers with a level's vectors
     "csrc/include/twostroke/simd.h": 3,
     "csrc/include/twostroke/integers.h": 3,
     "csrc/include/twostroke/attention/tile_run.h": 2,
     "csrc/include/twostroke/x86/registers.h": 1,
     "csrc/generic/machine/limits.cpp": 4,
 }
-"""How often a file asks the preprocessor for a level. Others ask kLevel, or are of one level as a whole."""
+"""How often a file asks the preprocessor for a level. Other files ask kLevel, or belong to one level as a whole."""
 
 
 def of_the_cpu() -> list[Path]:
@@ -39,7 +40,7 @@ def test_headers_for_cuda_are_in_its_folder() -> None:
 
 
 def is_whole(text: str) -> bool:
-    """Whether one condition stands around all code of a file, and is the only one about a level."""
+    """Whether one condition is around all code of a file, and is the only condition about a level."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("//")]
     return bool(CONDITION.match(lines[0])) and lines[-1] == "#endif" and len(CONDITION.findall(text)) == 1
 

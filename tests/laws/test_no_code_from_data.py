@@ -1,4 +1,5 @@
-"""The gate: nothing in the package can turn data into code, wherever it came from. The gate itself is tested, too."""
+"""The gate: no code in the package can turn data into code, wherever the data came from. The gate itself is tested,
+too."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ LAST_NAMES = {name.rpartition(".")[2] for name in CALLS_THAT_RUN_DATA}
 WORDS = {"allow_pickle", "trust_remote_code", "weights_only", "auto_map", "from_pretrained", "recv_pyobj", "send_pyobj"}
 REFUSED_ATTRIBUTES = WORDS | {"__reduce__", "__reduce_ex__", "__setstate__"}
 REFUSED_TEXTS = WORDS | NAMES_THAT_RUN_DATA - {"compile"}
-MAY_IMPORT = {  # each of them from one table of names, or one folder, of its own
+MAY_IMPORT = {  # each takes names from one table or one folder of its own
     "importlib": {
         "__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py", "types/lazy_module.py",
         "server/attached/pdf.py",
@@ -82,7 +83,7 @@ def _imports(node: ast.AST, place: str) -> Iterator[str]:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Named at all, called or not: `run = eval` is caught as well."""
+    """All names, called or not, so that `run = eval` is found as well."""
     if isinstance(node, ast.Name) and node.id in NAMES_THAT_RUN_DATA:
         yield node.id
     if isinstance(node, ast.Attribute) and node.attr in REFUSED_ATTRIBUTES:
@@ -166,9 +167,9 @@ def test_the_gate_lets_through(code: str) -> None:
 
 
 def test_an_answer_with_a_grammar_loads_none_of_them() -> None:
-    """What the modules import is one thing; what is in the process when an answer was made is another.
+    """The imports of the modules do not tell what is in the process when an answer was made.
 
-    (pickle and multiprocessing are not looked for: the standard library loads them for purposes of its own.)
+    (pickle and multiprocessing are left out, because the standard library loads them for its own purposes.)
     """
     code = (
         "import sys\nfrom twostroke import LLM, Grammar, SamplingParams\nimport twostroke.server.app\n"

@@ -1,4 +1,4 @@
-"""The laws of the server's page: small files, no text that becomes markup, nothing from elsewhere."""
+"""The laws of the server's page: small files, no text that becomes markup, nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_modules_open_with_what_they_are(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=short)
 def test_links_follow_the_page_below_any_prefix(path: Path) -> None:
-    """A proxy may show the page below a path of its own: links are relative, and name files that are there."""
+    """A proxy may show the page below a path of its own. So links are relative, and they name files that exist."""
     text = path.read_text()
     assert re.findall(r"""(?:src|href|from|url\(|import\()\s*=?\s*["'(]?\s*/""", text) == []
     base = PAGE.parent if path.name == "index.html" else path.parent

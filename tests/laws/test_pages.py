@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("page", ["START-HERE.md", "ARCHITECTURE.md", "adr/0015-a-model-is-a-traced-program.md"])
 def test_files_that_a_page_names_are_there(page: str) -> None:
-    """Paths with a folder; in these pages they begin below src/twostroke, or at the root."""
+    """Paths with a folder. In these pages they begin below src/twostroke, or at the root."""
     text = (ROOT / "docs" / page).read_text()
     named = set(re.findall(r"`((?:\w+/)+\w+\.(?:py|cpp|h))`", text)) - {"models/NAME.py"}
 

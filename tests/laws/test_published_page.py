@@ -1,4 +1,5 @@
-"""The tables of published models follow docs/published.json: each format of ours has a row; README has the errors."""
+"""The tables of published models follow docs/published.json: each format of ours has a row, and README has the
+errors."""
 
 from __future__ import annotations
 

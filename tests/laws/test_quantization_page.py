@@ -1,4 +1,4 @@
-"""docs/quantization.md has a row for every format that the code rounds to, and no row of another."""
+"""docs/quantization.md has a row for every format to which the code rounds, and no other rows."""
 
 from __future__ import annotations
 

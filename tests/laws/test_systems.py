@@ -1,6 +1,7 @@
-"""Calls of one operating system stand in one place: csrc/system for the kernels, twostroke.system for Python.
+"""Calls of one operating system are in one place: csrc/system for the kernels, twostroke.system for Python.
 
-The package is imported, and generates, where the modules of POSIX are missing and `sys.platform` names another system.
+The package can be imported, and generates, where the modules of POSIX are missing and `sys.platform` names another
+system.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "twostroke"
 HOME = PACKAGE / "system"
 OF_POSIX = {"fcntl", "termios", "resource", "pwd", "grp", "tty", "pty", "posix", "curses", "syslog"}
-"""Modules that Python has on some systems alone. That `readline` may be missing is asked where chat reads lines."""
+"""Modules that Python has only on some systems. The code that reads chat lines checks itself whether `readline` is
+missing."""
 CALLS_OF_POSIX = {
     *("pread", "preadv", "pwrite", "pwritev", "memfd_create", "posix_fadvise", "posix_fallocate", "sched_getaffinity"),
     *("sched_setaffinity", "sysconf", "getuid", "geteuid", "getgid", "fork", "forkpty", "setsid", "killpg", "mkfifo"),
@@ -38,7 +40,7 @@ SYSTEM_MACROS = re.compile(r"\b(__linux__|__APPLE__|_WIN32|_WIN64|__MINGW32__|__
 
 
 def faults(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Imports and calls that stand for one system in the source of a module."""
+    """Imports and calls of one system in the source of a module."""
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] in OF_POSIX)
@@ -142,7 +144,7 @@ with LLM("spark", cache="off", threads=2) as llm:
     print(llm.generate(["The sun"], SamplingParams(max_tokens=8, temperature=0))[0].completions[0].token_ids)
 """
 EVERYWHERE = ("twostroke.lab.bench.peers.drivers",)
-"""Programs of other environments."""
+"""Programs for other environments."""
 
 
 def elsewhere(platform: str, named: str, code: str, hidden: set[str], left_out: tuple[str, ...]) -> str:
@@ -174,7 +176,7 @@ def test_every_module_is_imported_on_another_system(
 def test_a_model_generates_by_the_calls_of_another_system(
     platform: str, named: str, hidden: set[str], left_out: tuple[str, ...]
 ) -> None:
-    """With this machine's kernels; the tokens are those that it generates by its own calls."""
+    """It uses this machine's kernels. The tokens are those that it generates by its own calls."""
     own = subprocess.run([sys.executable, "-c", GENERATE], capture_output=True, text=True, timeout=600, check=True)
     assert len(own.stdout.split()) == 8, own.stdout
     assert elsewhere(platform, named, GENERATE, hidden, left_out) == own.stdout

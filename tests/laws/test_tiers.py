@@ -1,4 +1,4 @@
-"""What a run tests: it follows from the commit and the seed; a quick one leaves out a part; a change is noticed."""
+"""What a run tests: it follows from the commit and the seed, a quick run leaves out a part, and a change is noticed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_day_changes_daily_runs_alone() -> None:
 def test_hypothesis_draws_the_same_whatever_was_imported_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Left alone it takes constants out of all modules that other tests have imported in this process."""
+    """Without this, Hypothesis takes constants out of all modules that other tests have imported in this process."""
     monkeypatch.setattr(providers, "_get_local_constants", providers._get_local_constants)
     drawn.by_test_alone()
     found: list[int] = []
@@ -250,7 +250,7 @@ def test_that_files_are_thinned(request):
 
 @pytest.mark.slow
 def test_what_a_run_decides_reaches_its_workers(tmp_path: Path) -> None:
-    """A run of its own, in a worker of pytest-xdist, with the options and decisions of tests/conftest.py."""
+    """This is a run of its own, in a worker of pytest-xdist, with the options and decisions of tests/conftest.py."""
     (tmp_path / "inside").mkdir()
     (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = inside\n")
     (tmp_path / "conftest.py").write_text(f"from tests.conftest import {HOOKS}\n")

@@ -1,4 +1,4 @@
-"""Tools are run by hand and rarely: what they import must be there all the same."""
+"""Tools are run by hand and seldom. So this test checks that the names which they import exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server whose answers are scripts: what it sends, how long it waits, how it fails."""
+"""An OpenAI-compatible server whose answers are scripts: the bytes that it sends, its waits, and its failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 AROUND = 7  # tokens that the "template" puts around the words of a prompt
 
 Step = float | bytes | Callable[[], Awaitable[object]]
-"""Seconds to wait, bytes to send, or what to wait for."""
+"""Seconds to wait, bytes to send, or a function to await."""
 
 
 def event(value: Any) -> bytes:
@@ -34,7 +34,7 @@ def words_in(body: dict[str, Any]) -> int:
 
 
 def answer(body: dict[str, Any], first_s: float = 0.0, gap_s: float = 0.0, with_usage: bool = True) -> list[Step]:
-    """A whole stream of max_tokens tokens, a chunk without text before and one after them, and usage."""
+    """A whole stream of max_tokens tokens, with a chunk without text before them and one after them, and usage."""
     tokens = body["max_tokens"]
     steps: list[Step] = [chunk(""), first_s]
     for index in range(tokens):
@@ -53,10 +53,10 @@ class Refusal:
 
 @dataclass
 class Fake:
-    """script: from (number of the request, its body) to what is sent. most_at_once: requests in flight.
+    """script: (number of the request, its body) -> what is sent. most_at_once: the most requests in flight so far.
 
-    answers_per_connection: after this number of answers a connection is closed when its next request has come,
-    with `goodbye` for an answer.
+    answers_per_connection: after this number of answers, the next request on a connection closes it, with `goodbye` as
+    its answer.
     """
 
     script: Callable[[int, dict[str, Any]], list[Step] | Refusal] = lambda number, body: answer(body)
@@ -124,7 +124,7 @@ class Fake:
 
 @asynccontextmanager
 async def serving(fake: Fake) -> AsyncIterator[Fake]:
-    """In the running loop, on an ephemeral port."""
+    """Serves in the running loop, on an ephemeral port."""
     server = await asyncio.start_server(fake.handle, "127.0.0.1", 0)
     fake.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
@@ -135,7 +135,7 @@ async def serving(fake: Fake) -> AsyncIterator[Fake]:
 
 @contextmanager
 def serving_in_a_thread(fake: Fake) -> Iterator[Fake]:
-    """For clients that have a loop of their own."""
+    """Serves in a thread, for clients that have a loop of their own."""
     ready, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 

@@ -1,4 +1,4 @@
-"""What guesses did during a run, read from a server's own counters."""
+"""The effect of guesses during a run, read from a server's own counters."""
 
 from __future__ import annotations
 

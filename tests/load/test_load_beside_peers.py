@@ -44,7 +44,7 @@ def test_a_server_that_does_not_start_is_told_with_its_words() -> None:
 
 
 def test_spark_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The whole way, with two short requests."""
+    """The whole run, with two short requests."""
     saved = tmp_path / "load.json"
     words = ["spark", "--workload", "steady-chat", "--rates", "50", "--requests", "2", "--tokens-scale", "0.1"]
     monkeypatch.setattr(sys, "argv", ["measure_load", *words, "--ttft", "300s", "--itl", "300s", "--save", str(saved)])

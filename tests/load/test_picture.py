@@ -1,4 +1,4 @@
-"""The picture of a sweep: what is written in it, and that it fits."""
+"""The picture of a sweep: its texts, and that they fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def swept(users: tuple[int, ...], words: str) -> Sweep:
     """A sweep whose prediction is a little off."""
     found = Sweep("a & b", SweepAsk(users, (), 256, 64))
     for count in users:
-        # Each user's requests follow one another: 0.1 s to the first token, then one every 10 ms a user.
+        # Each user's requests follow one another: 0.1 s to the first token, then one token every 10 ms for each user.
         ends = [0.1 + 0.01 * count * (place + 1) for place in range(64)]
         seen = [Observation(0.0, 0.0, ends[-1], tuple(ends), prompt_tokens=256, output_tokens=64)] * count
         found.users.append(UsersPoint(count, figures(seen)))

@@ -1,4 +1,4 @@
-"""Sessions against a scripted server on a real socket: counts, order, failures, Ctrl-C. No absolute times."""
+"""Sessions against a scripted server on a socket: counts, order, failures, Ctrl-C. No test needs absolute times."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_an_answer_that_is_not_streamed_is_a_failure() -> None:
 
 def test_a_silent_server_times_out() -> None:
     fake = Fake(lambda number, body: [chunk("a"), 30.0] if body["max_tokens"] == 4 else answer(body))
-    for silence_s in (0.2, 5.0):  # on a machine that stood still, an answer of the beginning may come too late
+    for silence_s in (0.2, 5.0):  # on a machine that stood still, an answer from the beginning may come too late
         try:
             report = run(fake, closed_loop(1, Lengths(20), Lengths(4)), 1, silence_s=silence_s)
         except ConfigError:

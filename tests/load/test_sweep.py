@@ -1,4 +1,4 @@
-"""The walk against a scripted server: no prompt comes twice, so that none is found in a prefix cache."""
+"""A sweep against a scripted server. No prompt comes twice, so that none is found in a prefix cache."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_a_sweep_walks_and_draws(tmp_path: Path) -> None:
     assert [(each["users"], each["figures"]["completed"]) for each in value["users"]] == [(1, 2), (3, 6)]
     tree = ElementTree.fromstring(plot.read_text())
     words_drawn = [text.text for text in tree.iter("{http://www.w3.org/2000/svg}text")]
-    # A label without room is left out, and where the points lie is the machine's word; one always has room.
+    # A label without room is left out, and the machine decides where the points lie. One label always has room.
     assert {"1 user", "3 users"} & set(words_drawn) and "TTFT and prompt length, one user" in words_drawn
     assert "predicted by the cost model" not in words_drawn and "predicted" not in result.stderr
 

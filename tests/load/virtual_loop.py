@@ -1,4 +1,5 @@
-"""An event loop whose time goes on at once when nothing else is left to do: exact, however busy the machine is."""
+"""An event loop whose time advances at once when nothing else is left to do. So it is exact, however busy the machine
+is."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import selectors
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """For `asyncio.Runner(loop_factory=VirtualLoop)`. Only timers are waited for."""
+    """A loop for `asyncio.Runner(loop_factory=VirtualLoop)`, which waits only for timers."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -19,7 +20,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Jump(selectors.SelectSelector):
-    """Where nothing is ready, the time of the next timer is now."""
+    """Where nothing is ready, the time becomes that of the next timer."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
 """Grok-1 in NumPy, after xAI's published JAX code (github.com/xai-org/grok-1, model.py): the judge of our model file.
 
-One position after the other, one head and one expert at a time: nothing is shared with what it judges. Around it stand
-a config and a model of transformers' kind, so that tests make checkpoints of it like any other.
+It computes one position after the other, and one head and one expert at a time. It shares no code with the model that
+it judges. A config and a model in transformers' form are around it, so that tests make checkpoints of it like of any
+other model.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ F64 = NDArray[np.float64]
 
 
 class Grok1Config(transformers.PretrainedConfig):
-    """The fields that count."""
+    """The fields that matter."""
 
     model_type = "grok-1"
 
@@ -31,7 +32,7 @@ class Grok1Config(transformers.PretrainedConfig):
 
 
 def logits_of(tensors: Mapping[str, F64], config: Grok1Config, token_ids: list[int]) -> F64:
-    """(T, vocabulary) of one sequence."""
+    """The logits (T, vocabulary) of one sequence."""
     x = tensors["model.embed_tokens.weight"][token_ids] * config.embedding_multiplier_scale
     for index in range(config.num_hidden_layers):
         own = {name.removeprefix(f"model.layers.{index}."): value for name, value in tensors.items()}
@@ -50,7 +51,7 @@ def _norm(x: F64, scale: F64, config: Grok1Config) -> F64:
 
 
 def _turned(head: F64) -> F64:
-    """Rotary positions of (T, D): element i and element i + D / 2 turn together."""
+    """Rotates (T, D) by positions. Elements i and i + D / 2 are a pair."""
     tokens, dim = head.shape
     angles = np.arange(tokens)[:, None] / 10_000.0 ** (np.arange(0, dim, 2) / dim)
     cos, sin = np.tile(np.cos(angles), 2), np.tile(np.sin(angles), 2)
@@ -89,7 +90,7 @@ def _experts(x: F64, own: Mapping[str, F64], config: Grok1Config) -> F64:
 
 
 class Grok1ModelForCausalLM(transformers.PreTrainedModel):
-    """Holds the parameters; the arithmetic is above."""
+    """Has the parameters; the arithmetic is above."""
 
     config_class = Grok1Config
 

@@ -1,4 +1,4 @@
-"""The parity of a tiny checkpoint with transformers: tests hold it, tools/measure_parity.py keeps records of it."""
+"""The parity of a tiny checkpoint with transformers. Tests check it, and tools/measure_parity.py records it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
 TOKENS = 75
 BAR = 1e-4
-"""The largest error that tests allow, as a share of the logit range. The promise is 1e-3; tests hold ten times less."""
+"""The largest error that tests allow, as a share of the logit range. The promise is 1e-3, and tests allow a tenth of
+it."""
 TIE = 2e-5
-"""A share of the logit range. An error of 1e-5 may swap two logits that lie nearer than this, so a greedy token is
+"""A share of the logit range. An error of 1e-5 may swap two logits that lie nearer than this. So a greedy token is
 compared with the judge's only where its two largest logits lie further apart."""
 PHASES = {"prefill": [TOKENS], "chunked": [1, 16, 7, 33, 18], "decode": [40, *([1] * (TOKENS - 40))]}
-"""Name -> tokens of each step."""
+"""Name -> the tokens of each step."""
 WHOLE = "prefill"
-"""The one phase of encoders, whose positions see later ones."""
+"""The only phase of encoders, whose positions see later ones."""
 
 
 class Loaded:
-    """A folder's model on one backend: compiled natively, or the reference op by op; fresh memory for each run."""
+    """A folder's model on one backend: compiled natively, or the reference op by op. Each run gets fresh memory."""
 
     def __init__(self, folder: Path, ops: CpuOps | ReferenceOps, context: int = 256) -> None:
         self.sizes = MemorySizes(16, context, max(80, context), max(80, context), state_slots=2)
@@ -41,7 +42,7 @@ class Loaded:
         self.ops = ops
 
     def run(self, token_ids: list[int], chunks: list[int]) -> np.ndarray:
-        """Logits (T, V) of all positions, computed in chunks of the given sizes over scattered pages."""
+        """The logits (T, V) of all positions, computed in chunks of the given sizes over scattered pages."""
         pages = np.random.default_rng(3).permutation(16).astype(np.int32)[: self.sizes.max_pages]
         plain = isinstance(self.ops, ReferenceOps)
         program = self.model.plain if plain else self.model.program
@@ -55,39 +56,39 @@ class Loaded:
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The greatest difference as a share of the range of the expected logits."""
+    """The largest difference, as a share of the range of the expected logits."""
     return float(np.abs(found - expected).max() / (expected.max() - expected.min()))
 
 
 def other_tokens(found: np.ndarray, expected: np.ndarray) -> int:
-    """Rows whose largest logit is another one than the judge's, ties aside."""
+    """The number of rows whose largest logit differs from the judge's, without ties."""
     largest = np.sort(expected, axis=1)[:, -2:]
     clear = largest[:, 1] - largest[:, 0] > TIE * (expected.max() - expected.min())
     return int(np.sum((found.argmax(axis=1) != expected.argmax(axis=1)) & clear))
 
 
 def compared(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The rows that are compared: a classifier's first row alone, because the judge computes no other."""
+    """The rows that are compared. For a classifier this is the first row alone, because the judge computes no other."""
     return found[0] if expected.ndim == 1 else found
 
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """errors: the relative one of each phase at each native level, and of the reference. tokens: of the same, how many
-    greedy tokens are not the judge's; empty for models that generate nothing."""
+    """errors: the relative error of each phase at each native level, and of the reference. tokens: for the same phases,
+    how many greedy tokens differ from the judge's; empty for models that generate nothing."""
 
     errors: dict[str, float]
     tokens: dict[str, int]
 
 
 def _vocabulary(judge: torch.nn.Module) -> int:
-    """Tokens that are text: some tables of embeddings have more rows, for places of images."""
+    """Tokens that are text. Some tables of embeddings have more rows, for places of images."""
     rows = judge.get_input_embeddings().num_embeddings
     return min(rows, getattr(judge.config.get_text_config(), "vocab_size", rows))
 
 
 def parity_of(judge: torch.nn.Module, folder: Path) -> Parity:
-    """Measures it. folder: where the judge's checkpoint is."""
+    """Measures the parity. folder: the place of the judge's checkpoint."""
     import torch
 
     token_ids = np.random.default_rng(5).integers(0, _vocabulary(judge), TOKENS).tolist()

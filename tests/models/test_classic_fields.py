@@ -1,6 +1,7 @@
-"""Fields of the families with layer norms: what silence means in transformers, and what is refused by name.
+"""Fields of the families with layer norms: the meaning of missing fields in transformers, and the fields that are
+refused by name.
 
-That their logits are transformers' is tests/models/test_parity.py.
+tests/models/test_parity.py tests that their logits are transformers'.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def test_a_field_that_does_not_fit_is_refused_by_name(case: tuple[str, dict[str,
 
 @pytest.mark.parametrize(("family", "begin"), [("bloom", "transformer."), ("opt", "model.")])
 def test_names_without_their_beginning_are_read(family: str, begin: str, tmp_path: Path) -> None:
-    """As the published files have them."""
+    """The names are those of the published files."""
     write_checkpoint(family, tmp_path)
     expected = Loaded(tmp_path, ReferenceOps()).run(ids(), [40])
     path = tmp_path / "model.safetensors"

@@ -1,7 +1,7 @@
-"""Fields of config.json that change the answer: as transformers reads them, or refused; never ignored.
+"""Fields of config.json that change the answer are read as transformers reads them, or refused; none is ignored.
 
-Each case edits the config.json of a tiny checkpoint. `SAME` must give transformers' logits, `REFUSED` an error that
-names the field; for some of the latter transformers has no answer either.
+Each case edits the config.json of a tiny checkpoint. Cases of `SAME` must give transformers' logits. Cases of `REFUSED`
+must give an error that names the field; for some of these transformers has no answer either.
 """
 
 from __future__ import annotations

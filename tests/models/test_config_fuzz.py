@@ -1,4 +1,4 @@
-"""A config.json of any architecture with a wrong member: one of our errors, or a model, in little memory."""
+"""A config.json of any architecture with a wrong member gives one of our errors, or a model, in little memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VALUES = (
 
 
 def changed(rng: np.random.Generator, config: dict[str, Any]) -> dict[str, Any]:
-    """One member at any depth gone, or with another value."""
+    """A config in which one member at any depth is missing or has another value."""
     found: dict[str, Any] = json.loads(json.dumps(config))
     place: Any = found
     while True:
@@ -42,7 +42,7 @@ def changed(rng: np.random.Generator, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def configs(name: str, family: str) -> Iterator[dict[str, Any]]:
-    """Configs of an architecture, each with one thing wrong."""
+    """Configs of an architecture, each with one error."""
     sound = {"architectures": [name], **json.loads(json.dumps(FAMILIES[family]().to_dict(), default=str))}
     sound["architectures"] = sound["architectures"] or [name]
     rng = np.random.default_rng(sum(family.encode()))
@@ -51,7 +51,7 @@ def configs(name: str, family: str) -> Iterator[dict[str, Any]]:
 
 
 def read(config: dict[str, Any]) -> None:
-    """All that config.json alone decides."""
+    """Everything that config.json alone decides."""
     try:
         model = read_model(config)
         assert sum(1 for _ in wanted_tensors(model)) > 0

@@ -1,4 +1,5 @@
-"""Model: the family's flags against transformers' own configs and parameter counts, and hostile configs."""
+"""Model: the family's flags are compared with transformers' own configs and parameter counts, and hostile configs are
+refused."""
 
 from __future__ import annotations
 
@@ -87,10 +88,11 @@ def test_known_sizes():
     assert spec.parameters() == 1_235_814_400
     assert spec.kv_bytes_per_token(KVKind.BF16) == 2 * 16 * 8 * 64 * 2
     assert spec.eos_token_ids == (128_001, 128_008, 128_009) and spec.bos_token_id == 128_000
-    # 128256, 3072, 2048, 16384 and 8192 rows are all multiples of 64: no padding, so bytes are parameters.
+    # 128256, 3072, 2048, 16384 and 8192 rows are all multiples of 64, so there is no padding and the parameters give
+    # the bytes.
     vectors = sum(vector.length for vector in spec.program.vectors)
     assert spec.weight_bytes(lambda weight: BF16) == 2 * (spec.parameters() - vectors) + 4 * vectors
-    # A group of 256 columns: 128 bytes of values, 8 of multipliers, 2 of scale.
+    # A group of 256 columns has 128 bytes of values, 8 of multipliers and 2 of scale.
     int4 = WeightFormat(WeightKind.INT4, 256)
     assert spec.weight_bytes(lambda weight: int4) == (spec.parameters() - vectors) * 138 // 256 + 4 * vectors
     mixed = spec.weight_bytes(lambda weight: F32 if weight.role == "embedding" else BF16)
@@ -193,7 +195,7 @@ OUR_OWN_REFERENCE = {
     *("XverseForCausalLM", "BaichuanForCausalLM", "JinaBertModel"),
     *("BailingMoeForCausalLM", "BailingMoeV2ForCausalLM", "DeepseekForCausalLM"),
 }
-"""Architectures that transformers does not have: tests/models has references of our own, or parts of its models under
+"""Architectures that transformers does not have. tests/models has references of our own, or parts of its models under
 published names."""
 
 
@@ -245,6 +247,6 @@ def test_hostile_configs_raise_nothing_but_model_errors(changes, rope, word):
     ],
 )
 def test_bytes_of_a_position_in_one_head(kind: KVKind, head_dim: int, expected: int) -> None:
-    """K and V, with a bf16 scale each in the integer formats; int4's V comes in blocks of 32 dimensions."""
+    """K and V have a bf16 scale each in the integer formats. int4's V comes in blocks of 32 dimensions."""
     assert kind.token_bytes(head_dim) == expected
     assert new_kv_layer(kind, 3, 2, head_dim).data.nbytes == 3 * 2 * 16 * expected

@@ -1,6 +1,6 @@
-"""Fields of the dense families: what silence means in transformers, and what is refused by name.
+"""Fields of the dense families: the meaning of missing fields in transformers, and the fields that are refused by name.
 
-That their logits are transformers' is tests/models/test_parity.py; Gemma's fields are in tests/models/test_gemma.py.
+tests/models/test_parity.py tests that their logits are transformers'. Gemma's fields are in tests/models/test_gemma.py.
 """
 
 from __future__ import annotations

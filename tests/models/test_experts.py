@@ -64,7 +64,7 @@ def test_parameters_are_those_that_transformers_counts(name: str) -> None:
 
 
 def test_stacks_of_experts_and_a_tensor_for_each_are_one_model(tmp_path: Path) -> None:
-    """Qwen3.5's files hold stacks; transformers writes a tensor for each expert."""
+    """Qwen3.5's files have stacks; transformers writes a tensor for each expert."""
     write_checkpoint("qwen3.5-moe", tmp_path)
     ids = list(range(20))
     each = Loaded(tmp_path, ReferenceOps()).run(ids, [20])
@@ -89,7 +89,7 @@ E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
 
 def test_experts_of_gpt_oss_are_read_from_their_blocks(tmp_path: Path) -> None:
-    """As OpenAI publishes them: two floats of four bits in a byte, a power of two for 32 of them."""
+    """OpenAI publishes them like this: two floats of four bits in a byte, and a power of two for 32 of them."""
     judge(gpt_oss(intermediate_size=96, num_hidden_layers=2)()).save_pretrained(tmp_path)
     tensors, random = load_file(tmp_path / "model.safetensors"), torch.Generator().manual_seed(3)
     table, blocks = torch.tensor(E2M1 + [-each for each in E2M1]), {}

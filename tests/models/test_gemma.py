@@ -1,6 +1,7 @@
-"""Gemma's configs: what silence means, the scale of the embedding, windows and rotations by layer, what is refused.
+"""Gemma's configs: the meaning of missing fields, the scale of the embedding, windows and rotations by layer, refused
+fields.
 
-That their logits are transformers' is tests/models/test_parity.py.
+tests/models/test_parity.py tests that their logits are transformers'.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""GPT-2's config and tensor names: against transformers, in both spellings of names, and what is refused.
+"""GPT-2's config and tensor names compared with transformers, in both spellings of names, and the fields that are
+refused.
 
-Its logits are held by test_parity.py, single fields also by test_config_fields.py.
+test_parity.py tests its logits, and test_config_fields.py also tests single fields.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def test_hostile_configs_raise_nothing_but_model_errors(changes: dict[str, Any])
 
 
 def respelled(folder: Path, **more: torch.Tensor) -> None:
-    """Names as in the published files: without "transformer."; and the buffers of the causal mask."""
+    """The names of the published files, without "transformer.", and with the buffers of the causal mask."""
     tensors = load_file(folder / "model.safetensors")
     found = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
     found["h.0.attn.bias"], found["h.0.attn.masked_bias"] = torch.ones(1, 1, 4, 4), torch.tensor(-1e4)
@@ -142,7 +143,7 @@ def test_names_without_the_prefix_are_the_same_model(family: str, tmp_path: Path
     model, whole = load_folder(tmp_path, F32)
     with Checkpoint.open(tmp_path) as checkpoint:
         cache = KeptFolder(tmp_path / "cache")
-        for _ in range(2):  # packed, then mapped
+        for _ in range(2):  # packed at first, then mapped
             kept = cached_weights(cache, checkpoint, model, lambda weight: F32, NumpyPacker()).weights
             assert all(np.array_equal(kept.matrices[key].data, whole.matrices[key].data) for key in whole.matrices)
 

@@ -1,4 +1,5 @@
-"""Families with latent attention: published sizes, what a program of them holds, and what is refused by name."""
+"""Families with latent attention: published sizes, the parts of their programs, and the fields that are refused by
+name."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def test_a_plan_names_the_published_parameters_and_what_a_position_takes(name: s
 
 @pytest.mark.parametrize(("kind", "expected"), zip(KVKind, (2304, 1152, 580, 292), strict=True))
 def test_bytes_of_a_position_in_one_layer(kind: KVKind, expected: int) -> None:
-    """Integers: one byte or half of one for each number, and two scales."""
+    """Integers have one byte or half of one for each number, and two scales."""
     model = read_model({**V3, "num_hidden_layers": 4})
     assert model.kv_bytes_per_token(kind) == 4 * expected
     (group,) = cache_groups(model.program).pages
@@ -59,7 +60,7 @@ def attention_of(model: Model) -> LatentAttention:
 
 
 def test_yarn_is_in_the_scale_of_the_scores() -> None:
-    """DeepSeek-V2-Lite: (0.1 * 0.707 * ln 40 + 1) squared; the table of rotations keeps its size."""
+    """DeepSeek-V2-Lite multiplies scores by (0.1 * 0.707 * ln 40 + 1) squared, and rotations by 1."""
     call = attention_of(read_model(LITE))
     assert call.scale == pytest.approx(192**-0.5 * 1.2608**2, rel=1e-4)
     assert all(rope.spec.attention_factor == 1.0 for rope in read_model(LITE).program.ropes)
@@ -110,7 +111,7 @@ def test_what_changes_the_answer_is_refused_by_name(
 
 
 def test_null_fields_of_minicpm3_mean_no_factor() -> None:
-    """scale_depth and dim_model_base: what transformers makes of null."""
+    """scale_depth and dim_model_base, where transformers accepts null."""
     tiny = FAMILIES["minicpm3"]().to_dict()
     plain = read_model({**tiny, "scale_depth": None, "dim_model_base": None, "scale_emb": 1.0})
     names = [call.NAME for call in plain.program.calls]

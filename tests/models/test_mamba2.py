@@ -1,4 +1,4 @@
-"""Mamba-2: a cost that does not grow with the context, configs that are refused."""
+"""Mamba-2: a cost that does not grow with the context, and configs that are refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_step_costs_the_same_at_any_length(machine: Calibration | HardwareSpec
         [Segment(0, 100, False, Role.PREFILL)]
     )
     assert list(cost.decode_run([5, 900], 3)) == [decode(1, 2)] * 3
-    # Each sequence brings its states: read and written.
+    # The states of each sequence are read and written.
     one, two = (cost.predict([Segment(9, 1, True, Role.DECODE)] * count).work for count in (1, 2))
     states = 2 * read_model(PUBLISHED["state-spaces/mamba2-1.3b"][0]).state_bytes()
     assert two.kv_bytes - one.kv_bytes == one.kv_bytes == states

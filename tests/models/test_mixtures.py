@@ -1,6 +1,6 @@
-"""Mixtral and Qwen3-MoE: published sizes, which layers have experts, what a step reads of them, wrong configs.
+"""Mixtral and Qwen3-MoE: published sizes, the layers with experts, what a step reads of them, wrong configs.
 
-That their logits are transformers' is tests/models/test_parity.py.
+tests/models/test_parity.py tests that their logits are transformers'.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_all_tensors_that_transformers_writes_are_read(family: str, tmp_path: Pa
 
 @pytest.mark.parametrize("family", MIXTURES)
 def test_no_choice_of_the_tiny_checkpoints_is_near_a_tie(family: str, tmp_path: Path) -> None:
-    """So parity is a matter of rounding: the last chosen logit is away from the first that was not."""
+    """So only rounding decides parity: the last chosen logit is far from the first that was not chosen."""
     judge, gaps = make_checkpoint(family, tmp_path), []
     chosen = judge.config.num_experts_per_tok
 
@@ -115,7 +115,7 @@ def test_a_step_reads_the_experts_that_its_rows_are_expected_to_choose() -> None
     rest = counter.weights(0).weight_bytes
     for rows, share in ((1, 2 / 8), (2, 1 - (6 / 8) ** 2), (1000, 1.0)):
         assert counter.weights(rows).weight_bytes - rest == pytest.approx(of_all * share, rel=1e-6)
-    # A multiplication and an addition for each parameter of the layers that a token uses; gates and sums next to them.
+    # A multiplication and an addition for each parameter of the layers that a token uses, plus gates and sums.
     used = spec.program.active_parameters - 2 * spec.vocab_size * spec.hidden_size
     assert counter.weights(1).flops == pytest.approx(2 * used, rel=1e-3)
 

@@ -1,4 +1,4 @@
-"""Fields of the families that came late: own names in published configs, and values that are refused by name."""
+"""Fields of the families that came late: their own names in published configs, and values that are refused by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def program_of(config: dict[str, Any]) -> str:
 
 
 def changed(family: str, **changes: Any) -> dict[str, Any]:
-    """The family's config; a field of its language model where it has one inside."""
+    """The family's config, with one field changed; a field of its language model where it has one inside."""
     config = FAMILIES[family]().to_dict()
     if "text_config" not in config:
         return {**config, **changes}
@@ -64,7 +64,8 @@ def test_minimax_m3_has_as_many_positions_as_its_sparse_layers_see_whole() -> No
 
 
 def test_published_names_of_step_mean_what_transformers_names_mean() -> None:
-    """Lists go on with the layers that predict further tokens. Step 3.5 has the language model's fields alone."""
+    """The lists continue with the layers that predict further tokens. Step 3.5 has the language model's fields
+    alone."""
     config = FAMILIES["step-3.7"]().to_dict()["text_config"]
     left_out = ("layer_types", "rope_parameters", "mlp_layer_types", "num_sliding_attention_heads", "per_layer_config")
     own = {name: value for name, value in config.items() if name not in left_out}
@@ -104,7 +105,7 @@ def test_published_names_of_dots_mean_what_transformers_names_mean() -> None:
 
 
 def test_groups_of_zaya_may_have_a_kind_beside_them() -> None:
-    """As in Zyphra/ZAYA1-8B, where transformers removes it."""
+    """The config is that of Zyphra/ZAYA1-8B, where transformers removes it."""
     config = FAMILIES["zaya-windows"]().to_dict()
     groups = {"hybrid": {"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.5}}
     groups |= {"hybrid_sliding": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}
@@ -112,7 +113,7 @@ def test_groups_of_zaya_may_have_a_kind_beside_them() -> None:
 
 
 def test_layers_of_one_stack_of_hrm_text_are_counted_or_all_runs() -> None:
-    """transformers writes the layers of all runs; files from before it hold those of one stack."""
+    """transformers writes the layers of all runs. Older files have those of one stack."""
     config = FAMILIES["hrm-text"]().to_dict()
     assert (config["num_layers_per_stack"], config["num_hidden_layers"]) == (2, 2 * 2 * 3)
     older = {name: value for name, value in config.items() if name != "num_layers_per_stack"}
@@ -136,7 +137,7 @@ def test_layers_of_gpt_neo_are_said_in_pairs_or_one_by_one() -> None:
 
 
 def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path) -> None:
-    """As in skt/A.X-K1, which transformers loads without it."""
+    """The files of skt/A.X-K1 lack it, and transformers loads them."""
     write_checkpoint("axk1", tmp_path)
     file, ids = tmp_path / "model.safetensors", list(range(20))
     tensors = load_file(file)

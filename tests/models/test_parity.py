@@ -1,5 +1,5 @@
-"""Tiny checkpoints of transformers: names and shapes are those that the program reads; logits of prefill, chunked
-prefill and every decode step, with float32 weights, are those of transformers."""
+"""Tiny checkpoints of transformers have the names and shapes that the program reads. Logits of prefill, chunked prefill
+and every decode step, with float32 weights, are those of transformers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from twostroke.weights.tensors import is_ignored, program_names, wanted_tensors
 
 
 def check_all_is_read(judge: transformers.PreTrainedModel, model: Model) -> None:
-    """Names, shapes and the count of parameters that transformers writes are those of the program."""
+    """Checks that the names, shapes and the count of parameters that transformers writes are those of the program."""
     stored = stored_shapes(judge)
     names = program_names(frozenset(stored), model)
     shapes = {names.get(name, name): shape for name, shape in stored.items()}
     some: dict[str, set[int]] = {}
     for tensor in wanted_tensors(model):
         found = shapes[tensor.name]
-        turned = (found[0], *found[:0:-1]) if tensor.matrix is not None else found  # stacks may lie either way round
+        turned = (found[0], *found[:0:-1]) if tensor.matrix is not None else found  # a stack may be transposed
         assert tensor.shape in (found, turned)
         part = tensor.rows or tensor.columns
-        if part is not None:  # OPT's table of positions begins with two rows that nothing reads
+        if part is not None:  # OPT's table of positions begins with two rows that are never read
             some.setdefault(tensor.name, set()).update(range(*part))
-        if tensor.matrix is not None:  # of two rows, one may belong to experts that only images meet
+        if tensor.matrix is not None:  # one of two rows may belong to experts that only images use
             some.setdefault(tensor.name, set()).add(tensor.matrix)
     unread = sum((shapes[name][0] - len(rows)) * math.prod(shapes[name][1:]) for name, rows in some.items())
     stored_numbers = sum(math.prod(shapes[name]) for name in shapes if not is_ignored(name, model))

@@ -1,4 +1,4 @@
-"""Layers that predict a further token: their logits next to transformers."""
+"""Layers that predict a further token: their logits compared with transformers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOKENS = 21
 KIND_OF = {"deepseek_v32": "indexed_attention", "glm_moe_dsa": "indexed_attention", "exaone_moe": "sliding_attention"}
 """The layer's kind, by the model's type, where it is not full_attention."""
 FIELDS = {"exaone-moe": {"mtp_layer_types": ["sliding_attention"]}}
-"""That config.json needs next to the number of layers."""
+"""Fields that config.json needs in addition to the number of layers."""
 FAMILIES = (
     ("deepseek-v3", 1),
     ("deepseek-v3", 3),
@@ -51,7 +51,7 @@ FAMILIES = (
 
 @pytest.mark.parametrize(("family", "layers"), FAMILIES)
 def test_logits_of_the_layers_are_those_of_transformers(family: str, layers: int, tmp_path: Path) -> None:
-    """Layer k reads the tokens k + 1 further, and what layer k - 1 made of the rows."""
+    """Layer k reads the tokens that are k + 1 places further on, and the rows of layer k - 1."""
     judge = make_checkpoint(family, tmp_path)
     several = {"num_nextn_predict_layers": layers} if layers > 1 else {}
     add_layers(tmp_path, **several, **FIELDS.get(family, {}))
@@ -69,7 +69,7 @@ def test_logits_of_the_layers_are_those_of_transformers(family: str, layers: int
 def logits_of(
     layer: AheadLayer, folder: Path, weights: ModelWeights, tokens: list[int], states: Any
 ) -> tuple[Any, Any]:
-    """And what the layer makes of the rows."""
+    """The logits, and the layer's rows."""
     with Checkpoint.open(folder) as checkpoint:
         own = load_weights(checkpoint, layer.own, lambda weight: F32, NumpyPacker())
     made, step, sizes = layer.made, StepSizes(TOKENS, 1, TOKENS), MemorySizes(2, 128, 64, 2, 0, TOKENS)
@@ -88,7 +88,7 @@ def logits_of(
 
 
 def judged(judge: Any, folder: Path, text: torch.Tensor, layers: int) -> tuple[Any, list[Any]]:
-    """Hidden states of the model after its last norm, and logits of each layer, from the same files."""
+    """The hidden states of the model after its last norm, and the logits of each layer, from the same files."""
     config = judge.config.get_text_config()
     config.num_mtp_layers = layers
     for kinds, one in (
@@ -118,7 +118,8 @@ def judged(judge: Any, folder: Path, text: torch.Tensor, layers: int) -> tuple[A
 
 
 def test_nemotrons_two_blocks_are_one_layer(tmp_path: Path) -> None:
-    """Attention and experts, next to transformers' blocks: its MtpModel knows one block for each layer."""
+    """Attention and experts are compared with transformers' blocks, because its MtpModel has one block for each
+    layer."""
     judge = make_checkpoint("nemotron-h-moe", tmp_path)
     add_layers(tmp_path, num_nextn_predict_layers=1, mtp_layers_block_type=["full_attention", "moe"])
     model, weights = load_folder(tmp_path, F32)
@@ -148,7 +149,7 @@ def test_nemotrons_two_blocks_are_one_layer(tmp_path: Path) -> None:
 
 
 def _fitting(tensors: dict[str, torch.Tensor], block: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Under the block's names: transformers stacks what files hold for each expert."""
+    """The tensors under the block's names. transformers stacks the tensors that files have for each expert."""
     found = dict(tensors)
     for name in block.state_dict():
         if name not in found:

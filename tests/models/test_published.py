@@ -15,7 +15,7 @@ KV_BYTES = {
     "google/gemma-2b": 18 * 2 * 1 * 256 * 2,
     "google/gemma-3-27b-it": 62 * 2 * 16 * 128 * 2,
 }
-"""Bytes of one position in all layers, with K and V in bfloat16."""
+"""The bytes of one position in all layers, with K and V in bfloat16."""
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

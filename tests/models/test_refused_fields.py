@@ -58,13 +58,13 @@ def test_a_key_of_a_gguf_file_that_is_not_read_is_refused_by_its_own_name() -> N
 
 
 def test_a_window_beside_local_attention_counts() -> None:
-    """transformers writes both for ModernBERT's decoder, and reads the window."""
+    """transformers writes both fields for ModernBERT's decoder, and reads the window."""
     config = PUBLISHED_DENSE["jhu-clsp/ettin-decoder-150m"][0]
     assert [max(read_model({**config, **more}).windows) for more in ({}, {"sliding_window": 40})] == [64, 40]
 
 
 def test_a_share_of_a_head_that_contradicts_what_turns_is_refused() -> None:
-    """transformers turns as many elements as the share says, whatever qk_rope_head_dim is."""
+    """transformers rotates as many elements as the share gives, whatever qk_rope_head_dim is."""
     config = {**PUBLISHED["deepseek-ai/DeepSeek-V4-Flash"][0], "qk_rope_head_dim": 64}
     groups = {"main": {"partial_rotary_factor": 0.3}, "compress": {"rope_type": "default"}}
     for wrong in ({"partial_rotary_factor": 0.3}, {"rope_parameters": groups}):

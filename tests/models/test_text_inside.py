@@ -1,4 +1,4 @@
-"""Language models inside models that also see images: older files, rotations by time and place, what is refused."""
+"""Language models inside models that also take images: older files, rotations by time and place, refused fields."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_language_model_that_is_not_there_is_named(changes: dict[str, Any], na
 
 
 def test_the_towers_tensors_are_left_out_by_name() -> None:
-    """All else that a file holds is wrong in it."""
+    """All other tensors of a file are errors in it."""
     ignored = read_model(FAMILIES["qwen2-vl"]().to_dict()).ignored
     assert "visual." in ignored and "model.visual." in ignored and not any(name.startswith("lm") for name in ignored)
 
@@ -66,7 +66,7 @@ def test_the_part_of_omni_that_writes_text_lies_inside_a_group_of_its_own(family
 
 
 def test_the_language_model_of_llava_1_5_leaves_out_its_sizes() -> None:
-    """As in llava-hf/llava-1.5-7b-hf and llava-v1.6-mistral-7b-hf."""
+    """The configs are those of llava-hf/llava-1.5-7b-hf and llava-v1.6-mistral-7b-hf."""
     text = {"model_type": "llama", "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "vocab_size": 32_064}
     outer = {"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava"}
     model = read_model({**outer, "text_config": text})
@@ -79,7 +79,7 @@ def test_the_language_model_of_llava_1_5_leaves_out_its_sizes() -> None:
 
 @pytest.mark.parametrize(("family", "field"), [("aya-vision", "logit_scale"), ("granite-speech", "logits_scaling")])
 def test_factors_of_logits_are_those_of_the_language_model_itself(family: str, field: str) -> None:
-    """transformers 5 leaves them out around a tower; greedy tokens are the same, drawn ones are not."""
+    """transformers 5 leaves them out around a tower. Greedy tokens are the same, drawn ones are not."""
     config = FAMILIES[family]().to_dict()
     text = {**config["text_config"], field: 0.25}
     names = {"cohere2": "Cohere2ForCausalLM", "granite": "GraniteForCausalLM"}
@@ -89,7 +89,7 @@ def test_factors_of_logits_are_those_of_the_language_model_itself(family: str, f
 
 
 def test_stacks_of_experts_may_lie_either_way_round(tmp_path: Path) -> None:
-    """Published checkpoints of Qwen3-VL-MoE hold (experts, columns, rows), saved ones (experts, rows, columns)."""
+    """Published checkpoints of Qwen3-VL-MoE have (experts, columns, rows), and saved ones (experts, rows, columns)."""
     write_checkpoint("qwen3-vl-moe", tmp_path)
     ids = list(range(20))
     saved = Loaded(tmp_path, ReferenceOps()).run(ids, [20])

@@ -1,6 +1,6 @@
-// The instructions of AVX-512 that kernels use (F, BW, DQ, VNNI, BF16; Intel's manual, volume 2) by AVX2 and the compiler's own vectors, for
-// tests: included before a source of the level `avx512`, so that a CPU without them runs it, with the same bits. An instruction that is not
-// here does not compile.
+// The instructions of AVX-512 that kernels use (F, BW, DQ, VNNI, BF16; Intel's manual, volume 2), by AVX2 and the compiler's own vectors,
+// for tests. The header is included before a source of the level `avx512`, so that a CPU without these instructions runs it, with the same
+// bits. An instruction that is not here does not compile.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define TS_NO_WIDE_REGISTERS  // inline assembly has no place for 512 bits
 
-#pragma clang diagnostic ignored "-Wpsabi"  // nothing here is called by other libraries
+#pragma clang diagnostic ignored "-Wpsabi"  // no function here is called by other libraries
 
 namespace wide {
 
@@ -38,7 +38,7 @@ WIDE void stored(void* to, Vector a) {
   memcpy(to, &a, sizeof a);
 }
 
-// What AVX2 does with each half, lane by lane.
+// Applies an AVX2 function to each half, lane by lane.
 #define WIDE_HALVES(name, of) \
   WIDE __m512i name(__m512i a, __m512i b) { return join(of(low(a), low(b)), of(high(a), high(b))); }
 WIDE_HALVES(add_epi32, _mm256_add_epi32)
@@ -131,7 +131,7 @@ WIDE __m512i set_epi16(Each... each) {
   return loaded<__m512i>(lanes);
 }
 
-// Four unsigned by four signed bytes, and two pairs of 16 bits, to what 32 bits hold. Nothing saturates.
+// Adds the products of four unsigned and four signed bytes, or of two pairs of 16 bits, in each 32 bits. Nothing saturates.
 WIDE __m512i dpbusd_epi32(__m512i sum, __m512i unsigned_bytes, __m512i signed_bytes) {
   const __m512i even = madd_epi16(and_si512(unsigned_bytes, set1_epi16(255)), srai_epi16(slli_epi16(signed_bytes, 8), 8));
   const __m512i odd = madd_epi16(srli_epi16(unsigned_bytes, 8), srai_epi16(signed_bytes, 8));
@@ -139,7 +139,7 @@ WIDE __m512i dpbusd_epi32(__m512i sum, __m512i unsigned_bytes, __m512i signed_by
 }
 WIDE __m512i dpwssd_epi32(__m512i sum, __m512i a, __m512i b) { return add_epi32(sum, madd_epi16(a, b)); }
 
-// To the nearest, ties to even; numbers below the normal ones become zero of their sign; NaN becomes a quiet NaN.
+// Rounds to the nearest, ties to even. Numbers below the normal ones become zero of their sign, and NaN becomes a quiet NaN.
 WIDE __m256bh cvtneps_pbh(__m512 a) {
   uint32_t words[16];
   uint16_t halves[16];
@@ -167,7 +167,7 @@ WIDE __m512i permutex2var_epi16(__m512i a, __m512i places, __m512i b) {
   for (int i = 0; i < 32; ++i) to[i] = at[i] & 32 ? second[at[i] & 31] : first[at[i] & 31];
   return reinterpret_cast<__m512i>(to);
 }
-// Four lanes of 128 bits: two of a, two of b.
+// Four lanes of 128 bits: two of a, and two of b.
 WIDE __m512i shuffle_i32x4(__m512i a, __m512i b, int places) {
   __m512i to;
   for (int i = 0; i < 4; ++i) {
@@ -177,7 +177,7 @@ WIDE __m512i shuffle_i32x4(__m512i a, __m512i b, int places) {
   }
   return to;
 }
-// Within each 128 bits.
+// Shuffles within each 128 bits.
 WIDE __m512i shuffle_epi32(__m512i a, int places) {
   const I32 from = reinterpret_cast<I32>(a);
   I32 to;
@@ -185,7 +185,7 @@ WIDE __m512i shuffle_epi32(__m512i a, int places) {
   return reinterpret_cast<__m512i>(to);
 }
 
-// Lanes whose bit is set; the others are zero, or are not touched.
+// Selects lanes whose bit is set. The others are zero, or do not change.
 WIDE __m512 mask_blend_ps(uint16_t mask, __m512 clear, __m512 set) {
   for (int i = 0; i < 16; ++i) clear[i] = mask >> i & 1 ? set[i] : clear[i];
   return clear;
@@ -238,7 +238,7 @@ WIDE auto largest(Lanes a) {
 WIDE int32_t reduce_max_epi32(__m512i a) { return largest(reinterpret_cast<I32>(a)); }
 WIDE uint32_t reduce_max_epu32(__m512i a) { return largest(reinterpret_cast<U32>(a)); }
 
-// Aligned ones end the process where an address is not, as on a CPU.
+// Aligned accesses end the process where an address is not aligned, as on a CPU.
 WIDE void require_aligned(const void* at) {
   if (reinterpret_cast<uintptr_t>(at) % 64 != 0) __builtin_trap();
 }

@@ -1,7 +1,7 @@
-// The few functions of a C library that kernels and their sweeps call, for a static program of Linux on aarch64 that is
-// linked without one. Building a whole library took a minute of a processor and more.
+// The few functions of a C library that kernels and their sweeps call, for a static Linux program on aarch64 that is linked without one.
+// Building a whole library took more than a minute of a processor.
 //
-// What a sweep never calls ends the process with its name. Compiled with -ffreestanding -fno-builtin.
+// A function that a sweep never calls ends the process with its name. Compile with -ffreestanding -fno-builtin.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -72,7 +72,7 @@ size_t length(const char* text) {
   for (;;) system_call(kExitGroup, kFailed);
 }
 
-// What precedes memory that was asked for: the mapping that it lies in.
+// The header before allocated memory: the mapping in which it lies.
 struct Mapping {
   char* begin;
   size_t mapped, bytes;
@@ -110,7 +110,7 @@ struct Text {
   }
 };
 
-// %s, %d and %.0f of whole numbers: what sweeps write.
+// Formats %s, %d and %.0f of whole numbers, which sweeps write.
 int format(char* to, size_t room, const char* how, va_list values) {
   Text text = {to, room, 0};
   for (; *how != 0; ++how) {
@@ -170,7 +170,7 @@ void fill(Thread& thread) {
 
 constexpr size_t kStack = 8 << 20;
 
-// What a new thread takes from its stack.
+// The data that a new thread takes from its stack.
 struct Task {
   void* (*run)(void*);
   void* argument;
@@ -348,7 +348,7 @@ void* mmap(void* at, size_t bytes, int rights, int how, int file, long offset) {
   return reinterpret_cast<void*>(checked(made));
 }
 
-// One processor; no thread has a clock of its own.
+// There is one processor, and no thread has a clock of its own.
 int sched_getcpu() { return 0; }
 int sched_yield() { return 0; }
 int sched_getaffinity(int, size_t, void*) { return -1; }

@@ -1,7 +1,7 @@
-"""Compile the kernels with a program of the tests; what was compiled before comes from the cache of build.py.
+"""Compiles the kernels with a program of the tests. Files that were compiled before come from the cache of build.py.
 
-Most of a run was compiling. Kernels that run nowhere, or run for seconds, are compiled for fewer seconds on each
-commit; a daily run compiles them as they are shipped.
+Most of a run's time was compiling. So kernels that never run, or run for seconds, are compiled with less optimization
+on each commit. A daily run compiles them as they are shipped.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ BARE = Path(__file__).with_name("bare.cpp")
 
 
 def quickly() -> tuple[str, ...]:
-    """For kernels that are linked and looked into, or run for seconds: without optimization, but in a daily run."""
+    """Flags for kernels that are linked and inspected, or run for seconds: no optimization, except in a daily run."""
     return build.RELEASE if TIER.daily else (*build.RELEASE, *build.UNOPTIMIZED)
 
 
 def lightly() -> tuple[str, ...]:
-    """For kernels that run for a minute: with little optimization, but in a daily run."""
+    """Flags for kernels that run for a minute: little optimization, except in a daily run."""
     return build.RELEASE if TIER.daily else (*build.RELEASE, *build.LIGHT)
 
 
 def arm_levels() -> list[str]:
-    """The levels of aarch64 that are compiled: on each commit the highest one, which has the code of the other vector
-    levels where it adds none."""
+    """The levels of aarch64 that are compiled. On each commit this is the highest one, which contains the code of the
+    other vector levels where it adds none."""
     found = list(build.LEVELS["aarch64"])
     return found if TIER.daily else found[-1:]
 
 
 def program(compiler: build.Compiler, level: str, main: Path, flags: Sequence[str], linking: Sequence[str]) -> Path:
-    """The kernels of one level of this machine and `main`, compiled with `flags`, as a program. Raises RuntimeError.
+    """Compiles the kernels of one level of this machine and `main`, with `flags`, as a program. Raises RuntimeError.
 
-    On each commit the sources for every processor are the objects that the installation has compiled, and so is the
-    system's: what these say to each other names types of one C++ library.
+    On each commit the sources for every processor are the objects that the installation has compiled, and so are those
+    of the system, because the names that they share contain types of one C++ library.
     """
     cache, machine = build.shared_cache(), build.machine()
     ready = [] if TIER.daily else [unit for unit in build.sources(machine) if unit.parent.name not in ("x86", "arm")]
@@ -56,8 +56,8 @@ def shipped_program(machine: str, main: Path, level: str) -> Path:
 
 
 def static_program(main: Path, level: str) -> Path:
-    """The objects of a library for Linux on aarch64 and `main` as a program that runs without any library of the
-    system: bare.cpp has what they call."""
+    """The objects of a library for Linux on aarch64 and `main`, as a program that runs without any library of the
+    system. bare.cpp has the functions that they call."""
     flags = (*build.unit_flags("aarch64", BARE, "generic"), "-ffreestanding", "-fno-builtin")
     cache, compiler = build.shared_cache(), build.zig()
     objects = [*_objects("aarch64", main, level, lightly()), *build.compile_all(cache, compiler, [(BARE, flags)])]
@@ -66,7 +66,7 @@ def static_program(main: Path, level: str) -> Path:
 
 
 def _objects(machine: str, main: Path, level: str, checks: Sequence[str]) -> list[Path]:
-    """With the flags of the library of `level`: a build of it has the same objects."""
+    """The objects, with the flags of the library of `level`, so that a build of the library has the same ones."""
     jobs = [(unit, build.unit_flags(machine, unit, level, checks)) for unit in [*build.sources(machine), main]]
     return build.compile_all(build.shared_cache(), build.zig(), jobs)
 

@@ -1,5 +1,5 @@
-// Every kernel once on numbers from a fixed generator, results as raw bytes on standard output: the same program built for two
-// machines must say the same. Tests only.
+// Runs every kernel once on numbers from a fixed generator, and writes the results as raw bytes to standard output. The same program built
+// for two machines must write the same bytes. For tests only.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 
 static uint32_t state = 1;
 
-static float draw() {  // in [-1, 1), exactly representable, so that every machine gets the same
+static float draw() {  // in [-1, 1), exactly representable, so that every machine gets the same number
   state = state * 1664525u + 1013904223u;
   return (float)(int32_t)(state >> 8) / 8388608.0f - 1.0f;
 }
 
-// What is taken here is freed at the end, so that a leak checker speaks of the kernels alone.
+// Memory that is taken here is freed at the end, so that a leak checker reports the kernels alone.
 static void* held[256];
 static int taken = 0;
 
@@ -42,7 +42,7 @@ static void must(int32_t status, const char* what) {
 
 static void* aligned(size_t bytes) { return hold(aligned_alloc(64, (bytes + 63) / 64 * 64)); }
 
-// 70 x 96 weights in one format: packed here, then 5 rows through linear and 3 tokens through embed.
+// 70 x 96 weights in one format: they are packed here, then 5 rows go through linear and 3 tokens through embed.
 static void weights(ts_context* context, int32_t kind, int32_t group) {
   const int64_t rows = 70, columns = 96, tokens = 5;
   float *source = draws(rows * columns), *x = draws(tokens * columns), *out = draws(tokens * rows), *bias = draws(rows);
@@ -55,7 +55,7 @@ static void weights(ts_context* context, int32_t kind, int32_t group) {
   say(out, tokens * rows);
   must(ts_linear_silu(context, &weight, x, columns, tokens, out, rows / 2), "linear_silu");
   say(out, tokens * rows / 2);
-  if (group != 0) {  // as much of the same bytes as make a matrix for the way down
+  if (group != 0) {  // as many of the same bytes as the down matrix has
     const ts_weight down = {kind, group, 64, rows / 2, data, scales, NULL, 0, 0};
     float* middle = draws(tokens * rows / 2);
     must(ts_feed_forward(context, &weight, &down, x, columns, tokens, middle, rows / 2, out, 64), "feed_forward");
@@ -66,7 +66,7 @@ static void weights(ts_context* context, int32_t kind, int32_t group) {
   say(x, 3 * columns);
 }
 
-// One row by nine panels, so that some are read in turn and some are left over.
+// Multiplies one row by nine panels, so that some are read in turn and some are left over.
 static void streamed(ts_context* context, int32_t kind, int32_t group) {
   const int64_t rows = 576, columns = 192;
   float *source = draws(rows * columns), *x = draws(columns), *out = draws(rows);

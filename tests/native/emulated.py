@@ -1,8 +1,8 @@
 """A level of kernels for a CPU that lacks its instructions: its library, with a header of ours in place of them.
 
-No part of the package: it is built into the cache of compiled files and loaded by tests alone, as a level of its own
-name. Only the files that use the instructions are compiled again; the others are those of the level that they are the
-same as.
+This is no part of the package. It is built into the cache of compiled files, and only tests load it, as a level with
+its own name. Only the files that use the instructions are compiled again. The others are those of the level with the
+same code.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from twostroke.backends.cpu import available_levels, build, library
 
 TARGET = "x86_64"
 LIGHT = (*build.RELEASE, *build.LIGHT)
-"""Compiled for fewer seconds: nothing here says how fast a level is."""
+"""Flags that take less time to compile, because nothing here measures how fast a level is."""
 
 
 @dataclass(frozen=True)
 class EmulatedLevel:
-    """name: under which it is loaded. level: whose code it has. header: included before each file that has `use` in
-    its text or in a header; such a file is compiled with `checks`. instructions: the level whose instructions the
-    compiler may use. needs: the level that this CPU must run. stand_ins: by the name of the file of csrc that each
-    stands in for."""
+    """name: the name under which it is loaded. level: the level whose code it has. header: the header that is included
+    before each file with `use` in its text or in a header; such a file is compiled with `checks`. instructions: the
+    level whose instructions the compiler may use. needs: the level that this CPU must run. stand_ins: files that
+    replace files of csrc, by the names of those files."""
 
     name: str
     level: str
@@ -54,7 +54,7 @@ class EmulatedLevel:
         return _built(self)
 
     def load(self) -> str:
-        """The name under which CpuOps finds the library from now on; the package itself never does. Skips the test
+        """The name under which CpuOps finds the library from now on; the package itself never finds it. Skips the test
         where this CPU cannot run it."""
         if (why := self.unusable()) is not None:
             pytest.skip(why)
@@ -71,13 +71,13 @@ class EmulatedLevel:
         return any(self.use in content for content in build.with_headers(unit))
 
     def flags(self, unit: Path) -> tuple[str, ...]:
-        """What a file is compiled with."""
+        """The flags with which a file is compiled."""
         shared = build.level_of(unit, self.level)
         runs_here = build_place(shared) <= build_place(self.instructions)
         if unit.name in build.ANY_CPU or (runs_here and not self.emulates(unit)):
             return build.unit_flags(TARGET, unit, self.level)
         checks = self.checks if self.emulates(unit) else build.RELEASE
-        if unit.name in build.UNROLLED and checks != build.RELEASE:  # a minute of an optimizer for one file
+        if unit.name in build.UNROLLED and checks != build.RELEASE:  # the optimizer needs a minute for one such file
             checks = (*build.RELEASE, *build.UNOPTIMIZED)
         _, *defined = build.level_flags(TARGET, shared)
         target = ("-target", build.TRIPLES[TARGET], f"-mcpu={build.LEVELS[TARGET][self.instructions]}")

@@ -1,11 +1,11 @@
-"""Run the grid of the ops with every operand between pages that may not be touched.
+"""Run the grid of the ops with every operand between pages that may not be accessed.
 
     python -m tests.native.fences start|end[=FOLDER] ARGUMENTS OF PYTEST...
 
-Each array is copied so that its first byte follows (start), or its last byte precedes (end), a page without any
-access rights: one byte read or written outside kills the process with SIGSEGV. It finds what an address sanitizer
-finds in operands, without one, at every instruction-set level. A level whose library is in FOLDER runs that one, so a
-build that traps on undefined behaviour can be tested in the same run.
+Each array is copied so that its first byte follows (start), or its last byte precedes (end), a page without any access
+rights. One byte that is read or written outside kills the process with SIGSEGV. Without an address sanitizer, at every
+instruction-set level, this finds what one would find in operands. A level with a library in FOLDER runs that library,
+so a build that traps on undefined behaviour can be tested in the same run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def fence(array: np.ndarray, side: str) -> np.ndarray:
-    """A copy with the same dtype, shape and strides, flush against a forbidden page."""
+    """A copy with the same dtype, shape and strides, directly at a forbidden page."""
     if array.size == 0:
         return array
     span = sum((size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)) + array.itemsize
@@ -48,7 +48,7 @@ def fence(array: np.ndarray, side: str) -> np.ndarray:
 
 
 def fenced_call(name: str, side: str) -> Any:
-    """The method `name` of CpuOps on fenced copies; what it wrote is copied back."""
+    """The method `name` of CpuOps on fenced copies. Its results are copied back."""
     op = registry()[name]
 
     def call(ops: CpuOps, *operands: Any) -> None:
@@ -78,7 +78,7 @@ def fenced_call(name: str, side: str) -> Any:
 
 
 def take_libraries(folder: Path) -> None:
-    """Levels that have a library in this folder run it from now on."""
+    """From now on, levels that have a library in this folder run it."""
     path_of = library.library_path
     library.load_library.cache_clear()
 
@@ -90,7 +90,7 @@ def take_libraries(folder: Path) -> None:
 
 
 def main() -> int:
-    """Results are not compared: a byte next to an operand ends the process."""
+    """Results are not compared: an access to a byte next to an operand ends the process."""
     (side, _, folder), arguments = sys.argv[1].partition("="), sys.argv[2:]
     if folder:
         take_libraries(Path(folder))

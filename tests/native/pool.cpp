@@ -1,7 +1,7 @@
-// The thread pool alone, as tests/native/test_pool.py compiles and runs it: every task is done once, with the function and the argument of
-// its own job, whatever the threads are delayed by. Ends with 0, or with the first thing that was wrong. Tests only.
+// The thread pool alone, as tests/native/test_pool.py compiles and runs it. Every task must be done once, with the function and the
+// argument of its own job, whatever delays the threads. The program ends with 0, or with the first error. For tests only.
 //
-//     pool many|nested|stopped|create [threads] [jobs]
+// pool many|nested|stopped|create [threads] [jobs]
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 using twostroke::Pool;
 
 #if defined(TS_TEST_DELAYS)
-// Where pool.cpp calls it, a thread may lose its core in real life: now and then it does here.
+// At these places a real thread may lose its core, and here it sometimes does.
 namespace twostroke {
 void test_delay() {
   static thread_local uint32_t state = static_cast<uint32_t>(syscall(SYS_gettid));
@@ -41,7 +41,7 @@ Pool* make_pool(int32_t threads) {
   if (posix_memalign(&memory, alignof(Pool), sizeof(Pool)) != 0) wrong("no memory", 0);
   memset(memory, 0, sizeof(Pool));
   Pool* pool = static_cast<Pool*>(memory);
-  pool->generation.store(UINT32_MAX - 100);  // wraps around soon
+  pool->generation.store(UINT32_MAX - 100);  // the number wraps around soon
   if (!twostroke::begin(*pool, threads)) wrong("no threads", threads);
   return pool;
 }
@@ -53,12 +53,12 @@ void drop(Pool* pool) {
 
 constexpr int64_t kMost = 300;
 
-// It is on the caller's stack for one job alone: a thread that uses it after the job writes to memory with other contents.
+// It is on the caller's stack for one job alone. A thread that uses it after the job writes to memory with other contents.
 struct Count {
   uint64_t job, sign;
   int64_t tasks;
   int32_t threads;
-  uint64_t* out;  // plain memory: the sanitizer sees every access that is not ordered
+  uint64_t* out;  // plain memory, so that the sanitizer sees every access that is not ordered
 };
 
 template <uint64_t kSign>
@@ -70,7 +70,7 @@ void count(void* arg, int64_t index, int32_t thread) {
   job.out[index] += job.job;
 }
 
-// Jobs of all sizes, one right after the other, and now and then a pause in which the workers fall asleep.
+// Jobs of all sizes, one right after the other, with some pauses in which the workers fall asleep.
 void many(int32_t threads, int64_t jobs) {
   Pool* pool = make_pool(threads);
   uint64_t out[kMost] = {}, expected[kMost] = {};
@@ -107,7 +107,7 @@ void inner_task(void* arg, int64_t index, int32_t thread) {
 
 void outer_task(void* arg, int64_t index, int32_t thread) {
   Inner inner = {static_cast<Nest*>(arg), index, thread};
-  if (thread == 0) {  // a job of another pool in between: this thread is a task's all the same
+  if (thread == 0) {  // a job of another pool in between; this thread still belongs to a task
     uint64_t out[4] = {};
     Count job = {1, 1, 4, 2, out};
     twostroke::run(*inner.nest->other, 4, count<1>, &job);
@@ -136,7 +136,8 @@ void stop_here(int) {
   while (released.load() == 0) usleep(200);
 }
 
-// Every thread but this one is stopped, as if it had lost its core for good: jobs must end all the same. Then they come back late.
+// Every thread but this one is stopped, as if it had lost its core for good. Jobs must end in spite of that. Then the threads come back
+// late.
 void stop_workers(int32_t threads, int64_t jobs) {
   uint64_t out[kMost] = {};
   ts_context* context = ts_context_create(threads);

@@ -1,4 +1,4 @@
-"""A plugin of pytest that keeps some cases of each test, for runs that repeat the grid of the ops in another way."""
+"""A pytest plugin that keeps some cases of each test, for runs that repeat the grid of the ops in another way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tests.tiers import EVERY_OP, KEPT_REPEATED, KEPT_REPEATED_DAILY, TIER, thin
 
 
 class SomeCases:
-    """At most KEPT_REPEATED cases of each test, in a daily run KEPT_REPEATED_DAILY: others for each `name` and each
-    seed."""
+    """Keeps at most KEPT_REPEATED cases of each test, in a daily run KEPT_REPEATED_DAILY. They differ for each `name`
+    and each seed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Called by pytest."""
+        """pytest calls this."""
         most = KEPT_REPEATED_DAILY if TIER.daily else KEPT_REPEATED
         by_test: dict[str, list[pytest.Item]] = {}
         for item in items:

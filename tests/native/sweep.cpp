@@ -1,6 +1,6 @@
-// Every kernel over odd sizes, all formats and three threads. Results leave as records, so that two levels can be compared one by
-// one: a name (64 bytes), the number of bytes (8), the bytes. That a row's bits do not depend on its neighbours or on the threads is
-// checked here. Tests only.
+// Runs every kernel over odd sizes, in all formats, with three threads. Results are written as records, so that two levels can be compared
+// one by one: a name (64 bytes), the number of bytes (8), the bytes. The program itself checks that a row's bits do not depend on its
+// neighbours or on the threads. For tests only.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ typedef int32_t (*Linear)(ts_context*, const ts_weight*, const float*, int64_t, 
 
 enum { kRows = 9 };
 
-// Nine rows with three threads; then 1 to 8 of them with one thread, which must say the same bits.
+// Multiplies nine rows with three threads, then 1 to 8 of them with one thread, which must give the same bits.
 static void multiply(ts_context* three, ts_context* one, const char* name, Linear op, const ts_weight* w, const float* x, int64_t width) {
   float* whole = (float*)room(kRows * width * 4);
   float* part = (float*)room(kRows * width * 4);
@@ -70,7 +70,7 @@ static void multiply(ts_context* three, ts_context* one, const char* name, Linea
   give_back(part);
 }
 
-// Gate and up, then as much of the same bytes as make a matrix for the way down.
+// Gate and up, then as many of the same bytes as the down matrix has.
 static void feed_forward(ts_context* three, const char* name, const ts_weight* w, const float* x) {
   const int64_t half = w->rows / 2, padded = (w->columns + 63) / 64 * 64, way = (half + 63) / 64 * 64;
   int64_t rows = padded * ((w->rows + 63) / 64 * 64) / way / 64 * 64;
@@ -83,8 +83,8 @@ static void feed_forward(ts_context* three, const char* name, const ts_weight* w
   give_back(middle), give_back(out);
 }
 
-// One weight matrix through linear, its kin and embed. bytes: of one panel. Integer kinds are not packed but drawn, so that every
-// byte there is occurs; their scales are powers of two.
+// One weight matrix through linear, similar ops, and embed. bytes: the bytes of one panel. Integer kinds are not packed but drawn, so that
+// every byte occurs; their scales are powers of two.
 static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t group, int64_t rows, int64_t columns) {
   const int64_t panels = (rows + 63) / 64, padded = (columns + 63) / 64 * 64;
   const bool whole_numbers = kind == TS_W_INT8 || kind == TS_W_INT4;
@@ -144,7 +144,7 @@ static void strange(ts_context* three) {
   say("nan silu", gated, 7 * 64 * 4);
 }
 
-// The largest numbers that packing makes, all of one sign: sums of products are as large as they get.
+// The largest numbers that packing makes, all of one sign, so that sums of products are as large as possible.
 static void extremes(ts_context* three, ts_context* one, int32_t kind, float weight, float activation) {
   const int64_t rows = 64, columns = 256, group = 256;
   float *source = (float*)room(rows * columns * 4), *x = (float*)room(kRows * columns * 4);
@@ -161,7 +161,7 @@ static void extremes(ts_context* three, ts_context* one, int32_t kind, float wei
   give_back(source), give_back(x), give_back(data), give_back(scales);
 }
 
-// Rows of ggml's blocks; a bit that no byte has keeps scales finite. row_bytes: of 480 columns, or of 512 of the large blocks.
+// Rows of ggml's blocks. A bit that no byte has keeps scales finite. row_bytes: the bytes of 480 columns, or of 512 for the large blocks.
 static void packed_blocks(int32_t type, int64_t columns, int64_t row_bytes, int32_t kind, int64_t panel_bytes) {
   const int64_t rows = 67;
   uint8_t *raw = (uint8_t*)room(rows * row_bytes), *data = (uint8_t*)room(2 * panel_bytes);
@@ -188,7 +188,7 @@ static void packing(ts_context* three, int32_t kind, int32_t group) {
   give_back(source), give_back(data), give_back(scales);
 }
 
-// A long chunk, a short one and a decoding row over scattered pages; each sequence alone must say the same.
+// A long chunk, a short one and a decoding row over scattered pages. Each sequence alone must give the same.
 static void attention(ts_context* three, ts_context* one, int32_t kind, int64_t dim, int64_t value_dim) {
   const int64_t kv_heads = 2, heads = 6, pages = 24, tokens = 300, width = heads * dim, wide = heads * value_dim;
   const int64_t page_bytes = pages * kv_heads * 16 * ((dim + 31) / 32 * 32 + (value_dim + 31) / 32 * 32 + 16) * 4;
@@ -237,7 +237,7 @@ static void call(ts_context* context, const char* name, const void* operands, in
   fail(name);
 }
 
-// The same of latents: one vector of each position for 18 heads.
+// The same for latents: one vector of each position for 18 heads.
 static void latents(ts_context* three, ts_context* one, int32_t kind, int64_t latent, int64_t turned) {
   const int64_t heads = 18, pages = 24, tokens = 300, dim = latent + turned;
   const int64_t page_bytes = pages * 16 * ((dim + 31) / 32 * 32 + 8) * 4;
@@ -295,7 +295,7 @@ static void rows_of_floats(ts_context* three, int64_t columns) {
 
 int main() {
 #if defined(_WIN32)
-  _setmode(_fileno(stdout), _O_BINARY);  // else each byte 10 becomes two
+  _setmode(_fileno(stdout), _O_BINARY);  // otherwise each byte 10 becomes two bytes
 #endif
   ts_context *three = ts_context_create(3), *one = ts_context_create(1);
   if (three == NULL || one == NULL || ts_abi_version() != TS_ABI_VERSION) return 1;

@@ -1,10 +1,10 @@
-"""The aarch64 levels under emulation, against the generic level and each other: every kernel over odd sizes.
+"""The aarch64 levels under emulation, compared with the generic level and each other: every kernel over odd sizes.
 
-What the levels promise: whole numbers, roundings and copies are the same bits at every level; sums of floats are the
-same bits at every vector level, those of x86 too, for all of them fuse a multiplication and the addition after it; the
-generic level does not and is close. On each commit the highest level is compared with AVX2; a daily run has all.
-Skipped, with the reason, where qemu-aarch64 is missing, like test_driver.py.
-Nothing here says how fast a level is.
+The levels promise this: whole numbers, roundings and copies have the same bits at every level. Sums of floats have the
+same bits at every vector level, also those of x86, because all of them fuse a multiplication and the addition after it.
+The generic level does not fuse them and is close. On each commit the highest level is compared with AVX2; a daily run
+has all. Where qemu-aarch64 is missing the tests are skipped, with the reason, like test_driver.py. Nothing here
+measures how fast a level is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SWEEP = ROOT / "tests" / "native" / "sweep.cpp"
 QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 PROCESSORS = {"generic": "cortex-a53", "neon": "cortex-a53", "dotprod": "neoverse-n1", "i8mm": "max"}
-"""Emulated for each level: ARMv8.0 alone, ARMv8.2 with dot products, all there is. What is newer would be SIGILL."""
+"""The emulated processor of each level: ARMv8.0 alone, ARMv8.2 with dot products, and all extensions. A newer
+instruction would be SIGILL."""
 LEVEL_BITS = {"cortex-a53": 3, "neoverse-n1": 7, "max": 15}
 STACK_MOVES = ("str", "stp", "stur", "ldr", "ldp", "ldur")
 
@@ -36,14 +37,14 @@ TILES = [
     ("dotprod", "linear_int4_neon", "sdot", 150),
     ("i8mm", "linear_i8mm", "usmmla", 70),
 ]
-"""Level, source, the instruction of its tiles, and how many there are at least."""
+"""The level, the source, the instruction of its tiles, and the least number of them."""
 
 pytestmark = pytest.mark.slow
 Records = dict[str, bytes]
 
 
 def records(*command: str) -> Records:
-    """What a sweep says, by name."""
+    """The records that a sweep prints, by name."""
     result = subprocess.run(command, capture_output=True, timeout=600, check=False)
     assert result.returncode == 0, (result.returncode, result.stderr.decode()[-3000:])
     found: Records = {}
@@ -66,11 +67,11 @@ def said(level: str) -> Records:
 
 
 WHOLE_KEYS = ("kv2", "kv3")
-"""Attention over int8 and int4: a weight whose sums are fused may be rounded the other way."""
+"""Attention over int8 and int4, where a weight with fused sums may be rounded the other way."""
 
 
 def same_bits_everywhere(name: str) -> bool:
-    """Whether no fused multiply-add is on the way: one group's integers are scaled once; other ops round and copy."""
+    """Whether there is no fused multiply-add. One group's integers are scaled once; other ops round and copy."""
     if name.endswith(("embed", "pack data", "pack scales", "pack blocks", "write", "rope", "gather")):
         return True
     return name.endswith("linear") and "groups1 " in name
@@ -108,7 +109,7 @@ def test_a_vector_level_agrees_with_the_generic_one(level: str) -> None:
 
 @pytest.mark.daily
 def test_the_vector_levels_say_the_same_bits() -> None:
-    """Also where the sums are fused."""
+    """This holds also where the sums are fused."""
     first, *others = (level for level in build.LEVELS["aarch64"] if level != "generic")
     for level in others:
         for name, expected in said(first).items():
@@ -121,7 +122,7 @@ def test_the_highest_level_says_the_same_bits_as_avx2() -> None:
     for name, expected in here.items():
         if name in ("level", "levels"):
             continue
-        if name.startswith("nan"):  # x86 and Arm write different ones
+        if name.startswith("nan"):  # x86 and Arm write different NaN
             np.testing.assert_array_equal(*(np.frombuffer(each, np.float32) for each in (there[name], expected)))
             continue
         assert there[name] == expected, name
@@ -132,7 +133,7 @@ def test_the_highest_level_says_the_same_bits_as_avx2() -> None:
     rest_daily(TILES, [TILES[0], TILES[-1]]),
 )
 def test_the_sums_stay_in_registers(level: str, source: str, instruction: str, least: int) -> None:
-    """What the compiler made of the tiles: the level's own instruction, and no vector put aside on the stack."""
+    """The compiled tiles contain the level's own instruction, and store no vector on the stack."""
     flags = (*build.FLAGS, *build.RELEASE, "-target", build.TRIPLES["aarch64"], *build.level_flags("aarch64", level))
     job = (ROOT / f"csrc/arm/{source}.cpp", (*flags, "-Wno-unused-command-line-argument"))
     [listing] = build.compile_all(build.shared_cache(), build.zig(), [job], ".s")

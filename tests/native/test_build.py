@@ -1,4 +1,4 @@
-"""The native tier: undefined behaviour traps under the whole grid; the levels of aarch64 compile.
+"""The native build: undefined behaviour traps under the whole grid, and the levels of aarch64 compile.
 
 On each commit the grid under traps is one of the two passes of test_fences.py.
 """
@@ -42,9 +42,8 @@ GRIDS = (("cases", "attention", "latent", "experts"), ("linear", "feed_forward",
 @pytest.mark.daily
 @pytest.mark.slow
 def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:
-    """A build that traps (SIGILL) on undefined behaviour runs the grid of odd sizes, at a level that the seed chooses
-    and at the generic one: where operands lie as they do in an engine.
-    """
+    """A build that traps (SIGILL) on undefined behaviour runs the grid of odd sizes, with operands as in an engine. It
+    runs at a level that the seed chooses and at the generic one."""
     needed = {*thinned(levels()[1:] or levels(), "traps", 1), "generic"}
     made = build.build_all(tmp_path, build.machine(), build.TRAPPING, sorted(needed))
     assert [path.stat().st_size > 10_000 for path in made] == [True] * len(made)
@@ -60,8 +59,8 @@ def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:
 
 
 def test_traps_do_trap(tmp_path: Path) -> None:
-    """The flags above are worth something: a signed overflow ends the process under them."""
-    source = tmp_path / "overflow.c"  # C: the library of C++ would be built first, for a minute
+    """The flags above work: a signed overflow ends the process."""
+    source = tmp_path / "overflow.c"  # in C, because in C++ its library would be built first, for a minute
     source.write_text("int main(int count, char** names) { return 2147483647 + count == 5 || !names; }\n")
     flags = ["-O1", *build.TRAPPING, str(source), "-o", str(tmp_path / "overflow")]
     subprocess.run([sys.executable, "-m", "ziglang", "cc", *flags], check=True, capture_output=True, timeout=300)
@@ -70,7 +69,8 @@ def test_traps_do_trap(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_levels_compile_for_aarch64(tmp_path: Path) -> None:
-    """aarch64 libraries with every function of the ABI. Compiled here; test_arm_levels.py runs the sources."""
+    """The aarch64 libraries have every function of the ABI. They are compiled here; test_arm_levels.py runs the
+    sources."""
     made = build.build_all(tmp_path, "aarch64", lightly(), arm_levels())
     assert made == [build.library_in(tmp_path, level) for level in arm_levels()]
     for path in made:
@@ -113,7 +113,7 @@ def test_an_editable_installation_builds_the_best_level_and_leaves_none_behind(
 
 
 def only(levels: tuple[str, ...], runs: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package that holds these levels alone, on a CPU that runs others."""
+    """A package that has only these levels, on a CPU that runs others."""
     places = {level: library.library_path(level) for level in levels}
     monkeypatch.setattr(library, "library_path", lambda level: places.get(level, folder / level))
     monkeypatch.setattr(library, "runnable_levels", lambda: list(runs))

@@ -79,7 +79,7 @@ def test_two_threads_that_close_at_once_free_it_once() -> None:
 
 
 def test_a_pool_keeps_its_threads_on_the_cpus_that_it_was_given() -> None:
-    """Its own threads and a thread that calls; neither the program's main thread nor threads begun later."""
+    """This concerns its own threads and a calling thread, and neither the program's main thread nor later threads."""
     before, known = here.allowed_cpus(), set(THREADS.iterdir())
     cpu, *others = sorted(before or {0})
     with closing(CpuOps(None, 3, str(cpu))) as ops:

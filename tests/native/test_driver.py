@@ -1,7 +1,7 @@
-"""One small program over the C ABI: the same bits on aarch64 as here, and nothing for the address sanitizer to say.
+"""One small program over the C ABI has the same bits on aarch64 as here, and the address sanitizer finds nothing.
 
-Two tests need a program of this machine (qemu-aarch64, a system compiler with sanitizers) and are skipped, with the
-reason, where it is missing; what they hold for operands is also held by test_fences.py and the trap build, anywhere.
+Two tests need a program of this machine (qemu-aarch64, a system compiler with sanitizers). Where it is missing they are
+skipped, with the reason. test_fences.py and the trap build also check their claims about operands, on any machine.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ LEVEL_FLAGS = {
     ],
 }
 SANITIZED = thinned([level for level in levels() if level in LEVEL_FLAGS and level != "generic"], "sanitized", 1)
-"""One level, which the seed chooses. The portable code takes minutes to compile with sanitizers: a daily run does it,
-and fences and traps hold it on each commit."""
+"""One level, which the seed chooses. The portable code takes minutes to compile with sanitizers, so only a daily run
+does it. Fences and traps check it on each commit."""
 
 
 def output(*command: str) -> bytes:

@@ -1,7 +1,7 @@
 """No kernel reads or writes a byte next to its operands (see fences.py), at every instruction-set level.
 
-In a whole run the kernels of one level are built to trap (SIGILL) on undefined behaviour for one of the two sides, so
-that one pass over the grid holds both. A daily run also has a pass of its own for that (test_build.py).
+In a whole run, for one of the two sides, the kernels of one level are built to trap (SIGILL) on undefined behaviour. So
+one pass over the grid checks both. A daily run also has a pass of its own for that (test_build.py).
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ CHOSEN = thinned(GRIDS, "fences", 2 if TIER.quick else len(GRIDS))
 
 
 def trapping(folder: Path) -> str:
-    """Builds the level that the seed chooses, so that it traps. What follows the name of a side then."""
+    """Builds the level that the seed chooses, so that it traps. Returns the text that comes after the name of a
+    side."""
     if TIER.quick:
         return ""
     build.build_all(folder, build.machine(), build.TRAPPING, thinned(levels()[1:] or levels(), "traps", 1))
@@ -79,7 +80,8 @@ def test_the_grid_between_forbidden_pages(tmp_path: Path) -> None:
 
 
 def test_libraries_of_a_folder_are_taken(tmp_path: Path) -> None:
-    """So the run above had the kernels that trap: what is no library is refused when it is loaded."""
+    """This shows that the run above had the kernels that trap: a file that is no library is refused when it is
+    loaded."""
     level = levels()[-1]
     (tmp_path / library.library_path(level).name).write_bytes(b"no library")
     result = run("-c", TAKEN, str(tmp_path), level)

@@ -1,4 +1,4 @@
-"""The cache of compiled files: what was made once is not made again, and nothing stale is ever taken."""
+"""The cache of compiled files: a file is compiled once, and no stale file is ever taken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ sys.exit("-fail" in sys.argv)
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Headers and a source that includes one of them, which includes another."""
+    """Headers, and a source that includes one of them, which includes another one."""
     (tmp_path / "headers" / "own").mkdir(parents=True)
     (tmp_path / "headers/own/a.h").write_text('#include "own/b.h"\n')
     (tmp_path / "headers/own/b.h").write_text("int b;\n")

@@ -1,7 +1,7 @@
 """The thread pool alone: each task is done once, whichever thread is late, and the thread sanitizer finds nothing.
 
 The sanitizer needs a compiler that has it: the system's, or else ziglang's, which builds its library first (a minute).
-Where neither can, the tests that need it are skipped with the compiler's words.
+Where neither has it, the tests that need it are skipped, with the compiler's message.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def compilers() -> list[list[str]]:
 
 
 def compiled(flags: tuple[str, ...], pool: Path = SOURCES[0], what: str = "many") -> Path:
-    """The driver with these flags, by the first compiler that can run what it makes. Skips where none can.
+    """The driver with these flags, by the first compiler whose output runs. Skips where no compiler works.
 
-    what: tried once; "" tries nothing but a word that the driver does not know.
+    what: a word that is tried once; "" tries only a word that the driver does not know.
     """
     program = Path(mkdtemp(prefix="pool-")) / "driver"
     said = ""
@@ -76,7 +76,7 @@ def busy_cores() -> Iterator[None]:
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
 def test_a_job_ends_without_threads_that_have_no_task(threads: int) -> None:
-    """All workers are stopped for good while jobs run; in the middle they come back, late, and must do no harm.
+    """All workers are stopped for good while jobs run. In the middle they come back, late, and must do no harm.
 
     A pool that waits for every worker to report never ends here.
     """
@@ -86,13 +86,13 @@ def test_a_job_ends_without_threads_that_have_no_task(threads: int) -> None:
 @pytest.mark.parametrize("what", ["many", "nested", "create"])
 @pytest.mark.parametrize("threads", [2, 3, 8])
 def test_every_task_is_done_once(what: str, threads: int) -> None:
-    """Jobs of all sizes in a row, jobs inside tasks, pools made and ended at once."""
+    """Jobs of all sizes come in a row, jobs run inside tasks, and pools are made and ended at once."""
     result = run(plain(), what, threads, 300 if what == "create" else 20_000)
     assert result.returncode == 0, result.stderr
 
 
 def test_many_more_threads_than_cores_do_every_task_once() -> None:
-    """As many of 64 threads take part in a job as there are cores, whichever are awake."""
+    """A job uses one of the 64 threads for each core, whichever threads are awake."""
     for what, jobs in (("many", 5000), ("nested", 500), ("stopped", 500), ("create", 5)):
         result = run(plain(), what, 64, jobs)
         assert result.returncode == 0, (what, result.stderr)
@@ -107,7 +107,7 @@ def test_short_jobs_beside_busy_loops(busy_cores: None) -> None:
 @pytest.mark.parametrize("what", ["many", "nested", "create"])
 @pytest.mark.parametrize("threads", [2, 4])
 def test_the_thread_sanitizer_has_nothing_to_say(what: str, threads: int) -> None:
-    """With delays wherever a thread may lose its core between two steps of the pool."""
+    """There are delays wherever a thread may lose its core between two steps of the pool."""
     result = run(sanitized(), what, threads, 100 if what == "create" else 2000)
     assert result.returncode == 0, result.stderr[:3000]
 
@@ -125,6 +125,6 @@ def test_the_thread_sanitizer_notices_a_missing_order(ordered: str, count: int, 
     assert source.count(ordered) == count
     weak = tmp_path / "pool.cpp"
     weak.write_text(source.replace(ordered, ordered.replace("acquire", "relaxed").replace("release", "relaxed")))
-    sanitized()  # or skipped
+    sanitized()  # or the test is skipped
     result = run(compiled(tuple(SANITIZED), weak, what=""), "many", 2, 2000)
     assert result.returncode != 0 and "data race" in result.stderr

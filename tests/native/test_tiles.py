@@ -1,4 +1,4 @@
-"""The emulator of matrix registers does what Intel's manual says, and where a CPU would fault it ends the process."""
+"""The emulator of matrix registers does what Intel's manual defines, and ends the process where a CPU would fault."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The kernels for Windows under Wine, against those of this machine: every kernel over odd sizes, bit for bit.
+"""The kernels for Windows under Wine, compared with those of this machine: every kernel over odd sizes, bit for bit.
 
-Skipped, with the reason, where Wine is missing or starts nothing; tests/packaging/test_wheels.py compiles them anyway.
-Both are for daily runs: the compiler makes the libraries of Windows first, which takes minutes.
+The tests are skipped, with the reason, where Wine is missing or starts nothing. tests/packaging/test_wheels.py compiles
+the kernels in any case. Both are for daily runs, because the compiler makes the libraries of Windows first, which takes
+minutes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.daily]
 
 
 def sweep_for_windows() -> Path:
-    """The sweep of the generic level as a program of Windows."""
+    """The sweep of the generic level as a program for Windows."""
     target = "x86_64-windows"
     units = [(unit, build.unit_flags(target, unit, "generic", quickly())) for unit in [*build.sources(target), SWEEP]]
     objects = build.compile_all(build.shared_cache(), build.zig(), units)

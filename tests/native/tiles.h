@@ -1,7 +1,7 @@
-// Intel's matrix registers (AMX: tile, int8, bf16) in plain C++, for tests: included before a source of the level `amx`, so that a CPU
-// without them runs it, with the same bits. After Intel's manual, volume 2: LDTILECFG, TILERELEASE, TILELOADD, TILESTORED, TILEZERO,
-// TDPBF16PS, TDPBSSD, TDPBSUD. What would be a fault there (no configuration, shapes that do not fit) ends the process with a line.
-// Each thread has its own registers, as on a CPU.
+// Intel's matrix registers (AMX: tile, int8, bf16) in plain C++, for tests. The header is included before a source of the level `amx`, so
+// that a CPU without them runs it, with the same bits. It follows Intel's manual, volume 2: LDTILECFG, TILERELEASE, TILELOADD, TILESTORED,
+// TILEZERO, TDPBF16PS, TDPBSSD, TDPBSUD. A fault (no configuration, shapes that do not fit) ends the process with a line. Each thread has
+// its own registers, as on a CPU.
 #pragma once
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ namespace tiles {
 
 constexpr int kRegisters = 8, kRows = 16, kRowBytes = 64, kElements = kRowBytes / 4;
 
-// As LDTILECFG reads it, with palette 1.
+// The configuration as LDTILECFG reads it, with palette 1.
 struct Config {
   uint8_t palette, start_row, reserved[14];
   uint16_t row_bytes[16];
@@ -85,7 +85,7 @@ inline void store(int number, void* base, int64_t stride) {
 
 inline void zero(int number) { memset(&configured(number, "TILEZERO"), 0, sizeof(Register)); }
 
-// to (m, n) += a (m, k) times b (k, n), of 32-bit elements; a and b hold 2 or 4 numbers in each.
+// Adds a (m, k) times b (k, n) to `to` (m, n), all of 32-bit elements. An element of a or b has 2 or 4 numbers.
 struct Product {
   Register& to;
   const Register &a, &b;
@@ -105,7 +105,7 @@ struct Product {
   }
 };
 
-// What the instruction leaves of the register it adds to.
+// The part of the register that the instruction leaves after adding to it.
 inline void keep(const Product& p) {
   for (int r = 0; r < kRows; ++r) memset(p.to.bytes[r] + (r < p.m ? 4 * p.n : 0), 0, kRowBytes - (r < p.m ? 4 * p.n : 0));
 }
@@ -138,8 +138,8 @@ inline float widened(const uint8_t* bf16) {
   return value;
 }
 
-// The first numbers of all pairs are summed from 0, k rising, the second ones likewise; then both sums are added, then that to the
-// register. A function of its own: nothing of it may move to where another rounding mode holds.
+// The first numbers of all pairs are added from 0, with rising k, and so are the second ones. Then both sums are added, and then their sum
+// to the register. This is a function of its own, because no part of it may move to a place with another rounding mode.
 __attribute__((noinline)) inline void multiply_pairs_in_mode(const Product& p) {
   for (int m = 0; m < p.m; ++m) {
     float first[kElements] = {}, second[kElements] = {}, sums[kElements];
@@ -157,8 +157,8 @@ __attribute__((noinline)) inline void multiply_pairs_in_mode(const Product& p) {
   keep(p);
 }
 
-// To the nearest, ties to even; numbers below the normal ones are zero on the way in and out; no exception. The mode of the thread
-// neither matters nor changes.
+// Rounds to the nearest, ties to even. Numbers below the normal ones are zero on the way in and out, and there is no exception. The mode of
+// the thread does not matter and does not change.
 inline void multiply_pairs(const Product& p) {
   constexpr unsigned kMasked = 0x1f80, kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
   const unsigned before = _mm_getcsr();

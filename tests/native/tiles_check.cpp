@@ -1,4 +1,4 @@
-// Whether tiles.h does what Intel's manual says: check() finds known answers, fault() makes one.
+// Tests whether tiles.h does what Intel's manual defines. check() tests known answers; fault() makes a fault.
 #include "tiles.h"
 
 #define CHECK(what) \
@@ -39,16 +39,16 @@ float dot(float sum, const float (&a)[8], const float (&b)[8]) {
 }
 
 int pairs() {
-  constexpr float kLarge = 16777216.0f;  // 2^24: one more is lost
+  constexpr float kLarge = 16777216.0f;  // 2^24, at which adding one is lost
   const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-  CHECK(dot(0.5f, {kLarge, 3, 1, 0, -kLarge, 0, 0, 0}, ones) == 3.5f);  // first and second numbers apart, k rising
-  CHECK(dot(kLarge, {1, 1, 0, 0, 0, 0, 0, 0}, ones) == kLarge + 2);     // their sum before what was there
+  CHECK(dot(0.5f, {kLarge, 3, 1, 0, -kLarge, 0, 0, 0}, ones) == 3.5f);  // first and second numbers are added separately, with rising k
+  CHECK(dot(kLarge, {1, 1, 0, 0, 0, 0, 0, 0}, ones) == kLarge + 2);  // their sum comes before the earlier contents
   CHECK(dot(1.0f, {kLarge, 0, 0, -kLarge, 0, -1, 0, 0}, ones) == 1.0f);     // each sum is rounded, ties to even
-  CHECK(dot(0.0f, {1e-39f, 0, 0, 0, 0, 0, 0, 0}, {1e30f, 1, 1, 1, 1, 1, 1, 1}) == 0.0f);         // a denormal comes in as zero
-  CHECK(dot(0.0f, {1e-20f, 1e-20f, 0, 0, 0, 0, 0, 0}, {1e-20f, 1e-20f, 1, 1, 1, 1, 1, 1}) == 0.0f);  // and goes out as zero
+  CHECK(dot(0.0f, {1e-39f, 0, 0, 0, 0, 0, 0, 0}, {1e30f, 1, 1, 1, 1, 1, 1, 1}) == 0.0f);  // a denormal number counts as zero
+  CHECK(dot(0.0f, {1e-20f, 1e-20f, 0, 0, 0, 0, 0, 0}, {1e-20f, 1e-20f, 1, 1, 1, 1, 1, 1}) == 0.0f);  // a denormal result becomes zero
   CHECK(dot(1e-39f, {0, 0, 0, 0, 0, 0, 0, 0}, ones) == 0.0f);
   const unsigned before = _mm_getcsr(), up = (before & ~0x6000u) | 0x4000u;
-  _mm_setcsr(up);  // the thread rounds up: the instruction still rounds to the nearest
+  _mm_setcsr(up);  // the thread rounds up, but the instruction still rounds to the nearest
   const float sum = dot(1.0f, {9.0e-10f, 0, 0, 0, 0, 0, 0, 0}, ones);
   const unsigned after = _mm_getcsr();
   _mm_setcsr(before);
@@ -79,7 +79,7 @@ int bytes() {
   const auto first_signed = [] { _tile_dpbsud(0, 1, 2); };
   CHECK(quads(5, 0x80, 0xff, both_signed) == 5 + 64 * 128);
   CHECK(quads(5, 0x80, 0xff, first_signed) == 5 - 64 * 128 * 255);
-  CHECK(quads(INT32_MAX, 0x7f, 0x7f, both_signed) == INT32_MIN + 64 * 127 * 127 - 1);  // no saturation
+  CHECK(quads(INT32_MAX, 0x7f, 0x7f, both_signed) == INT32_MIN + 64 * 127 * 127 - 1);  // there is no saturation
   return 0;
 }
 

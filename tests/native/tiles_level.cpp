@@ -1,4 +1,4 @@
-// What csrc/generic/machine/level.cpp says, for a library of the level `amx` whose matrix registers are emulated (tiles.h).
+// The functions of csrc/generic/machine/level.cpp for a library of the level `amx` whose matrix registers are emulated (tiles.h).
 #include <cpuid.h>
 
 #include "twostroke/context.h"
@@ -9,7 +9,8 @@ const char* ts_level_name(void) { return "amx"; }
 
 bool ts_likes_turns() { return true; }
 
-// Bit 4 where this CPU has what the vector code of the level was compiled for: bf16 instructions, or less where they are emulated, too.
+// Bit 4 is set where this CPU has the instructions for which the level's vector code was compiled: bf16 instructions, or fewer where they
+// are emulated, too.
 int32_t ts_levels(void) {
 #if defined(__AVX512BF16__)
   uint32_t a, b, c, d;

@@ -3,8 +3,8 @@
     python -m tests.native.wide avx512|amx ARGUMENTS OF PYTEST...
     python -m tests.native.wide avx512|amx digests [--write]
 
-For a change of kernels where no machine with AVX-512 is at hand. It compiles for some minutes, once. Nothing here says
-how fast a level is.
+Use it for a change of kernels if you have no machine with AVX-512. It compiles for some minutes, once. Nothing here
+measures how fast a level is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twostroke.backends.cpu import available_levels, library
 
 
 def have(level: EmulatedLevel) -> None:
-    """From now on this process finds the emulated library as that of the level itself, and takes it for one that its
+    """From now on this process finds the emulated library in place of the level's own, and takes it for one that its
     CPU runs."""
     path, runs, path_of = level.built(), library.runnable_levels(), library.library_path
     library.library_path = lambda name: path if name == level.level else path_of(name)
@@ -27,7 +27,7 @@ def have(level: EmulatedLevel) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """See the module."""
+    """Runs the command that the module describes."""
     levels = {each.level: each for each in (LEVEL, AMX)}
     if len(arguments) < 2 or arguments[0] not in levels:
         print((__doc__ or "").split("\n\n")[1], file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Banks of packed matrices: each packed by itself, one laid after the other."""
+"""Banks of packed matrices. Each matrix is packed by itself, and they lie one after the other."""
 
 from __future__ import annotations
 

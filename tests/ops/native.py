@@ -1,7 +1,6 @@
-"""What the tests of the native ops share: levels, operands from a seed and references, each made once.
+"""Code that the tests of the native ops share: levels, and operands and references from a seed, each made once.
 
-Operands depend on neither level nor threads, so they and their references are kept for all of them. What is kept is
-read-only.
+Operands depend on neither level nor threads, so they and their references are kept for all of them, and are read-only.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def format_id(weight_format: WeightFormat) -> str:
 
 
 class Answers:
-    """checked: whether results are compared with references. Where only the way of dying counts, none is computed."""
+    """checked: whether results are compared with references. Where only a crash matters, no reference is computed."""
 
     checked = True
 
@@ -51,7 +50,7 @@ def random_weight(rows: int, columns: int, weight_format: WeightFormat, with_bia
 
 @cache
 def random_rows(rows: int, columns: int) -> F32Array:
-    """(rows, columns) Gaussian float32, a view inside NaN: a kernel that reads past a row shows it."""
+    """(rows, columns) Gaussian float32 numbers, a view inside NaN. So a kernel that reads past a row shows it."""
     room = np.full((rows, columns + 3), np.nan, np.float32)
     room[:, :columns] = np.random.default_rng([rows, columns, 1]).standard_normal((rows, columns), dtype=np.float32)
     room.flags.writeable = False
@@ -74,7 +73,7 @@ def guarded(rows: int, columns: int) -> tuple[F32Array, F32Array]:
 
 
 def check_guard(out: F32Array, room: F32Array) -> None:
-    """Fails where something was written next to `out`."""
+    """Fails where numbers next to `out` were written."""
     rows, columns = out.shape
     assert np.all(room[rows:] == 7) and np.all(room[:rows, columns:] == 7)
 

@@ -1,6 +1,6 @@
-"""Run a case of an op on a backend: whole, some of its rows alone, and cut into steps.
+"""Runs a case of an op on a backend: whole, some of its rows alone, and cut into steps.
 
-Every array of rows lies in a room of its own: inputs inside NaN, results inside sevens that must stay.
+Every array of rows lies in a room of its own. Inputs are inside NaN, and results inside sevens that must stay.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Run = Callable[..., None]
 
 
 def row_axis(case: OpCase) -> str:
-    """The axis of the rows that an op makes, T of most; empty for one that makes none."""
+    """The axis of the rows that an op makes, which most ops call T; empty for an op that makes none."""
     return registry()[case.op].SHAPES.get("out", "").partition(" ")[0]
 
 
 def results(run: Run, case: OpCase) -> list[np.ndarray]:
-    """What the op changes, after it ran on copies. Fails where something next to a result was written."""
+    """The operands that the op changes, after it ran on copies. Fails where numbers next to a result were written."""
     fields, rooms = signature(registry()[case.op]), []
     operands: list[Any] = []
     read: list[tuple[np.ndarray, np.ndarray]] = []
@@ -52,7 +52,7 @@ def results(run: Run, case: OpCase) -> list[np.ndarray]:
 
 
 def placed(array: np.ndarray, fill: np.float32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A copy whose rows lie apart, the room that it lies in, and which of the room's numbers are its."""
+    """A copy whose rows lie apart, the room in which it lies, and which numbers of the room belong to it."""
     rows, rest = array.shape[0], array.shape[1:]
     width = int(np.prod(rest))
     room, inside = np.full((rows + 1, width + 3), fill, np.float32), np.zeros((rows + 1, width + 3), bool)
@@ -63,7 +63,7 @@ def placed(array: np.ndarray, fill: np.float32) -> tuple[np.ndarray, np.ndarray,
 
 
 def reference(case: OpCase) -> list[np.ndarray]:
-    """What the op's definition makes of the case."""
+    """The result of the op's definition for the case."""
     own = [copied(item) if place in case.changed else item for place, item in enumerate(case.operands)]
     scratch = registry()[case.op].SCRATCH
     for place, field in enumerate(signature(registry()[case.op])):
@@ -79,12 +79,12 @@ def copied(item: Any) -> Any:
 
 
 def same_bits(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> bool:
-    """Which NaN comes out is not fixed."""
+    """Whether the bits are equal, except that any NaN equals any other."""
     return all(np.array_equal(a, b, equal_nan=a.dtype == np.float32) for a, b in zip(found, expected, strict=True))
 
 
 def near(case: OpCase, found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> bool:
-    """Within the tolerance of the case. Numbers of experts are the same ones."""
+    """Whether results are within the tolerance of the case. Numbers of experts must be equal."""
     if not case.tolerance:
         return same_bits(found, expected)
     if registry()[case.op].SHAPES.get("out") == "T 2C":
@@ -100,7 +100,7 @@ def close(found: np.ndarray, expected: np.ndarray, case: OpCase) -> bool:
 
 
 def with_rows(case: OpCase, rows: slice, batch: AttentionBatch | None = None, slots: slice | None = None) -> OpCase:
-    """The case with some of its rows; batch and slots: of the sequences that these rows belong to."""
+    """The case with some of its rows. batch, slots: those of the sequences to which these rows belong."""
     op, axis = registry()[case.op], row_axis(case)
     operands: list[Any] = []
     for field, item in zip(signature(op), case.operands, strict=True):
@@ -119,7 +119,7 @@ def batch_of(case: OpCase) -> AttentionBatch | None:
 
 
 def part_of(batch: AttentionBatch, sequence: int, first: int, last: int) -> AttentionBatch:
-    """Rows `first` to `last` of a sequence, counted within the step's rows of it."""
+    """Rows `first` to `last` of a sequence, counted among the step's rows of this sequence."""
     begin, end = batch.row_starts[sequence : sequence + 2].tolist()
     context = int(batch.context_tokens[sequence]) - (end - begin - last)
     starts, contexts = np.array([0, last - first], np.int32), np.array([context], np.int32)

@@ -1,5 +1,5 @@
-"""attention at every level, in every KV format: its reference within a step of the rounding, and the same bits in any
-batch, chunk, split and number of threads."""
+"""attention at every level, in every KV format. It is within a rounding step of its reference, and has the same bits in
+any batch, chunk, split and number of threads."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind, WeightKind
 
 INTEGERS = [kind for kind in KVKind if kind.is_integer]
 STEP = {kind: 3 / 16383 if kind.is_integer else 5e-6 for kind in KVKind}
-"""What one output may be off. Integers: a weight that lies between two whole numbers falls to either by the last bit of
-its exponential; that is one step of 1/16383 times a number of V."""
+"""The most by which one output may differ. For integers, a weight between two whole numbers may be rounded to either,
+by the last bit of its exponential. That is one step of 1/16383 times a number of V."""
 USUAL = 5e-6
 
 
 def lost_by_parts(ops: CpuOps, layer: KVLayer) -> float:
-    """What an output may be off besides, where weights are multiplied on matrix registers; else 0.
+    """A further difference that an output may have, where weights are multiplied on matrix registers; else 0.
 
-    There a weight is the sum of two bf16 numbers (csrc/include/twostroke/attention/matrix.h). The first is off by up to
-    2^-8 of the weight's power of two, which the second holds but for up to 2^-17 of it. An output is the mean of V by
-    these weights, so it is off by up to 2^-17 of the largest number of V.
+    There a weight is the sum of two bf16 numbers (csrc/include/twostroke/attention/matrix.h). The first differs by up
+    to 2^-8 of the weight's power of two. The second has this difference, except for up to 2^-17 of that power. An
+    output is the mean of V by these weights, so it differs by up to 2^-17 of the largest number of V.
     """
     if ops.kernel("attention", WeightKind.F32, layer.kind, 1, layer.head_dim) != "run_matrix_tile":
         return 0.0
@@ -42,7 +42,7 @@ def lost_by_parts(ops: CpuOps, layer: KVLayer) -> float:
 
 
 def near(ops: CpuOps, layer: KVLayer, found: np.ndarray, expected: np.ndarray) -> bool:
-    """Each output within a step, all together (root mean square) as near as floats are."""
+    """Whether each output is within a step, and all together (root mean square) are as near as floats are."""
     error = np.abs(found - expected)
     step = STEP[layer.kind] + lost_by_parts(ops, layer)
     return bool(error.max() < step and np.sqrt(np.mean(error**2)) < USUAL)
@@ -60,7 +60,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def spoil(layer: KVLayer) -> None:
-    """Every number of the layer becomes NaN; in integer layers every scale does."""
+    """Makes every number of the layer NaN; in integer layers, every scale."""
     layer.data.view(np.uint8)[...] = 0xFF
 
 
@@ -70,7 +70,8 @@ def slots_of(pages: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 @cache
 def filled_layer(kind: KVKind, kv_heads: int, dim: int, contexts: tuple[int, ...]) -> tuple[KVLayer, np.ndarray]:
-    """A layer whose used positions are random and whose unused ones are NaN, and a scattered page table: read-only."""
+    """A layer whose used positions are random and whose unused ones are NaN, and a scattered page table. Both are
+    read-only."""
     pages_each = -(-max(contexts) // PAGE_TOKENS)
     layer = new_kv_layer(kind, pages_each * len(contexts) + 1, kv_heads, dim)
     spoil(layer)
@@ -90,7 +91,7 @@ def writable(layer: KVLayer) -> KVLayer:
 
 @cache
 def queries(rows: int, heads: int, more: int, dim: int, seed: int) -> np.ndarray:
-    """(rows, heads, dim), a view of as many heads and `more`."""
+    """Queries (rows, heads, dim), as a view of an array with `more` further heads."""
     q = normal(rows, heads + more, dim, seed=seed)
     q.flags.writeable = False
     return q[:, :heads]
@@ -105,7 +106,7 @@ def batch_of(contexts: tuple[int, ...], counts: tuple[int, ...], table: np.ndarr
 def answer(
     kind: KVKind, shape: tuple[int, int], dim: int, window: int, contexts: tuple[int, ...], counts: tuple[int, ...]
 ) -> np.ndarray:
-    """The reference: of all levels and all numbers of threads."""
+    """The reference, which is the same for all levels and numbers of threads."""
     layer, table = filled_layer(kind, shape[0], dim, contexts)
     q = queries(sum(counts), shape[0] * shape[1], 2, dim, 99)
     out = np.empty(q.shape, np.float32)
@@ -114,7 +115,7 @@ def answer(
 
 
 def alone(ops: CpuOps, q: np.ndarray, layer: KVLayer, table: np.ndarray, position: int, window: int) -> np.ndarray:
-    """One row by itself."""
+    """The result of one row by itself."""
     one = AttentionBatch(np.array([0, 1], np.int32), np.array([position + 1], np.int32), table.copy())
     out = np.empty(q.shape, np.float32)
     ops.attention(out, q, layer, one, q.shape[-1] ** -0.5, window)
@@ -134,7 +135,7 @@ def test_rounding_is_to_the_nearest_and_a_dead_row_stays_dead(kind):
     inside = np.abs(rows[2:] / scales[2:]) < (127 if kind is KVKind.INT8 else 7)
     assert steps[inside].max() <= 0.5001 and steps.max() <= 1.02
     assert np.abs(q).max() == (127 if kind is KVKind.INT8 else 8)
-    rows = np.array([[127, 0.5, 1.5, -2.5]], np.float32)  # scale 1: halves go to even
+    rows = np.array([[127, 0.5, 1.5, -2.5]], np.float32)  # with scale 1, halves are rounded to even
     assert quantize_rows(KVKind.INT8, rows)[0].tolist() == [[127, 0, 2, -2]]
     assert quantize_rows(KVKind.INT4, np.array([[-8, 0.5, 1.5, -2.5]], np.float32))[0].tolist() == [[-8, 0, 2, -2]]
 
@@ -160,7 +161,7 @@ def test_attention(ops, kind, shape, dim, window):
 
 
 def extras(names: str, heads: int) -> dict[str, Any]:
-    """soft_cap, sinks and slopes as an op takes them, those that `names` holds."""
+    """The soft_cap, sinks and slopes in `names`, as an op takes them."""
     rng = np.random.default_rng(heads)
     return {
         "soft_cap": 1.0 if "cap" in names else 0.0,
@@ -177,7 +178,7 @@ EXTRAS = ("cap", "sinks", "slopes", "cap sinks slopes")
     itertools.product(KVKind, ((1, 1), (2, 3)), (20, 64), (0, 30), EXTRAS),
 )
 def test_soft_caps_sinks_and_slopes(ops, kind, shape, dim, window, names):
-    """Four segments, one long chunk, decoding rows; each row alone gives the same bits."""
+    """Four segments, one long chunk, and decoding rows. Each row alone gives the same bits."""
     heads = shape[0] * shape[1]
     contexts, counts = (1, 40, 150, 1300), (1, 1, 70, 3)
     layer, table = filled_layer(kind, shape[0], dim, contexts)
@@ -203,7 +204,7 @@ def test_soft_caps_sinks_and_slopes(ops, kind, shape, dim, window, names):
 
 @pytest.mark.parametrize("kind", KVKind)
 def test_a_cap_of_nothing_and_extreme_sinks(ops, kind):
-    """A wide cap and a sink far below change nothing that is seen; a sink far above takes all."""
+    """A wide cap and a very low sink change no visible result; a very high sink takes all."""
     layer, table = filled_layer(kind, 1, 16, (40,))
     batch, q = batch_of((40,), (20,), table), normal(20, 2, 16, seed=97)
     plain, found = np.empty(q.shape, np.float32), np.empty(q.shape, np.float32)
@@ -231,7 +232,7 @@ def test_extras_that_do_not_fit_are_refused(ops):
 
 
 def given_back(batch: AttentionBatch, window: int) -> AttentionBatch:
-    """The same batch, where pages that no row sees are gone."""
+    """The same batch, where pages that no row sees were given back."""
     table = batch.page_table.copy()
     for s, context in enumerate(batch.context_tokens):
         position = context - (batch.row_starts[s + 1] - batch.row_starts[s])
@@ -269,7 +270,8 @@ def test_a_page_that_is_seen_must_be_there(ops):
 
 @pytest.mark.parametrize(("kind", "window"), itertools.product(KVKind, (0, 700, -700)))
 def test_long_contexts_are_the_same_in_segments(ops, kind, window):
-    """1,300 positions are three segments, merged: by two threads, where there are few rows, else by one in order."""
+    """1,300 positions are three segments, which are merged. Two threads share them where there are few rows; else one
+    thread takes them in order."""
     dim, context = 32, 1300
     contexts, counts = (context, 5), (100, 3)
     layer, table = filled_layer(kind, 1, dim, contexts)
@@ -306,7 +308,7 @@ def test_a_query_that_is_not_finite_stays_in_its_row(ops, kind, value):
 
 @pytest.mark.parametrize(("kind", "shape"), itertools.product(KVKind, ((1, 20), (2, 32), (2, 256))))
 def test_a_value_that_is_not_a_number_is_seen_by_those_who_see_its_position(ops, kind, shape):
-    """Also in a block of rows of which only some see it, in a chunk of many rows and in one of few."""
+    """This holds also in a block where only some rows see it, in a chunk of many rows, and in one of few."""
     group, dim = shape
     for position, count in itertools.product((29, 30, 31, 38), (40, 3)):
         layer, table = filled_layer(kind, 1, dim, (40,))
@@ -323,7 +325,7 @@ def test_a_value_that_is_not_a_number_is_seen_by_those_who_see_its_position(ops,
 
 @pytest.mark.parametrize("kind", KVKind)
 def test_many_small_weights_beside_a_large_one_are_not_lost(ops, kind):
-    """The first position draws 900 times the weight of each other in its tile: V of ones must give ones."""
+    """The first position has 900 times the weight of each other one in its tile. V of ones must give ones."""
     k = np.zeros((64, 1, 16), np.float32)
     k[0, 0, 0] = 1
     layer, table = filled_layer(kind, 1, 16, (64,))
@@ -351,7 +353,7 @@ AHEAD = list(itertools.product(KVKind, ((1, 1), (2, 3)), (20, 64), ((0, ALL_AHEA
 
 @pytest.mark.parametrize(("kind", "shape", "dim", "reach"), AHEAD)
 def test_rows_that_see_later_ones(ops, kind, shape, dim, reach):
-    """Whole texts, of which the last has three segments; next to them a chunk of one. Each has the same bits alone."""
+    """Whole texts, the last of which has three segments, and a chunk of one text. Each has the same bits alone."""
     window, ahead = reach
     heads, more = shape[0] * shape[1], (0.0, None, None, ahead)
     contexts, counts = (1, 40, 150, 1300), (1, 40, 150, 5)
@@ -382,14 +384,15 @@ def test_a_negative_reach_is_refused(ops):
 
 
 SPANS = ((60, 110), (200, 259))
-"""Positions of spans, in the third sequence and in the fourth; the second span ends with its sequence."""
+"""The positions of spans in the third and the fourth sequence. The second span ends with its sequence."""
 
 
 @pytest.mark.parametrize(
     ("kind", "shape", "dim", "window"), itertools.product(KVKind, ((1, 1), (2, 3), (1, 8)), (16, 72), (0, 30, 100))
 )
 def test_rows_of_a_span_see_each_other(ops, kind, shape, dim, window):
-    """The reference; the bits of attention elsewhere; the same bits where the span's rows come in two steps."""
+    """The result is the reference, and outside spans it has the bits of attention. The bits are the same where the
+    span's rows come in two steps."""
     contexts, counts = (1, 40, 150, 259), (1, 1, 150, 70)
     layer, table = filled_layer(kind, shape[0], dim, contexts)
     batch, q = batch_of(contexts, counts, table), queries(sum(counts), shape[0] * shape[1], 2, dim, 98)

@@ -1,5 +1,5 @@
-"""Every op at every level on the cases of its own file: the reference, the same bits with one thread or two, for a row
-alone, for a sequence alone and however it is cut into steps, and shapes that are refused."""
+"""Every op at every level on the cases of its own file. It must equal the reference, and have the same bits with one
+thread or two, for a row alone, for a sequence alone, and however it is cut into steps. Wrong shapes are refused."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def kinds_of(op: type[Op]) -> set[OperandKind]:
 
 TESTED = [name for name, op in registry().items() if op.CASES]
 ALONE = (0, 1, 5, 17, 32, 69)
-"""The rows that are computed alone too, as many as there are."""
+"""The rows that are also computed alone, as far as a case has them."""
 CUTS = (1, 1, 3, 16)
-"""The rows of the first steps of a sequence that is cut; one more step has the rest."""
+"""The rows of the first steps of a sequence that is cut. One more step has the rest."""
 SHAPED = (OperandKind.VALUE, OperandKind.VECTOR, OperandKind.INDICES)
 
 
 def cases(name: str) -> list[OpCase]:
-    """Enough of each grid for a run."""
+    """Enough cases of each grid for a run."""
     op = registry()[name]
     return cases_of(op, max(1, (fewer(24, 6) if Answers.checked else 6) // len(op.CASES)), f"{TIER.seed}")
 
@@ -128,7 +128,7 @@ def test_operands_of_another_shape_are_refused_and_nothing_is_written(
 
 
 def is_bound(case: OpCase, name: str) -> bool:
-    """Whether the last axis of an array is one that another operand of the case has too."""
+    """Whether the last axis of an array also occurs in another operand of the case."""
     op = registry()[case.op]
     pairs = zip(signature(op), case.operands, strict=True)
     given = {field.name: field.kind for field, item in pairs if item is not None}

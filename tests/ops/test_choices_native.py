@@ -1,4 +1,4 @@
-"""Numbers of no matrix, and experts next to idle ones, at every level."""
+"""Numbers without a matrix, and experts next to idle ones, at every level."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
 
 
 def multiplied(ops: CpuOps, x: F32Array, routes: F32Array, weight: PackedWeight) -> F32Array:
-    """The op's result, its room between guards."""
+    """The op's result, with guards around its room."""
     rows, choices = len(x), routes.shape[1] // 2
     areas = [guarded(rows, width) for width in (choices * weight.rows, weight.columns, weight.rows)]
     (out, _), (gathered, _), (made, _) = areas
@@ -48,7 +48,7 @@ def test_numbers_of_no_matrix_are_refused(ops: CpuOps, number: float) -> None:
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
 def test_idle_experts_add_nothing_and_are_counted(ops: CpuOps, weight_format: WeightFormat) -> None:
-    """Rows that chose idle experts alone are among them."""
+    """Some rows chose only idle experts."""
     gate_up, down = bank(4, 128, 40, weight_format), bank(4, 40, 64, weight_format)
     x, routes = np.ascontiguousarray(random_rows(30, 40)), routes_of(30, 9, 3)
     routes[4:6, 3:] = [8, 5, 4]
@@ -70,7 +70,7 @@ def test_idle_experts_add_nothing_and_are_counted(ops: CpuOps, weight_format: We
 
 
 def run_idle(ops: CpuOps, x: F32Array, routes: F32Array, gate_up: PackedWeight, down: PackedWeight) -> F32Array:
-    """experts next to five that compute nothing."""
+    """Runs experts next to five idle ones."""
     rows = len(x)
     out, room = np.full((rows, 40), 7, np.float32), np.empty((rows, 64), np.float32)
     operands = (np.empty((rows, 40), np.float32), room, np.empty((rows, 2), np.float32), 0, 0.0, 0.0, 0, 5)

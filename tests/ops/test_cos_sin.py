@@ -1,4 +1,5 @@
-"""Cosine, sine, logarithms and powers of our own: correct, and only of operations that every machine rounds alike."""
+"""Our own cosine, sine, logarithms and powers are correct, and use only operations that every machine rounds in the
+same way."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ NOT_THE_SAME_EVERYWHERE = re.compile(r"\b(?:np|math)\.(?:exp2?|expm1|log\w*|cos|
     "module", [cos_sin_module, portable, rope, rope_tables, token_weights, choose, logprobs, sampler]
 )
 def test_nothing_of_the_c_library_is_asked(module: ModuleType) -> None:
-    """exp and its kind differ between processors; a token must not."""
+    """exp and similar functions differ between processors, and a token must not."""
     assert NOT_THE_SAME_EVERYWHERE.findall(inspect.getsource(module)) == []
 
 

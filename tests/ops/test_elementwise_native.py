@@ -1,4 +1,4 @@
-"""Ops without products at every level, beyond their cases: results over what is read, extremes, what is refused."""
+"""Ops without products at every level, beyond their cases: results that replace inputs, extremes, and refused calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_result_may_lie_over_what_is_read(level: str) -> None:
         x, apart = np.array(random_rows(5, 66)), np.empty((5, 33), np.float32)
         call(apart, x)
         call(x[:, :33], x)
-        if Answers.checked:  # between fences, operands that overlap are copies that do not
+        if Answers.checked:  # between fences, operands that overlap become copies that do not
             assert np.array_equal(x[:, :33], apart), name
     ops.close()
 

@@ -1,4 +1,4 @@
-"""ts_embed at every level that this machine runs: token ids that are refused."""
+"""ts_embed at every level that this machine runs: the token ids that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries at every level: what is not a number, and pages that are gone. Experts that a table names twice, or not."""
+"""Entries at every level: NaN, and pages that were given back. Experts that a table names twice, or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
 
 
 def empty_layer(kind: KVKind, pages: int, dim: int, rate: int) -> KVLayer:
-    """Every number is NaN, or has a scale that is."""
+    """A layer in which every number, or its scale, is NaN."""
     numbers = entry_cache(dim, rate).head_dim
     layer = new_kv_layer(kind, pages, 1, numbers, numbers, is_latent=True)
     layer.data.view(np.uint8)[...] = 0xFF
@@ -102,7 +102,7 @@ def test_a_number_that_stands_twice_means_the_next_expert(ops: CpuOps) -> None:
 
 @pytest.mark.parametrize("rate", [1, 4, 6, 24])
 def test_each_page_of_what_a_row_sees_is_checked(ops: CpuOps, rate: int) -> None:
-    """A page that is gone is refused where an entry of it is seen, and no other page is asked for."""
+    """A page that was given back is refused where a row sees an entry of it. No other page is needed."""
     layer, table = filled(KVKind.F32, 20, rate)
     q, out = normal(1, 2, 20), np.empty((1, 2, 20), np.float32)
     for place in range(-(-150 // PAGE_TOKENS)):

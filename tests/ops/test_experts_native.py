@@ -1,4 +1,4 @@
-"""route and experts at every level: rules of choosing, steps of several waves, and what is refused."""
+"""route and experts at every level: rules of choosing, steps of several waves, and refused calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import F32, STORED_GROUP, WeightFormat, WeightKind
 
 ROWS = 70
-"""Enough for blocks of rows of one expert."""
+"""Enough rows for blocks of rows of one expert."""
 
 
 @pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
@@ -114,7 +114,7 @@ def test_what_a_sparse_mixer_cannot_choose_is_refused(ops: CpuOps) -> None:
 
 
 def routes_of(rows: int, count: int, chosen: int) -> F32Array:
-    """The last expert is chosen by all rows, the others by some or by none."""
+    """All rows choose the last expert; some rows or none choose each of the others."""
     logits = np.array(random_rows(rows, count))
     logits[:, count // 2 :] -= 3
     logits[:, -1] += 9
@@ -124,7 +124,7 @@ def routes_of(rows: int, count: int, chosen: int) -> F32Array:
 
 
 def mixed(ops: CpuOps, x: F32Array, routes: F32Array, gate_up: PackedWeight, down: PackedWeight) -> F32Array:
-    """The op's result; all room is guarded."""
+    """The op's result, with guards around all room."""
     rows, width = x.shape
     areas = [guarded(rows, columns) for columns in (width, width, down.columns, 2)]
     (out, _), *scratch = areas
@@ -155,7 +155,7 @@ def test_experts_whose_codes_are_a_files_are_the_references(ops: CpuOps) -> None
 
 @pytest.mark.parametrize("weight_format", [F32, INT8], ids=format_id)
 def test_a_step_of_several_waves_is_as_its_rows_alone(ops: CpuOps, weight_format: WeightFormat) -> None:
-    """1,400 pairs, some hundred rows of each expert: several waves, several parts of one expert."""
+    """1,400 pairs, some hundred rows for each expert: several waves, and several parts of one expert."""
     gate_up, down = bank(3, 80, 64, weight_format, True), bank(3, 64, 40, weight_format, True)
     x, routes = random_rows(700, 64), routes_of(700, 3, 2)
     found = mixed(ops, x, routes, gate_up, down)
@@ -164,7 +164,7 @@ def test_a_step_of_several_waves_is_as_its_rows_alone(ops: CpuOps, weight_format
 
 
 def test_experts_are_added_in_the_order_of_their_numbers(ops: CpuOps) -> None:
-    """In whatever order a row names them."""
+    """The order in which a row names them does not matter."""
     gate_up, down = bank(6, 128, 40, F32), bank(6, 40, 64, F32)
     x, routes = random_rows(20, 40), routes_of(20, 6, 4)
     turned = np.concatenate((routes[:, :4][:, ::-1], routes[:, 4:][:, ::-1]), axis=1)

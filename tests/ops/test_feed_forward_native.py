@@ -1,4 +1,4 @@
-"""ts_feed_forward at every level: the bits of its two ops one after the other, whatever is kept in between."""
+"""ts_feed_forward at every level has the bits of its two ops one after the other, whatever is kept in between."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import WeightFormat
 
 ROWS = (1, 2, 4, 5, 16, 17, 33, 70)
-"""On both sides of what streams, of matrix tiles, of blocks of 32 rows."""
+"""Numbers of rows on both sides of the limits for streams, matrix tiles and blocks of 32 rows."""
 
 
 @pytest.fixture(params=LEVELS, scope="module")
@@ -57,7 +57,7 @@ def together(ops: CpuOps, before: F32Array, x: F32Array, gate_up: PackedWeight, 
 
 @cache
 def answer(half: int, columns: int, weight_format: WeightFormat) -> F32Array:
-    """The reference of what follows."""
+    """The reference of the tests below."""
     gate_up = random_weight(2 * half, columns, weight_format, with_bias=half % 2 == 0)
     down = random_weight(columns, half, weight_format, with_bias=columns % 4 == 0)
     x, out = 3 * random_rows(max(ROWS), columns), random_rows(max(ROWS), columns).copy()
@@ -99,7 +99,8 @@ def test_the_two_weights_may_have_different_formats(
 def test_many_rows_of_many_columns(
     half: int, columns: int, weight_format: WeightFormat, pools: tuple[CpuOps, CpuOps]
 ) -> None:
-    """Chunks of rows, slices of the middle's columns, and an x too long for one slice; each row as alone."""
+    """There are chunks of rows, slices of the middle's columns, and an x too long for one slice. Each row is the same
+    as alone."""
     one, two = pools
     gate_up, down = random_weight(2 * half, columns, weight_format, False), random_weight(70, half, weight_format, True)
     rows = 530
@@ -111,7 +112,8 @@ def test_many_rows_of_many_columns(
 
 
 def test_values_that_no_scale_fits(pools: tuple[CpuOps, CpuOps]) -> None:
-    """Zeros, the smallest and the largest numbers, NaN: each row as alone, its neighbours untouched."""
+    """Zeros, the smallest and the largest numbers, and NaN. Each row is the same as alone, and its neighbours do not
+    change."""
     one, two = pools
     gate_up, down = (
         random_weight(640, 256, INTEGER_FORMATS[2], False),

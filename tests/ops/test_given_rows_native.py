@@ -1,4 +1,4 @@
-"""Rows that are given, at every level: those without a mark are never read. Joined rows that do not fit are refused."""
+"""Given rows, at every level: rows without a mark are never read, and joined rows that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
 def test_marked_rows_are_the_given_ones(ops: CpuOps, shape: tuple[int, int]) -> None:
     marks = np.random.default_rng(1).integers(0, 3, shape[0]).astype(np.int32)
     x, given = random_rows(*shape), random_rows(*shape)[::-1].copy()
-    given[marks == 0] = np.nan  # never read
+    given[marks == 0] = np.nan  # these are never read
     out, room = guarded(*shape)
     ops.replace_rows(out, x, given, marks)
     check_guard(out, room)
     expected = np.empty(shape, np.float32)
     replace_rows.reference(expected, x, given, marks)
     assert np.array_equal(out, expected) and np.isfinite(out).all()
-    for added in (out, x.copy()):  # to another array, and over the rows themselves
+    for added in (out, x.copy()):  # first to another array, then over the rows themselves
         ops.replace_rows(added, x if added is out else added, given, marks, 1)
         assert np.array_equal(added, np.where(marks[:, None] != 0, x + given, x))
 

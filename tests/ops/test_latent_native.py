@@ -1,4 +1,4 @@
-"""Attention over latents at every level: long contexts, all positions or chosen ones, and what is refused."""
+"""Attention over latents at every level: long contexts, all positions or chosen ones, and refused calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 SIZES = ((16, 8), (40, 4), (20, 6), (64, 64), (512, 64))
-"""The size of a latent, and of the turned key after it."""
+"""The sizes of a latent, and of the rotary key after it."""
 
 
 @pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
@@ -43,7 +43,7 @@ def slots_of(pages: np.ndarray, count: int) -> np.ndarray:
 
 
 def empty_layer(kind: KVKind, pages: int, latent: int, turned: int) -> KVLayer:
-    """Every number is NaN, or has a scale that is."""
+    """A layer in which every number, or its scale, is NaN."""
     layer = new_kv_layer(kind, pages, 1, latent + turned, latent, is_latent=True)
     layer.data.view(np.uint8)[...] = 0xFF
     return layer
@@ -51,7 +51,7 @@ def empty_layer(kind: KVKind, pages: int, latent: int, turned: int) -> KVLayer:
 
 @cache
 def filled_layer(kind: KVKind, sizes: tuple[int, int], contexts: tuple[int, ...]) -> tuple[KVLayer, np.ndarray]:
-    """A layer whose used positions are random, the turned keys three times as large, and a scattered page table."""
+    """A layer whose used positions are random, with rotary keys three times as large, and a scattered page table."""
     pages_each = -(-max(contexts) // PAGE_TOKENS)
     layer = empty_layer(kind, pages_each * len(contexts) + 1, *sizes)
     order = np.random.default_rng(9).permutation(layer.num_pages)[: pages_each * len(contexts)]
@@ -71,7 +71,7 @@ def batch_of(contexts: tuple[int, ...], counts: tuple[int, ...], table: np.ndarr
 
 @cache
 def queries(rows: int, heads: int, dim: int, seed: int) -> F32Array:
-    """(rows, heads, dim), a view of more heads."""
+    """Queries (rows, heads, dim), as a view of an array with more heads."""
     q = normal(rows, heads + 1, dim, seed=seed)
     q.flags.writeable = False
     return q[:, :heads]
@@ -94,7 +94,7 @@ def seen(
 
 @pytest.mark.parametrize("kind", KVKind)
 def test_what_is_read_is_what_was_written(kind: KVKind) -> None:
-    """Within a rounding of the latent, and of the turned key by a scale of its own."""
+    """The numbers are within a rounding of the latent, and of the rotary key, which has a scale of its own."""
     layer, rows = empty_layer(kind, 2, 40, 8), normal(32, 48)
     rows[:, 40:] *= 100
     latent_write.reference(layer, rows, np.arange(32, dtype=np.int32))
@@ -118,8 +118,8 @@ def answer(
 
 @pytest.mark.parametrize(("kind", "sizes", "heads"), itertools.product(KVKind, SIZES, (1, 5, 16)))
 def test_latent_attention(ops: CpuOps, kind: KVKind, sizes: tuple[int, int], heads: int) -> None:
-    """Against the reference; a row of a chunk has the bits that it has alone, as one that decodes. With 5 heads there
-    is a window, and the entries of pages after it say nothing."""
+    """The result is compared with the reference. A row of a chunk has the bits that it has alone, like one that
+    decodes. With 5 heads there is a window, and the entries of pages before it have no meaning."""
     contexts, counts, window = (1, 40, 150, 600), (1, 1, 70, 9), 70 if heads == 5 else 0
     layer, table = filled_layer(kind, sizes, contexts)
     table = table.copy()
@@ -139,7 +139,7 @@ def test_latent_attention(ops: CpuOps, kind: KVKind, sizes: tuple[int, int], hea
 
 
 def test_many_heads_and_many_rows(ops: CpuOps) -> None:
-    """128 heads are more rows than a block was made for; 40 sequences have one row each."""
+    """128 heads are more rows than a block takes; 40 sequences have one row each."""
     layer, table = filled_layer(KVKind.BF16, (64, 8), (530,))
     q, turned = queries(40, 128, 64, 3), queries(40, 128, 8, 4)
     chunk = seen(ops, q, turned, layer, batch_of((530,), (40,), table))
@@ -179,13 +179,13 @@ def test_what_does_not_fit_is_refused(ops: CpuOps) -> None:
 
 
 def whole_numbers(*shape: int, seed: int) -> F32Array:
-    """Small ones: their scores are exact, and many are equal."""
+    """Small whole numbers: their scores are exact, and many are equal."""
     return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32)
 
 
 @pytest.mark.parametrize(("kind", "heads"), itertools.product(KVKind, (3, 20)))
 def test_attention_to_chosen_positions(ops: CpuOps, kind: KVKind, heads: int) -> None:
-    """Against the reference; where all positions are chosen the result is that of plain attention."""
+    """The result is compared with the reference. Where all positions are chosen, it is that of plain attention."""
     sizes, contexts, counts = (40, 4), (1, 40, 150, 600), (1, 1, 70, 9)
     layer, table = filled_layer(kind, sizes, contexts)
     batch, rng = batch_of(contexts, counts, table), np.random.default_rng(6)
@@ -212,7 +212,8 @@ def test_attention_to_chosen_positions(ops: CpuOps, kind: KVKind, heads: int) ->
 
 @pytest.mark.parametrize(("kind", "whole"), itertools.product(KVKind, (True, False)))
 def test_a_latent_that_is_not_a_number_is_seen_by_those_who_chose_it(ops: CpuOps, kind: KVKind, whole: bool) -> None:
-    """The others have the bits that they have without it. whole: also its turned key, and so scores, are no numbers."""
+    """The other rows have the bits that they have without it. whole: whether its rotary key, and so scores, are NaN
+    too."""
     layer, table = filled_layer(kind, (16, 8), (80,))
     broken = replace(layer, data=layer.data.copy())
     row = np.full((1, 24), np.nan, np.float32)

@@ -1,4 +1,5 @@
-"""ts_linear at every level that this machine runs, against ops/products/linear.py over a grid of shapes and formats."""
+"""ts_linear at every level that this machine runs, compared with ops/products/linear.py over a grid of shapes and
+formats."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ def test_reference_and_batch_invariance(
 def test_every_number_of_rows(
     columns: int, weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps
 ) -> None:
-    """Up to two blocks of 16 and what is left have kernels of their own, one for each number of rows."""
+    """Up to two blocks of 16 and some more rows: each number of rows has kernels of its own."""
     weight = random_weight(130, columns, weight_format, with_bias=True)
     x = random_rows(37, columns)
     single = np.concatenate([linear(one_thread, x[row : row + 1], weight) for row in range(len(x))])
@@ -107,7 +108,7 @@ def test_every_number_of_rows(
 
 @cache
 def gated_answer(half: int, columns: int, weight_format: WeightFormat) -> F32Array:
-    """linear_silu's reference of what follows."""
+    """The reference of linear_silu for the tests below."""
     out = np.empty((37, half), np.float32)
     weight = random_weight(2 * half, columns, weight_format, with_bias=half % 2 == 1)
     linear_silu.reference(out, np.ascontiguousarray(3 * random_rows(37, columns)), weight)
@@ -119,7 +120,8 @@ def gated_answer(half: int, columns: int, weight_format: WeightFormat) -> F32Arr
 def test_what_is_made_of_the_sums(
     half: int, columns: int, weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps
 ) -> None:
-    """Added to what is there, or gated by silu, up rows beginning anywhere in a panel; a row's bits are its own."""
+    """Sums are added to existing numbers, or gated by silu, with up rows that begin anywhere in a panel. A row's bits
+    are its own."""
     weight = random_weight(2 * half, columns, weight_format, with_bias=half % 2 == 1)
     x = 3 * random_rows(37, columns)
     before = random_rows(37, 2 * half)
@@ -149,7 +151,7 @@ def test_an_odd_number_of_rows_is_no_gate(one_thread: CpuOps) -> None:
 
 @all_formats
 def test_many_rows_pass_in_chunks(weight_format: WeightFormat, one_thread: CpuOps, two_threads: CpuOps) -> None:
-    columns = 8192  # 512 rows make a chunk, in slices of their columns; of floats, 128
+    columns = 8192  # 512 rows make a chunk, in slices of their columns; for floats, 128
     weight = random_weight(65, columns, weight_format, with_bias=True)
     x = random_rows(1040, columns)
     whole = linear(two_threads, x, weight)
@@ -172,7 +174,8 @@ def test_the_vector_levels_agree_bit_for_bit(weight_format: WeightFormat) -> Non
 
 
 def constant_weight(weight_format: WeightFormat, q: int, columns: int, multiplier: int = 1) -> PackedWeight:
-    """(64, columns) with every q the same, scales 1, and one multiplier where there are any."""
+    """A weight (64, columns) in which every q is the same, scales are 1, and there is one multiplier if the kind has
+    any."""
     values = np.full((64, columns), q, np.int8)
     scales = np.full((64, weight_format.num_groups(columns)), 0x3F80, np.uint16)
     multipliers = np.full((64, columns // 16), multiplier, np.uint8)
@@ -191,7 +194,7 @@ def test_extreme_integers_are_exact(
     q = {WeightKind.INT8: (-127, 127), WeightKind.INT4: (-8, 7)}[weight_format.kind][end]
     multiplier = 15 if weight_format.kind is WeightKind.INT4 else 1
     columns = 2 * weight_format.group
-    x = np.full((rows, columns), 127 * sign, np.float32)  # scale 1, q 127
+    x = np.full((rows, columns), 127 * sign, np.float32)  # the scale is 1, and q is 127
     expected = np.full((rows, 64), float(columns * 127 * sign * q * multiplier), np.float32)
     weight = constant_weight(weight_format, q, columns, multiplier)
     np.testing.assert_array_equal(linear(one_thread, x, weight), expected)
@@ -255,7 +258,7 @@ def test_groups_that_no_kernel_has_are_refused(weight_format: WeightFormat, one_
 
 
 def test_overlong_outputs_of_f32_follow_the_order_of_k(one_thread: CpuOps) -> None:
-    """One accumulator an output, k rising: sums that depend on the order come out as that order gives them."""
+    """Each output has one accumulator, and k rises. Sums that depend on the order come out as that order gives them."""
     values = np.tile(np.array([1.0, 2.0**24, -(2.0**24), 1.0], np.float32), (65, 40))
     weight = PackedWeight(F32, 65, 160, random_weight(65, 160, F32, with_bias=False).data.copy())
     weight.data.view(np.float32).reshape(-1, 160, 64)[...] = np.tile(values[0][:, None], (2, 1, 64))
@@ -271,7 +274,8 @@ def test_overlong_outputs_of_f32_follow_the_order_of_k(one_thread: CpuOps) -> No
 def test_few_rows_take_several_panels_at_once(
     weight_format: WeightFormat, rows: int, out_features: int, one_thread: CpuOps, three_threads: CpuOps
 ) -> None:
-    """Panels that are read in turn, those that are left over, and tasks that one thread takes from another."""
+    """There are panels that are read in turn, panels that are left over, and tasks that one thread takes from
+    another."""
     weight = random_weight(out_features, 700, weight_format, with_bias=True)
     gates = random_weight(2 * (out_features // 64 * 64), 700, weight_format, with_bias=False)
     x = random_rows(16, 700)
@@ -292,7 +296,7 @@ def test_few_rows_take_several_panels_at_once(
 def test_few_panels_for_many_threads(
     weight_format: WeightFormat, rows: int, one_thread: CpuOps, seven_threads: CpuOps
 ) -> None:
-    """More threads than panels: rows are parted, some parts may stay empty."""
+    """There are more threads than panels, so rows are divided, and some parts may stay empty."""
     weight = random_weight(64, 128, weight_format, with_bias=False)
     x = random_rows(rows, 128)
     np.testing.assert_array_equal(linear(seven_threads, x, weight), linear(one_thread, x, weight))

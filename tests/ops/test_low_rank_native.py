@@ -1,4 +1,4 @@
-"""low_rank at every level: ranks, results over products, and what is refused."""
+"""low_rank at every level: ranks, results added to products, and refused calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
 
 @cache
 def ranked_bank(rows: int, room: int, ranks: tuple[int, ...], weight_format: WeightFormat) -> PackedWeight:
-    """A matrix for each rank, zeros from its rank on."""
+    """A matrix for each rank, with zeros from its rank on."""
     rng = np.random.default_rng([rows, room])
     matrices = [rng.standard_normal((rows, room), dtype=np.float32) for _ in ranks]
     for matrix, rank in zip(matrices, ranks, strict=True):
@@ -60,7 +60,7 @@ def test_a_result_may_lie_where_the_product_is(ops: CpuOps) -> None:
 
 @pytest.mark.parametrize("weight_format", [BF16, COLUMNS8], ids=format_id)
 def test_a_rank_says_how_much_of_a_matrix_is_read(ops: CpuOps, weight_format: WeightFormat) -> None:
-    """Zeros after an adapter's rank change no bit; a bank of more room gives the same bits."""
+    """Zeros after an adapter's rank change no bit, and a bank with more room gives the same bits."""
     x, product, who = random_rows(3, 100), random_rows(3, 200), np.zeros(3, np.int32)
     small, large = (
         [ranked_bank(size, 8, (5, 5, 5, 5), weight_format) for size in (100, 190)],

@@ -16,7 +16,7 @@ from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import KVKind
 
 TEXTS = (1, 40, 70, 150)
-"""Tokens of each text: all of its positions are rows of the step."""
+"""The tokens of each text, all of whose positions are rows of the step."""
 REACH, PLACES = 20, 9
 
 

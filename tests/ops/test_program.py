@@ -1,4 +1,4 @@
-"""A compiled program does what its ops do one by one, on what its operands hold at the moment it runs."""
+"""A compiled program does what its ops do one by one, with the contents of its operands at the moment when it runs."""
 
 from __future__ import annotations
 

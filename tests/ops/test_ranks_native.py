@@ -1,4 +1,4 @@
-"""gather, hand_over and receive between threads that play ranks: any widths, through memory and over sockets."""
+"""gather, hand_over and receive between threads in the roles of ranks: any widths, through memory and over sockets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ranks_of(count: int, over_sockets: bool) -> Iterator[list[CpuOps]]:
 
 
 def at_once(calls: list[Callable[[], None]]) -> list[BaseException | None]:
-    """Run each in a thread of its own; what each raised."""
+    """Runs each in a thread of its own. Returns what each raised."""
     raised: list[BaseException | None] = [None] * len(calls)
 
     def run(index: int) -> None:
@@ -94,7 +94,8 @@ def test_all_ranks_find_all_parts(three: list[CpuOps]) -> None:
 
 
 def awkward_rows(columns: int) -> F32Array:
-    """Rows of every size of number, with groups of zeros, of the least numbers, of one magnitude, and one infinite."""
+    """Rows of every size of number: groups of zeros, of the smallest numbers, of one magnitude, and one with
+    infinity."""
     dice = np.random.default_rng(5)
     rows = dice.standard_normal((9, columns), np.float32)
     rows[1] *= np.exp(dice.uniform(-40, 40, columns)).astype(np.float32)
@@ -130,7 +131,7 @@ def test_a_product_has_its_bits_where_its_rows_were_exchanged_as_int8(
 
 
 def test_what_was_spent_is_counted(two: list[CpuOps]) -> None:
-    for pause_s in (0.05, 0.5, 5.0):  # on a busy machine the first rank may come late, too
+    for pause_s in (0.05, 0.5, 5.0):  # on a busy machine the first rank may be late, too
 
         def late(pause_s: float = pause_s) -> None:
             time.sleep(pause_s)
@@ -180,7 +181,7 @@ def test_a_rank_that_ends_ends_the_wait_of_the_others(two: list[CpuOps]) -> None
     waiting, _ = at_once([lambda: two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32)), end])
     assert isinstance(waiting, BackendError) and LOST in str(waiting)
     assert time.monotonic() - began < LIMIT_S, "it did not wait until its own time was up"
-    with pytest.raises(BackendError, match=LOST):  # and for good
+    with pytest.raises(BackendError, match=LOST):  # this is for good
         two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32))
 
 

@@ -1,6 +1,7 @@
-"""How few rows read the weights: one stretch of memory after the other, or several in turn. The bits are the same.
+"""The order in which few rows read the weights: one stretch of memory after the other, or several in turn. The bits are
+the same.
 
-A machine takes one of the ways by itself, and which depends on its maker: both are tried on every machine.
+A machine chooses one of the two by its maker. Both are tried on every machine.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def test_a_product_has_the_same_bits(rows: int, columns: int, weight_format: Wei
 @integer_formats
 @pytest.mark.parametrize("half", [64, 100, 1024, 2048 + 64, 64 * 50])
 def test_a_gated_product_has_the_same_bits(half: int, weight_format: WeightFormat, pools: list[CpuOps]) -> None:
-    """Up to four gate panels are read on before their up panels, where there are enough of them for the threads."""
+    """Up to four gate panels are read before their up panels, where there are enough of them for the threads."""
     weight = random_weight(2 * half, 64, weight_format, with_bias=True)
     x = random_rows(max(ROWS), 64)
     expected = gated(pools[0], x, weight)

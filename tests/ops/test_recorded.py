@@ -1,4 +1,4 @@
-"""Recorded calls: what they hold lives as long as they do."""
+"""Recorded calls: their operands live as long as they do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twostroke.ops.quant.formats import INT8
 
 
 def recorded(ops: CpuOps, out: F32Array) -> tuple[Calls, list[weakref.ref[object]]]:
-    """A product that holds the only references to its input and weight."""
+    """A product that has the only references to its input and weight."""
     x, weight = np.ascontiguousarray(random_rows(3, 96)), packed()
     recorder = ops.recorder()
     recorder.linear(out, x, weight)

@@ -26,7 +26,7 @@ def test_every_op_is_complete(name: str) -> None:
     module, op = importlib.import_module(registry()[name].__module__), registry()[name]
     fields = [operand.name for operand in signature(op)]
     arguments = list(inspect.signature(module.reference).parameters)
-    # An op in place calls the array that it changes `x` where its result is `out`.
+    # An op in place calls the array that it changes `x`, or `out` where that is its result.
     assert [("out" if fields[i] == "out" else each) for i, each in enumerate(arguments)] == fields
     assert op.cost is not Op.cost and op.cost.__doc__
     for operand in signature(op):
@@ -56,7 +56,8 @@ def test_an_op_whose_operands_differ_is_refused_when_it_is_asked_for(monkeypatch
 
 @pytest.mark.parametrize("name", registry())
 def test_every_op_has_cases(name: str) -> None:
-    """test_cases_native.py runs them. Ops that meet other ranks have tests of their own in test_ranks_native.py."""
+    """test_cases_native.py runs them. Ops that exchange with other ranks have tests of their own in
+    test_ranks_native.py."""
     meets_ranks = registry()[name].__module__.startswith("twostroke.ops.ranks.")
     assert bool(registry()[name].CASES) != meets_ranks
 

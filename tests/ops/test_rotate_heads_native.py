@@ -1,4 +1,4 @@
-"""rotate_heads at every level: back again, blocks, and heads that are refused."""
+"""rotate_heads at every level: its inverse, blocks, and heads that are refused."""
 
 from __future__ import annotations
 

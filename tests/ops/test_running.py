@@ -1,4 +1,4 @@
-"""What the test of all cases would see: planted defects of an op that is otherwise its reference."""
+"""What the test of all cases would find: planted defects of an op that is otherwise its reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Norm = Callable[[F32Array, F32Array, F32Array, float], None]
 
 
 def planted(change: Callable[[F32Array, F32Array], None]) -> Norm:
-    """The reference, and after it a change of its result and its input."""
+    """The reference, followed by a change of its result and its input."""
 
     def run(out: F32Array, x: F32Array, weight: F32Array, eps: float) -> None:
         rms_norm(out, x, weight, eps)
@@ -67,7 +67,7 @@ def test_a_wrong_number_and_a_neighbour_that_counts_are_seen() -> None:
 
 @pytest.mark.parametrize("name", [name for name, op in registry().items() if op.CASES])
 def test_every_choice_of_a_grid_is_one_that_its_op_knows(name: str) -> None:
-    """A name that nothing reads would be a case that is never made."""
+    """A name that the op does not read would be a case that is never made."""
     op = registry()[name]
     known = {word for shape in op.SHAPES.values() for word in shape.replace("2", "").split()}
     known |= {field.name for field in signature(op)} | {"bank", "biased", "formats", "kinds", "steps"}

@@ -1,4 +1,4 @@
-"""Ops that keep states at every level: what is not a number stays in its sequence, and what does not fit is refused."""
+"""Ops that keep states at every level: NaN stays in its sequence, and operands that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def heads_of(x: F32Array, heads: int) -> F32Array:
 
 
 def test_steps_without_end_or_nan_stay_in_their_sequence(ops: CpuOps) -> None:
-    """A head's dt of NaN makes that head's rows NaN from there on, in its sequence alone."""
+    """A dt of NaN in one head makes that head's rows NaN from there on, in its sequence alone."""
     x, b = heads_of(np.array(random_rows(6, 32)), 2), heads_of(random_rows(6, 4), 1)
     dt, vector = np.array(random_rows(6, 2)), np.full(2, -0.5, np.float32)
     dt[1, 0] = np.nan

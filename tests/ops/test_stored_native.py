@@ -1,4 +1,4 @@
-"""Products and rows of weights that keep a file's codes, at every level, against ops/stored_layout.py."""
+"""Products and rows of weights that keep a file's codes, at every level, compared with ops/stored_layout.py."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_rows_of_a_table(kind, columns, one_thread):
     out, expected = (np.full((len(ids), columns), np.nan, np.float32) for _ in range(2))
     one_thread.embed(out, weight, ids)
     embed_contract.reference(expected, weight, ids)
-    # a level may take the minimum off with one rounding less
+    # a level may subtract the minimum with one rounding less
     assert np.allclose(out, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
@@ -124,8 +124,8 @@ FINE = [kind for kind in KINDS if kind.has_fine_activations]
 
 @pytest.mark.parametrize("kind", FINE)
 def test_a_large_activation_makes_no_other_32_columns_coarser(kind, one_thread):
-    """Row b has one large number in block b of 32 columns and zeros next to it: that block's rounding is exact, and all
-    others' are at most half of a 127th of their own largest magnitude off."""
+    """Row b has one large number in block b of 32 columns, and zeros next to it. So the rounding of that block is
+    exact, and the error of all others is at most half of a 127th of their own largest magnitude."""
     assert WeightFormat(kind, STORED_GROUP).activation_columns == 32
     columns = 2 * STORED_GROUP + 64
     x = random_rows(columns // 32, columns).copy().reshape(-1, columns // 32, 32)
@@ -138,7 +138,7 @@ def test_a_large_activation_makes_no_other_32_columns_coarser(kind, one_thread):
     most = halves @ np.abs(values).reshape(70, -1, 32).sum(axis=2).T
     flat = x.reshape(len(x), -1)
     exact = flat @ values.T
-    least = np.abs(flat) @ np.abs(values).T * 1e-6  # of sums in float32
+    least = np.abs(flat) @ np.abs(values).T * 1e-6  # the error of sums in float32
     reference = np.empty(exact.shape, np.float32)
     contract.reference(reference, flat, weight)
     for found in (reference, linear(one_thread, flat, weight), linear(one_thread, flat[:1], weight)):

@@ -1,7 +1,7 @@
 """The level `amx` with emulated matrix registers (tests/native/tiles.py): a part of the grids of attention and linear.
 
-Of attention, the cases that are multiplied on these registers: bf16 pages and a head size that is a multiple of 32. Of
-linear, integers. The whole grids run where the CPU has the registers.
+Of attention it runs the cases that these registers multiply: bf16 pages and a head size that is a multiple of 32. Of
+linear it runs integers. The whole grids run where the CPU has the registers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The level `avxvnni` with its instruction emulated (tests/native/vnni.py): the bits are those of the level `avx2`.
 
-Linear of integers and of stored codes, attention over integers. With the instruction itself, too, where this CPU has
-it; where it is the best that the CPU has, the whole grids run.
+It runs linear with integers and stored codes, and attention over integers. Where this CPU has the instruction, it also
+runs with the instruction itself. Where that level is the best of the CPU, the whole grids run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from twostroke.ops.operands import PackedWeight
 from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
 
 ROWS = (1, 2, 3, 4, 5, 9, 16, 17, 40)
-"""From 17 on, int4 is unpacked once for all."""
+"""From 17 rows on, int4 is unpacked once for all."""
 integer_formats = pytest.mark.parametrize("weight_format", INTEGER_FORMATS, ids=format_id)
 
 

@@ -1,4 +1,4 @@
-"""Weights for sampling: every level makes the bits of the NumPy reference, and these are probabilities."""
+"""Weights for sampling: every level has the bits of the NumPy reference, and these are probabilities."""
 
 from __future__ import annotations
 

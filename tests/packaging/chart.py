@@ -1,4 +1,4 @@
-"""Renders deploy/helm without Helm: the few forms of Go templates that its templates use, and no others.
+"""Renders deploy/helm without Helm. It knows only the few forms of Go templates that its templates use:
 
 {{ path }}   {{ path | quote }}   {{ add path number }}   {{- ... }}
 {{ range $name := path }} ... {{ end }}  {{ range $place, $name := path }}  {{ range $i := until (int path) }}
@@ -17,7 +17,8 @@ RANGE = re.compile(r"range (?:(\$\w+), )?(\$\w+) := (until \(int (\S+)\)|\S+)")
 
 
 def render(template: str, values: dict[str, Any], release: str) -> str:
-    """Raises ValueError for a form that is not one of those above, KeyError for a value that is not there."""
+    """Renders a template. Raises ValueError for a form that is not one of those above, KeyError for a value that is not
+    there."""
     scope = {"$": {"Values": values, "Release": {"Name": release}}}
     parts: list[str] = []
     at = 0
@@ -30,7 +31,7 @@ def render(template: str, values: dict[str, Any], release: str) -> str:
 
 
 def _block(tokens: list[str], scope: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """tokens: text and actions in turn. -> what they give up to the block's end, and what follows it."""
+    """tokens: text and actions in turn. Returns the text up to the block's end, and the tokens after it."""
     made = [tokens[0]]
     rest = tokens[1:]
     while rest:
@@ -52,7 +53,7 @@ def _block(tokens: list[str], scope: dict[str, Any]) -> tuple[list[str], list[st
 
 
 def _scopes(action: str, scope: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One for each time that the block is given; one that skips it where there is none."""
+    """One scope for each time that the block is rendered; one that skips it where there is none."""
     if action.startswith("if or "):
         yield scope if any(_find(path, scope) for path in action.split()[2:]) else scope | {"skipped": True}
         return

@@ -1,4 +1,4 @@
-"""What deploy/ says, read: the image's instructions, the unit's settings, the manifests."""
+"""Reads the files of deploy/: the image's instructions, the unit's settings, the manifests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Helm chart gives what Kubernetes expects and the program takes, and what the plain manifests say."""
+"""The Helm chart gives what Kubernetes expects, what the program takes, and what the plain manifests contain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPLIT["groups"] = [
 
 
 def documents(values: dict[str, Any], release: str = "ts") -> dict[str, Any]:
-    """By kind and name."""
+    """The documents by kind and name."""
     found = {}
     for path in sorted((CHART / "templates").iterdir()):
         for document in yaml.safe_load_all(render(path.read_text(), values, release)):
@@ -74,7 +74,8 @@ def test_the_policy_lets_the_front_and_all_groups_reach_each_replica() -> None:
 
 
 def test_usual_values_give_what_the_plain_manifests_say() -> None:
-    """Probes, security, drain and memory are the same; names, labels and how arguments are quoted are the chart's."""
+    """Probes, security, drain and memory are the same. Names, labels and the quotes of arguments are the chart's
+    own."""
     found = documents(VALUES, "twostroke")
     for kind, name, plain in (
         ("StatefulSet", "twostroke-replica", DOCUMENTS["replica StatefulSet"]),
@@ -95,7 +96,7 @@ def test_forms_that_this_renderer_does_not_know_are_errors(form: str) -> None:
 
 @pytest.mark.parametrize("values", [VALUES, SPLIT], ids=["usual", "roles"])
 def test_helm_itself_gives_the_same(values: dict[str, Any]) -> None:
-    """With Helm's own library where `helm-python-sdk` is installed; it is too large for the test extra."""
+    """This uses Helm's own library where `helm-python-sdk` is installed, which is too large for the test extra."""
     helm = pytest.importorskip("helm_python", reason="helm-python-sdk is not installed")
     with helm.Chart.load(str(CHART)) as chart:
         rendered = chart.render(values, name="ts").values()

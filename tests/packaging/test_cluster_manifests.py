@@ -1,4 +1,5 @@
-"""The manifests of a front and its replicas: Kubernetes' own schemas, and what they start held against the program."""
+"""The manifests of a front and its replicas are checked with Kubernetes' own schemas, and their commands with the
+program."""
 
 from __future__ import annotations
 

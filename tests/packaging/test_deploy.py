@@ -1,4 +1,4 @@
-"""What deploy/ promises: the image, the unit and the manifests, held against the program itself."""
+"""The promises of deploy/: the image, the unit and the manifests are compared with the program itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLAGS = {option for parameter in serve.params for option in parameter.opts}
 
 
 def options_in(words: list[str]) -> dict[str, str]:
-    """Flags with their values; fails for a flag that `serve` does not have."""
+    """The flags with their values. Fails for a flag that `serve` does not have."""
     found: dict[str, str] = {}
     for place, word in enumerate(words):
         if word.startswith("--"):
@@ -175,7 +175,7 @@ def test_completion_scripts_and_their_answers(shell: str) -> None:
 
     from twostroke.cli.main import main
 
-    if shell == "bash":  # click asks the shell for its version, which is not here on every machine
+    if shell == "bash":  # click asks the shell for its version, and not every machine has the shell
         kind = get_completion_class(shell)
         assert kind is not None
         source = kind.source_template

@@ -1,4 +1,4 @@
-"""The Makefile builds the kernels again where any of their sources changed."""
+"""The Makefile builds the kernels again where any of their sources has changed."""
 
 from __future__ import annotations
 

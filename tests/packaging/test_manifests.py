@@ -1,4 +1,4 @@
-"""The manifests against Kubernetes' own schemas, strict: a field that is unknown there fails here."""
+"""The manifests are checked strictly with Kubernetes' own schemas: a field that is unknown there fails here."""
 
 from __future__ import annotations
 

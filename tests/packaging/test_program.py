@@ -1,4 +1,5 @@
-"""What deploy/ and its guides start, ask and set, held against the program: a name it does not know fails here.
+"""The commands, requests and settings of deploy/ and its guides are compared with the program: an unknown name fails
+here.
 
 (The program itself ignores TWOSTROKE_ variables that it does not know, because Kubernetes invents some.)
 """
@@ -29,7 +30,7 @@ def variables_of_the_image() -> dict[str, str]:
 
 
 def asked_of(words: list[str], variables: dict[str, str]) -> dict[str, Any]:
-    """What `twostroke serve` understands. Fails for a flag or a value that it would refuse."""
+    """The arguments as `twostroke serve` understands them. Fails for a flag or a value that it would refuse."""
     assert words[:2] == ["twostroke", "serve"], words
     context = serve.make_context("serve", words[2:])
     options = {name: value for name, value in context.params.items() if name not in OURS}

@@ -1,8 +1,8 @@
-"""The wheel: built, looked into, installed in an environment of its own, and asked for a GPU that is not there.
+"""The wheel is built, inspected, installed in an environment of its own, and asked for a GPU that is not there.
 
 It is built from a copy of the working tree, because other tests run the libraries of the tree meanwhile. A daily run
 compiles every level and all PTX. On each commit a wheel has the levels that this machine runs, which the installation
-has compiled from the same sources, and for every chip the PTX that tests/cuda/test_compile.py looks at.
+has compiled from the same sources. For every chip it has the PTX that tests/cuda/test_compile.py inspects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BUILT = {
         "        cuda.build_all()\n"
     ),
 }
-"""What setup.py compiles, and what it compiles on each commit."""
+"""The lines of setup.py that compile, and what they compile on each commit."""
 TIMEOUT_S = 600
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,8 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def copied_tree(folder: Path) -> Path:
-    """What a build needs of the working tree, as .dockerignore has it, without the libraries that were built there."""
+    """A copy of the files of the working tree that a build needs, as .dockerignore lists them, without libraries that
+    were built there."""
     lines = (ROOT / ".dockerignore").read_text().split()
     left = shutil.ignore_patterns("__pycache__", "*.egg-info", "lib")
     for name in (line[1:] for line in lines if line.startswith("!")):
@@ -70,7 +71,7 @@ def copied_tree(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built with the compiler that is installed, from the working tree."""
+    """A wheel that the installed compiler builds from the working tree."""
     folder = tmp_path_factory.mktemp("wheel")
     options = ("--no-deps", "--no-build-isolation", "--no-index", "-q")
     tree = copied_tree(tmp_path_factory.mktemp("tree"))
@@ -82,7 +83,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The installed program. What it depends on is this environment's."""
+    """The installed program, with its dependencies from this environment."""
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder)
     into = ("--python", folder / "bin/python", "install")

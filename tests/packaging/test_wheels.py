@@ -1,4 +1,4 @@
-"""Wheels of other systems: tags, contents and records, and kernels that are compiled for each system."""
+"""Wheels for other systems: tags, contents and records, and kernels that are compiled for each system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES = {
     f"{INFO}/RECORD": b"",
 }
 OF_THE_OTHERS = 6
-"""Sources for every processor, which differ between systems in the widths of C's types alone."""
+"""Sources for every processor. They differ between systems only in the widths of C's types."""
 LOOKS = {
     "aarch64-macos": (b"\xcf\xfa\xed\xfe", 4, 0x0100000C),  # Mach-O of 64 bits for arm64
     "x86_64-windows": (b"MZ", None, 0x8664),  # PE for x86-64
@@ -35,7 +35,7 @@ LOOKS = {
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A wheel as this machine builds it, with the least in it."""
+    """A wheel as this machine builds it, with as few files as possible."""
     path = tmp_path / "twostroke-1.2-py3-none-linux_x86_64.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in FILES.items():
@@ -78,8 +78,8 @@ def test_every_target_of_the_build_has_a_wheel() -> None:
 @pytest.mark.daily
 @pytest.mark.parametrize("target", LOOKS)
 def test_kernels_are_compiled_for_other_systems(target: str, base: Path, tmp_path: Path) -> None:
-    """The generic level as a whole, and a wheel of it. Compiled here, run on no such machine. The compiler makes the
-    libraries of each system first, which takes minutes."""
+    """The generic level as a whole, and a wheel of it. It is compiled here and runs on no such machine. The compiler
+    makes the libraries of each system first, which takes minutes."""
     (made,) = build.build_all(tmp_path / "lib", target, levels=["generic"])
     magic, place, machine = LOOKS[target]
     content = made.read_bytes()
@@ -93,7 +93,7 @@ def test_kernels_are_compiled_for_other_systems(target: str, base: Path, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "level"), [("aarch64-macos", "dotprod"), ("x86_64-windows", "avx2")])
 def test_the_sources_of_a_quick_level_are_compiled_for_other_systems(target: str, level: str) -> None:
-    """Those of the architecture and of the system, and a few of the others, which a daily run compiles as a whole."""
+    """The sources of the architecture and of the system, and a few of the others. A daily run compiles all of them."""
     own = [path for path in build.sources(target) if path.parent.name in ("arm", "x86", "system")]
     own += thinned([path for path in build.sources(target) if path not in own], target, OF_THE_OTHERS)
     flags = [(path, build.unit_flags(target, path, level, quickly())) for path in own]

@@ -1,4 +1,4 @@
-"""A real Chromium, without a window, and words for what it shows."""
+"""A real Chromium without a window, and functions that tell what it shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S = 60.0
 
 @contextmanager
 def browser(downloads: Path, size: tuple[int, int] = (1360, 1500)) -> Iterator[webdriver.Chrome]:
-    """Quit at the end, whatever happens. Its console's errors are read with `complaints`."""
+    """A browser that quits at the end, whatever happens. `complaints` reads the errors of its console."""
     options = webdriver.ChromeOptions()
     options.binary_location = str(CHROMIUM)
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"):
@@ -35,7 +35,7 @@ def browser(downloads: Path, size: tuple[int, int] = (1360, 1500)) -> Iterator[w
 
 
 def until(true: Callable[[], Any], what: str) -> Any:
-    """Poll; fails after WAIT_S with what was waited for."""
+    """Polls. Fails after WAIT_S, with the awaited condition in the message."""
     deadline = time.monotonic() + WAIT_S
     while not (found := true()):
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
@@ -48,7 +48,7 @@ def by(driver: webdriver.Chrome, css: str) -> WebElement:
 
 
 def text_of(driver: webdriver.Chrome, css: str) -> str:
-    """All text of an element, "" where it is not there; asked in one call, so that a page that changes is no fault."""
+    """All text of an element, "" where it is not there. It is one call, so a page that changes causes no error."""
     return str(driver.execute_script("return document.querySelector(arguments[0])?.textContent ?? ''", css))
 
 
@@ -61,7 +61,7 @@ def texts_of(driver: webdriver.Chrome, css: str) -> list[str]:
 
 
 def colours_in(driver: webdriver.Chrome, css: str) -> int:
-    """Different colours of a canvas: what is painted at all."""
+    """The different colours of a canvas, which show whether it is painted at all."""
     script = """
       const canvas = document.querySelector(arguments[0]);
       const data = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
@@ -71,23 +71,23 @@ def colours_in(driver: webdriver.Chrome, css: str) -> int:
 
 
 def complaints(driver: webdriver.Chrome) -> list[str]:
-    """Errors of the console since the last call: scripts that failed, what the policy stopped."""
+    """The errors of the console since the last call: scripts that failed, and what the policy stopped."""
     return [json.dumps(entry) for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
 
 
 def resize(driver: webdriver.Chrome, width: int, height: int) -> None:
-    """The page's own size, also below what a window may have; until the test's end."""
+    """Sets the page's own size, also below the least size of a window, until the test's end."""
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
 def forget(driver: webdriver.Chrome, url: str) -> None:
-    """What pages of this address have kept."""
+    """Removes what pages of this address have kept."""
     driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": url.rstrip("/"), "storageTypes": "all"})
 
 
 def set_value(driver: webdriver.Chrome, css: str, value: str) -> None:
-    """As a user who types it and leaves the field, in one call."""
+    """Sets a value like a user who types it and leaves the field, in one call."""
     found = """
       const field = document.querySelector(arguments[0]);
       field.value = arguments[1];
@@ -97,7 +97,7 @@ def set_value(driver: webdriver.Chrome, css: str, value: str) -> None:
 
 
 def box(driver: webdriver.Chrome, css: str) -> dict[str, float]:
-    """Place and size in the window."""
+    """The place and the size in the window."""
     found: dict[str, float] = driver.execute_script(
         "return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", css
     )

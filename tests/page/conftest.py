@@ -1,4 +1,4 @@
-"""Chromium for the tests of this folder. Without it they are not run, and the end of the run says so."""
+"""Chromium for the tests of this folder. Without it they do not run, and the end of the run reports it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def spark() -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def patient() -> Iterator[Live]:
-    """Without objectives: prompts are read in order of arrival."""
+    """A server without objectives, which reads prompts in order of arrival."""
     settings = {"kv_memory": "40MB", "threads": 1, "max_step_tokens": 128}
     with build_server("spark", settings) as built, serving(built.parts) as live:
         yield live
@@ -50,14 +50,14 @@ def patient() -> Iterator[Live]:
 
 @pytest.fixture
 def script() -> Iterator[Scripted]:
-    """Answers that the test writes."""
+    """A server whose answers the test writes."""
     with scripted() as made:
         yield made
 
 
 @pytest.fixture
 def thinking() -> Iterator[Scripted]:
-    """The same of a model that reasons first."""
+    """The same with a model that reasons first."""
     with scripted(format=FORMATS["hermes"]) as made:
         yield made
 
@@ -71,7 +71,7 @@ def one_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver
 
 @pytest.fixture
 def chromium(one_chromium: webdriver.Chrome, tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    """Downloads go to tmp_path. It leaves the page at the end, so that no stream of it holds up its server."""
+    """Downloads go to tmp_path. The browser leaves the page at the end, so that no stream of it holds up its server."""
     behaviour = {"behavior": "allow", "downloadPath": str(tmp_path)}
     one_chromium.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
     one_chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -22,7 +22,7 @@ ABOUT = {
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """live: the server. engine: `answer` is what it writes next."""
+    """live: the server. engine: its `answer` is what it writes next."""
 
     live: Live
     engine: FakeEngine
@@ -38,19 +38,19 @@ class Scripted:
         return bytes(self.last.token_ids).decode()
 
     def hold(self) -> Turnstile:
-        """From now on tokens wait until they are let in."""
+        """From now on, tokens wait until they are let in."""
         gate = Turnstile()
         self.engine.gate = gate
         return gate
 
     def let(self, gate: Turnstile, tokens: int) -> None:
-        """Let `tokens` tokens in."""
+        """Lets `tokens` tokens in."""
         gate.let(self.live.loop, tokens)
 
 
 @contextmanager
 def scripted(answer: str = "hello world", **changes: Any) -> Iterator[Scripted]:
-    """A server with the fake engine. changes: of its parts."""
+    """A server with the fake engine. changes: changes of its parts."""
     engine = FakeEngine(answer)
     parts = fake_parts(engine, **{"view": EngineView(about=ABOUT), **changes})
     with serving(parts) as live:

@@ -1,4 +1,4 @@
-"""What users do on the page, in words."""
+"""What users do on the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIGURES = f"{LAST} .figures"
 
 
 def open_page(driver: webdriver.Chrome, live: Live) -> None:
-    """A first visit: nothing is kept from before."""
+    """Opens the page like a first visit: nothing is kept from before."""
     forget(driver, live.url)
     driver.get(live.url)
     wait_live(driver)
@@ -21,22 +21,22 @@ def open_page(driver: webdriver.Chrome, live: Live) -> None:
 
 
 def wait_live(driver: webdriver.Chrome) -> None:
-    """Until frames come."""
+    """Waits until frames come."""
     until(lambda: text_of(driver, "#state") == "live", "frames")
 
 
 def wait_answer(driver: webdriver.Chrome) -> None:
-    """Until the page takes the next question: the answer is there, and so are its figures."""
+    """Waits until the page takes the next question: the answer and its figures are there."""
     until(lambda: driver.execute_script("return document.getElementById('stop').hidden"), "the end of the answer")
 
 
 def send(driver: webdriver.Chrome, text: str) -> None:
-    """With the keyboard."""
+    """Sends a question with the keyboard."""
     by(driver, "#question").send_keys(text, Keys.ENTER)
 
 
 def ask(driver: webdriver.Chrome, text: str, most: int = 40) -> str:
-    """Send, wait for the end; the answer's figures."""
+    """Sends a question and waits for the end. Returns the answer's figures."""
     set_value(driver, "#setting-max_tokens", str(most))
     send(driver, text)
     wait_answer(driver)

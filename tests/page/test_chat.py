@@ -44,7 +44,7 @@ def answers(driver: webdriver.Chrome) -> list[str]:
 
 
 def press(driver: webdriver.Chrome, css: str) -> None:
-    """By the keyboard, which also finds what the pointer would have to scroll to."""
+    """Presses a button by the keyboard, which also finds buttons to which the pointer would have to scroll."""
     by(driver, css).send_keys(Keys.ENTER)
 
 
@@ -92,7 +92,7 @@ def test_the_newest_line_is_followed_until_the_reader_scrolls_up(chromium: webdr
     until(lambda: below(chromium) < 2, "the newest line in sight")
     assert not by(chromium, "#newest").is_displayed()
     edge = box(chromium, "#scroller")["bottom"]
-    assert box(chromium, f"{LAST} .explain")["bottom"] <= edge  # the buttons below the answer too
+    assert box(chromium, f"{LAST} .explain")["bottom"] <= edge  # this includes the buttons below the answer
 
 
 def test_an_error_is_in_sight_and_can_be_tried_again(chromium: webdriver.Chrome, script: Scripted) -> None:
@@ -101,7 +101,7 @@ def test_an_error_is_in_sight_and_can_be_tried_again(chromium: webdriver.Chrome,
     open_page(chromium, script.live)
     send(chromium, "Count.")
     wait_answer(chromium)
-    assert "line 40" in answers(chromium)[0]  # what had come stays
+    assert "line 40" in answers(chromium)[0]  # the text that had come stays
     assert box(chromium, NOTICE)["bottom"] <= box(chromium, "#scroller")["bottom"]
     assert by(chromium, NOTICE).get_attribute("class") == "notice error" and text_of(chromium, NOTICE)
     assert text_of(chromium, "#announcer").startswith("Error: ")
@@ -174,7 +174,7 @@ def test_the_most_tokens_are_held_within_the_context(chromium: webdriver.Chrome,
     open_page(chromium, script.live)
     by(chromium, "#settings-open").click()
     field = by(chromium, "#setting-max_tokens")
-    assert field.get_attribute("value") == str(CONTEXT - 1)  # the default, where the context is smaller
+    assert field.get_attribute("value") == str(CONTEXT - 1)  # the default, because the context is smaller
     for given, kept in (("999999", str(CONTEXT - 1)), ("-3", "1"), ("12.4", "12"), ("", "")):
         set_value(chromium, "#setting-max_tokens", given)
         assert field.get_attribute("value") == kept
@@ -254,7 +254,7 @@ def test_an_answer_is_markdown_and_its_code_can_be_copied(chromium: webdriver.Ch
 
 
 def copied(driver: webdriver.Chrome, css: str) -> str:
-    """What a copy button gives to the clipboard."""
+    """The text that a copy button gives to the clipboard."""
     driver.execute_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     press(driver, css)
     until(lambda: text_of(driver, css) == "Copied", "the button to say so")
@@ -263,7 +263,7 @@ def copied(driver: webdriver.Chrome, css: str) -> str:
 
 @pytest.mark.daily
 def test_without_a_clipboard_text_is_copied_the_old_way(chromium: webdriver.Chrome, script: Scripted) -> None:
-    """Addresses without https have none."""
+    """Addresses without https have no clipboard."""
     open_page(chromium, script.live)
     ask(chromium, "Hello")
     chromium.execute_script(
@@ -349,7 +349,7 @@ def test_system_prompt_and_sampling_are_sent_and_kept(chromium: webdriver.Chrome
 
 
 def test_screen_readers_hear_an_answer_once(chromium: webdriver.Chrome, spark: Live) -> None:
-    """Live regions change when a state begins or an answer ends, not with each token or frame."""
+    """Live regions change when a state begins or an answer ends, and not with each token or frame."""
     open_page(chromium, spark)
     chromium.execute_script(
         """

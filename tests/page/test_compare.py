@@ -1,4 +1,4 @@
-"""Two answers to one question next to each other, and where they part."""
+"""Two answers to one question next to each other, and the place where they first differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAID = "#compare-said"
 
 
 def compare(driver: webdriver.Chrome) -> str:
-    """Ask both; what the page says of the two."""
+    """Asks both. Returns what the page writes about the two."""
     press(driver, "#compare-ask")
     until(lambda: text_of(driver, SAID) and text_of(driver, "#compare-ask") == "Ask both", "both answers")
     return text_of(driver, SAID)

@@ -1,4 +1,4 @@
-"""Files in a question: texts for every model, images for one that sees; by choice, paste and drop."""
+"""Files in a question: texts for every model, and images for a model that sees them; by choice, paste and drop."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def give(driver: webdriver.Chrome, way: str, name: str, kind: str, data: bytes) -> None:
-    """Paste or drop a file, as a browser tells the page of it."""
+    """Pastes or drops a file, as a browser tells the page."""
     driver.execute_script(GIVE, way, name, kind, base64.b64encode(data).decode())
 
 
@@ -61,7 +61,7 @@ def attached(driver: webdriver.Chrome) -> list[str]:
 
 
 def painted(driver: webdriver.Chrome, css: str) -> list[str]:
-    """The names of the images on the page; each has its size once it is painted."""
+    """The names of the images on the page. Each has its size once it is painted."""
     names = "return [...document.querySelectorAll(arguments[0])].map(each => `${each.ariaLabel} ${each.width}`)"
     found: list[str] = driver.execute_script(names, css)
     return found
@@ -142,7 +142,7 @@ def test_texts_stand_before_the_question_and_a_long_paste_is_a_file(
       const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true });
       return document.getElementById("question").dispatchEvent(event);
     """
-    assert chromium.execute_script(paste, 2000)  # the field takes it
+    assert chromium.execute_script(paste, 2000)  # the field takes the text
     assert not chromium.execute_script(paste, 2001)
     until(lambda: attached(chromium) == ["Pasted text 1.txt"], "the long paste")
     until(lambda: "2,001 tokens, more than the context" in text_of(chromium, "#attached"), "its length")

@@ -1,4 +1,4 @@
-"""Chats that outlive the page: kept in this browser, bounded, deletable."""
+"""Chats that outlive the page: they are kept in this browser, bounded, and can be deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kept(driver: webdriver.Chrome) -> list[str]:
 
 
 def plant(driver: webdriver.Chrome, chats: int, characters: int) -> None:
-    """Older chats than any, the first one the oldest."""
+    """Adds chats that are older than all others, the oldest first."""
     script = """
       for (let at = 0; at < arguments[0]; at += 1) {
         const answer = { text: "x".repeat(arguments[1]) };
@@ -87,7 +87,7 @@ def test_chats_are_listed_opened_and_deleted(chromium: webdriver.Chrome, script:
     delete = chromium.find_elements("css selector", "#chats-list .delete")[1]
     assert delete.accessible_name == "Delete: about cats"
     delete.click()
-    assert kept(chromium) == ["about dogs"] and questions(chromium) == []  # it was the one that was open
+    assert kept(chromium) == ["about dogs"] and questions(chromium) == []  # the deleted chat was the open one
     by(chromium, "#chats-clear").click()
     assert kept(chromium) == ["about dogs"]
     by(chromium, "#chats-clear").click()  # it asks once more

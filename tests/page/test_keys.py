@@ -1,4 +1,4 @@
-"""Keys for everything: a chat is led without a pointer."""
+"""Keys for everything: a chat works without a pointer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 
 def keys(driver: webdriver.Chrome, *pressed: str) -> None:
-    """Whatever has the focus gets them."""
+    """Sends keys to the element with the focus."""
     ActionChains(driver).send_keys(*pressed).perform()
 
 

@@ -1,4 +1,4 @@
-"""How the page lies on the screen: widths, folds, names for those who do not see, and nothing that jumps."""
+"""The layout of the page on the screen: widths, folds, names for screen readers, and no elements that jump."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = "| a | b | c | d | e | f |\n|---|---|---|---|---|---|\n| " + " | ".join(
 
 
 def too_wide(driver: webdriver.Chrome) -> list[str]:
-    """What reaches beyond the edges; only tables and code may, inside a box that scrolls."""
+    """Elements that reach beyond the edges. Only tables and code may, inside a box that scrolls."""
     found: list[str] = driver.execute_script(WIDE)
     return found
 
@@ -47,7 +47,7 @@ def test_nothing_reaches_beyond_the_edges(chromium: webdriver.Chrome, spark: Liv
         until(lambda: "…" not in text_of(chromium, "#explain-body"), "the explanation")
         assert too_wide(chromium) == []
         place = box(chromium, f"#{dialog}")
-        assert place["top"] >= 0 and place["bottom"] <= 844  # what is longer scrolls inside
+        assert place["top"] >= 0 and place["bottom"] <= 844  # a longer menu scrolls inside
         by(chromium, f"#{dialog} .bar button").click()
     if width < 990:
         by(chromium, "#views [data-view=engine]").click()
@@ -130,7 +130,7 @@ def test_each_picture_has_a_name_and_a_line_that_explains_it(chromium: webdriver
     chromium.execute_script("for (const each of document.querySelectorAll('#engine details')) each.open = true")
     ask(chromium, "What is prefill?")
     until(lambda: "tokens, " in text_of(chromium, "#lanes li:first-child button"), "a lane")
-    by(chromium, "#pause").click()  # old lanes go with time
+    by(chromium, "#pause").click()  # old lanes disappear with time
     canvases = chromium.find_elements("css selector", "canvas")
     assert len(canvases) >= 5
     assert [each.get_attribute("id") for each in canvases if len(each.accessible_name) < 10] == []
@@ -146,7 +146,7 @@ def test_each_picture_has_a_name_and_a_line_that_explains_it(chromium: webdriver
 
 @pytest.mark.daily
 def test_axes_have_units(chromium: webdriver.Chrome, spark: Live) -> None:
-    """Every word that is painted, caught on its way to the canvas."""
+    """Collects every word that is painted, on its way to the canvas."""
     open_page(chromium, spark)
     chromium.execute_script(
         """
@@ -173,7 +173,7 @@ def test_axes_have_units(chromium: webdriver.Chrome, spark: Live) -> None:
 
 
 def test_nothing_on_the_engine_side_jumps(chromium: webdriver.Chrome, spark: Live) -> None:
-    """Figures change, places do not: from the first frame to an answer's end."""
+    """Figures change, but places do not, from the first frame to an answer's end."""
     resize(chromium, 1440, 900)
     open_page(chromium, spark)
     places = """
@@ -190,7 +190,7 @@ def test_nothing_on_the_engine_side_jumps(chromium: webdriver.Chrome, spark: Liv
     until(lambda: text_of(chromium, "[data-tile=decode]") != "–", "figures")
     until(lambda: len(chromium.find_elements("css selector", "#lanes li")) >= 6, "lanes")
     assert chromium.execute_script(places) == before
-    assert tile.is_displayed()  # the same element all the time
+    assert tile.is_displayed()  # the element stays the same all the time
     assert text_of(chromium, "#now").endswith(".")
 
 
@@ -200,7 +200,7 @@ def test_the_engine_side_says_what_it_does(chromium: webdriver.Chrome, patient: 
     ask(chromium, "What is prefill?", most=30)
     until(lambda: text_of(chromium, "#last-text").startswith("30 tokens in "), "the last answer")
     told = text_of(chromium, "#last-text")
-    assert "decode" in told and "ms" in told  # a short prefill is left out on a busy machine
+    assert "decode" in told and "ms" in told  # a busy machine leaves out a short prefill
     by(chromium, "#last-why").click()
     until(lambda: "Where the time went" in text_of(chromium, "#explain-body"), "an explanation")
 
@@ -230,7 +230,7 @@ def test_columns_of_an_explanation_are_aligned(chromium: webdriver.Chrome, spark
 
 
 def test_contrast_of_text_is_enough_in_both_themes(chromium: webdriver.Chrome, spark: Live) -> None:
-    """WCAG 2, level AA: 4.5 to 1."""
+    """WCAG 2, level AA, requires 4.5 to 1."""
     open_page(chromium, spark)
     ask(chromium, "What is a page?")
     chromium.execute_script("document.getElementById('setting-measures').click()")

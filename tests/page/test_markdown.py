@@ -1,4 +1,5 @@
-"""Markdown as the page's own module makes it, in a real Chromium: what it shows, and what hostile text cannot do."""
+"""Markdown as the page's own module makes it, in a real Chromium: the elements that it shows, and what hostile text
+cannot do."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ LINK = 'target="_blank" rel="noopener noreferrer nofollow"'
 
 
 def render(driver: webdriver.Chrome, *texts: str) -> str:
-    """The elements after these texts, one after the other in the same view."""
+    """The elements after these texts, which come one after the other in the same view."""
     made: dict[str, Any] = driver.execute_async_script(RENDER, texts)
     return str(made["html"])
 
@@ -88,7 +89,7 @@ HOSTILE = [
 
 
 def test_hostile_text_stays_text(page: webdriver.Chrome) -> None:
-    """Only known elements and attributes come of it, and no address but http, https and mailto."""
+    """It becomes only known elements and attributes, with no addresses but http, https and mailto."""
     allowed = """
       const [texts, done] = arguments;
       import("/page/markdown.js").then(({ MarkdownView }) => {
@@ -112,7 +113,7 @@ def test_hostile_text_stays_text(page: webdriver.Chrome) -> None:
 
 @pytest.mark.daily
 def test_work_grows_no_faster_than_the_text(page: webdriver.Chrome) -> None:
-    """Texts that are slow for backtracking or recursive readers; each would take minutes, or end the page."""
+    """Texts on which backtracking or recursive readers are slow. Each would take minutes, or end the page."""
     size = 40_000
     texts = ["*" * size, "_a" * size, "[" * size, "](" * size, "`a``" * size, "> " * size, "- " * size, "|a" * size]
     texts += ["**a " * size, "[a](" * size, "\n".join(" " * (at % 50) + "- x" for at in range(5000)), "<http:" * size]

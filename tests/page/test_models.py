@@ -1,4 +1,4 @@
-"""The menu of models: what the server has, how far each is loaded, and which one answers."""
+"""The menu of models: the models of the server, how far each is loaded, and which one answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
-    """spark, which is loaded at the start; the same under another name; and a model that makes vectors."""
+    """spark, which is loaded at the start; the same model under another name; and a model that makes vectors."""
     folder = tmp_path_factory.mktemp("models")
     qwen_embedding(folder / "vectors")
     shutil.copytree(spark_path(), folder / "second")
@@ -45,7 +45,7 @@ ROW = """
   const rows = [...document.querySelectorAll("#models-list li")];
   const row = rows.find((each) => each.innerText.split("\\n")[0].trim() === name);
 """
-"""In one call: the list is made again whenever a state changes."""
+"""This is one call, because the list is made again whenever a state changes."""
 
 
 def row(driver: webdriver.Chrome, name: str) -> str:
@@ -54,7 +54,7 @@ def row(driver: webdriver.Chrome, name: str) -> str:
 
 
 def press_in(driver: webdriver.Chrome, name: str, css: str) -> None:
-    """Press a button of a model's line when it can be pressed."""
+    """Presses a button of a model's line as soon as it can be pressed."""
     press = f"{ROW} const found = row?.querySelector(css); found?.click(); return Boolean(found && !found.disabled)"
     until(lambda: driver.execute_script(press, name, css), f"{css} of {name}")
 

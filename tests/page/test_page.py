@@ -1,4 +1,4 @@
-"""The page in a real Chromium before a real engine: chat, live view, explain, recording, key, theme, keyboard."""
+"""The page in a real Chromium with a real engine: chat, live view, explain, recording, key, theme, keyboard."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def test_a_clicked_request_is_explained(chromium: webdriver.Chrome, spark: Live)
     open_page(chromium, spark)
     ask(chromium, "What is a token?")
     until(lambda: "tokens, " in text_of(chromium, "#lanes li:first-child button"), "an ended lane")
-    by(chromium, "#pause").click()  # old lanes go with time
+    by(chromium, "#pause").click()  # old lanes disappear with time
     lane = by(chromium, "#lanes li:first-child")
     name, button = lane.get_attribute("data-request"), lane.find_element("tag name", "button")
-    button.send_keys(Keys.ENTER)  # a lane is a button: the keyboard reaches it
+    button.send_keys(Keys.ENTER)  # a lane is a button, so the keyboard reaches it
     until(lambda: "decode" in text_of(chromium, "#explain-body table"), "an explanation")
     told = spark.get(f"/v1/requests/{name}/explain").json["completions"][0]
     assert told["summary"] in text_of(chromium, "#explain-body .verdict")
@@ -105,7 +105,7 @@ def test_a_long_prompt_shows_its_progress(chromium: webdriver.Chrome, patient: L
     """
     chromium.execute_script(script)
     story = "A long story: " + " ".join(f"word{i % 17}" for i in range(220))
-    chromium.execute_script("document.getElementById('question').value = arguments[0]", story)  # typing takes long
+    chromium.execute_script("document.getElementById('question').value = arguments[0]", story)  # typing would take long
     with slow_steps(0.2):
         ask(chromium, "!", 4)
     seen = chromium.execute_script("return window.seen")
@@ -124,7 +124,7 @@ def test_the_keyboard_chooses_a_step(chromium: webdriver.Chrome, spark: Live) ->
     texts = []
     for key in (Keys.HOME, Keys.ARROW_RIGHT):
         steps.send_keys(key)
-        # What a key chose is drawn with the next frame, which on a busy machine takes a while.
+        # The choice of a key is drawn with the next frame, which takes a while on a busy machine.
         chromium.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
         texts.append(text_of(chromium, "#steps-text"))
     number = [int(text.split()[1].rstrip(":")) for text in texts]
@@ -170,7 +170,7 @@ def test_a_server_with_a_key_is_asked_with_it(chromium: webdriver.Chrome) -> Non
 
 @pytest.mark.daily
 def test_tabs_out_of_sight_leave_the_connections_to_the_others(chromium: webdriver.Chrome, spark: Live) -> None:
-    """A browser opens six connections to a server; seven tabs with a stream each would leave none for a chat."""
+    """A browser opens six connections to a server. Seven tabs with a stream each would leave none for a chat."""
     first = chromium.current_window_handle
     open_page(chromium, spark)
     for _ in range(7):

@@ -20,7 +20,7 @@ def names(driver: webdriver.Chrome) -> list[str]:
 
 def test_a_preset_has_the_system_prompt_and_the_sampling(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
-    chromium.execute_script("localStorage.setItem('twostroke-presets', '[1]')")  # damaged
+    chromium.execute_script("localStorage.setItem('twostroke-presets', '[1]')")  # a damaged value
     chromium.refresh()
     wait_live(chromium)
     by(chromium, "#settings-open").click()

@@ -1,4 +1,4 @@
-"""The engine side of the page behind a front: its replicas instead of steps."""
+"""The engine side of the page on a front: its replicas instead of steps."""
 
 from __future__ import annotations
 

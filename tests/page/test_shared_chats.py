@@ -1,4 +1,5 @@
-"""Chats that the server keeps: a second browser has them, changes of both stay, nothing is lost while it is away."""
+"""Chats that the server keeps. A second browser has them, changes of both stay, and nothing is lost while a browser is
+away."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def test_a_second_browser_sees_a_chat_and_goes_on_with_it(
     until(lambda: "4 tokens" in text_of(chromium, "#attached"), "the file")
     ask(chromium, "first")
     all_sent(chromium)
-    assert kept(chromium) == []  # not in this browser any more
+    assert kept(chromium) == []  # it is not in this browser any more
     (chat,) = on_disk(folder)
     assert chat["turns"][0]["question"] == "first" and chat["turns"][0]["answer"]["text"] == "hello world"
     open_page(second, shared.live)
@@ -85,7 +86,7 @@ def test_a_second_browser_sees_a_chat_and_goes_on_with_it(
     ask(second, "second")
     assert shared.last_text.startswith("user: note.txt:\n```\nkept\n```\n\nfirst\nassistant: hello world\n")
     all_sent(second)
-    by(chromium, "#chats-open").click()  # looks at the server again
+    by(chromium, "#chats-open").click()  # this reads from the server again
     until(lambda: answers(chromium) == ["hello world", "more"], "the other browser's turn in the open chat")
     by(chromium, "#chats .bar button").click()
     chromium.refresh()
@@ -106,7 +107,7 @@ def test_what_two_browsers_add_at_once_stays_as_branches(
     ask(chromium, "from the first browser")
     all_sent(chromium)
     shared.engine.answer = "two"
-    ask(second, "from the second browser")  # it has not seen the other one's turn
+    ask(second, "from the second browser")  # it has not seen the other browser's turn
     all_sent(second)
     (chat,) = on_disk(folder)
     assert {turn["question"] for turn in chat["turns"]} == {"first", *(f"from the {which} browser" for which in WHICH)}

@@ -20,7 +20,7 @@ MARKS = f"{LAST} .marks .token"
 
 
 def choices(driver: webdriver.Chrome) -> list[tuple[str, bool]]:
-    """What the chosen token's place could have had, and whether one can branch with it."""
+    """The tokens that were possible at the chosen token's place, and whether one can branch with each."""
     found = driver.find_elements("css selector", f"{LAST} .detail button")
     return [(each.text, each.is_enabled()) for each in found]
 
@@ -62,7 +62,8 @@ def test_a_branch_from_a_token(chromium: webdriver.Chrome, script: Scripted) -> 
 
 
 def test_tokens_are_those_of_the_answer_alone(chromium: webdriver.Chrome, thinking: Scripted) -> None:
-    """Neither those of its reasoning nor its end; a character of several tokens is one place to branch from."""
+    """These are neither the tokens of its reasoning nor its end. A character of several tokens is one place to branch
+    from."""
     thinking.engine.answer = "<think>a cat.</think>a cat."
     open_page(chromium, thinking.live)
     chromium.execute_script("document.getElementById('setting-measures').click()")
@@ -95,7 +96,7 @@ def test_the_real_engine_branches(chromium: webdriver.Chrome, spark: Live) -> No
     place = 5
     press(chromium, f"{MARKS}:nth-child({place + 1})")
     others = chromium.find_elements("css selector", f"{LAST} .detail button:not(.own):not(:disabled)")
-    other = next(each for each in others if re.match("“ ?[a-z]+”", each.text))  # a word: no mark of markdown
+    other = next(each for each in others if re.match("“ ?[a-z]+”", each.text))  # a word without a mark of markdown
     beginning = chromium.execute_script(
         "return [...document.querySelectorAll(arguments[0])].slice(0, arguments[1]).map(e => e.textContent).join('')",
         MARKS, place,

@@ -1,4 +1,5 @@
-"""Tools of an MCP server on the page: offered where the reader ticks the server, run where the reader says so."""
+"""Tools of an MCP server on the page. They are offered where the reader ticks the server, and run where the reader
+agrees."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def script(there: Tools) -> Iterator[Scripted]:
 
 
 def tick(driver: webdriver.Chrome) -> None:
-    """Use the server of tools, until its tools are known."""
+    """Uses the server of tools, and waits until its tools are known."""
     until(lambda: driver.execute_script("return Boolean(document.querySelector('#setting-mcp input'))"), "the server")
     driver.execute_script("document.querySelector('#setting-mcp input').click()")
     until(lambda: text_of(driver, "#setting-mcp [role=status]") == "files: weather, clock", "its tools")
@@ -71,7 +72,7 @@ def test_a_session_that_ended_is_begun_again_and_errors_are_shown(
     tick(chromium)
     script.engine.answer = CALL
     ask(chromium, "How is it in Ulm?", most=200)
-    there.sessions += 1  # the server has started again: it knows no session of before
+    there.sessions += 1  # the server has started again, so it knows no earlier session
     chromium.execute_script("arguments[0].click()", by(chromium, f"{LAST} .call .run"))
     until(lambda: value(chromium) == "dry in Ulm", "its result")
     there.reply = (500, {}, b"")

@@ -80,7 +80,7 @@ PLAIN: Any = [
 
 
 def carry_in(driver: webdriver.Chrome, file: Path, content: Any) -> str:
-    """Import a file; what the page says of it."""
+    """Imports a file. Returns what the page writes about it."""
     file.write_text(content if isinstance(content, str) else json.dumps(content))
     driver.execute_script("document.getElementById('chats-note').textContent = ''")
     by(driver, "#chats-file").send_keys(str(file))
@@ -188,7 +188,7 @@ def test_search_finds_words_in_every_branch(chromium: webdriver.Chrome, script: 
     ask(chromium, "A fish?")
     by(chromium, "#chats-open").click()
     by(chromium, "#chats-search").send_keys("PELICAN cross")
-    # Until the last letter is searched for, less of the words is marked.
+    # Until the last letter is searched for, a smaller part of the words is marked.
     until(lambda: texts_of(chromium, "#chats-list mark") == ["pelican cross"], "the words in the chat")
     assert titles(chromium) == ["A bird?"]
     by(chromium, "#chats-list .open").click()

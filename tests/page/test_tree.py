@@ -24,7 +24,7 @@ def test_edited_questions_and_other_answers_are_branches(chromium: webdriver.Chr
     for text in ("first", "second"):
         script.engine.answer = f"about {text}"
         ask(chromium, text)
-    assert not by(chromium, f"{LAST} .versions").is_displayed()  # one alone has no arrows
+    assert not by(chromium, f"{LAST} .versions").is_displayed()  # a single answer has no arrows
     script.engine.answer = "another"
     press(chromium, f"{LAST} .again")
     until(lambda: answers(chromium) == ["about first", "another"], "the other answer")

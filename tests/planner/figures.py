@@ -84,5 +84,5 @@ QWEN3_30B_A3B: dict[str, Any] = {
 
 
 def spec_of(config: dict[str, Any]) -> Model:
-    """As the planner reads it."""
+    """The model as the planner reads it."""
     return read_model(config)

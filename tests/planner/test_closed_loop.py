@@ -1,4 +1,4 @@
-"""The plan's ITL is the objective's: 95% of a request's own gaps; checked against the engine in virtual time."""
+"""The plan's ITL is the objective's: 95% of a request's own gaps. It is compared with the engine in virtual time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask(prompt: int, output: int, streams: int, itl_s: float | None = None) -> A
 
 
 class DeviceCost:
-    """COST without the host's part, which the lab's clock adds by its ticks."""
+    """COST without the part of the host, because the clock of the lab adds that part itself."""
 
     def predict(self, segments: Sequence[Segment]) -> StepPrediction:
         found = COST.predict(segments)
@@ -39,7 +39,7 @@ def load(asked: Ask) -> Load:
 
 
 def engine_itl_s(asked: Ask) -> float:
-    """The median of requests' 95th percentiles, of an engine whose users each ask again when answered."""
+    """The median of requests' 95th percentiles, for an engine whose users each ask again after each answer."""
     lab, dice, numbers = Lab(4096, STEP_TOKENS, asked.concurrency), random.Random(1), iter(range(1, 10**6))
 
     def submit() -> None:
@@ -79,7 +79,7 @@ def test_the_engine_in_virtual_time_has_the_planned_itl(asked: Ask, stretched: b
 
 
 def test_one_gap_in_twenty_may_hold_a_chunk() -> None:
-    """Among 100 gaps, 4 with a chunk do not change the ITL and 6 decide it; the mean moves with each."""
+    """Among 100 gaps, 4 with a chunk do not change the ITL, and 6 decide it. The mean changes with each."""
     few, many = load(ask(128, 101, 5)), load(ask(128, 101, 7))
     assert few.prefill_gap_share == 0.04 and many.prefill_gap_share == 0.06
     assert few.itl_s == COST.predict(decoding(ask(128, 101, 5), 5)).seconds < few.mean_itl_s

@@ -1,4 +1,4 @@
-"""Figures that cannot both be true are an error: nothing is kept, and what was kept before is not used."""
+"""Figures that cannot both be true are an error: nothing is kept, and earlier figures are not used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from twostroke.types.errors import Contradiction
 
 
 def lowered(here: ThisMachine, found: Calibration, name: str) -> Calibration:
-    """One limit as if all threads had lain on one core."""
+    """One limit as if all threads had run on one core."""
     marks = {"fingerprint": here.patient.fingerprint, "title": here.patient.title}
     return replace(found, **marks, **{name: getattr(found, name) / 4})
 
@@ -38,7 +38,7 @@ def test_a_limit_that_was_measured_too_low_is_found_and_not_kept(name: str, says
     with pytest.raises(Contradiction, match="not kept") as raised:
         here.measure(lambda *note: None, lambda *_: wrong)
     assert says in raised.value.why and here.kept() is None
-    write_calibration(tmp_path, wrong)  # by an older version
+    write_calibration(tmp_path, wrong)  # an older version wrote this file
     assert here.kept() is None
     fine = replace(wrong, **{name: 4 * getattr(wrong, name)})
     assert here.kept_or_measured(lambda *note: None, lambda *_: fine) == fine == here.kept()

@@ -35,7 +35,8 @@ def test_two_ranks_send_what_can_be_counted_by_hand() -> None:
     assert [part.name for part in found.parts] == ["rank 0", "rank 1"]
     hidden, inner, layers, vocab = 256, 512, 4, 1024
     for part in found.parts:
-        # Half of attended, o, activated and down to one other rank, in float32: codes of rotated columns do not travel.
+        # Half of attended, o, activated and down go to one other rank, in float32, because codes of rotated columns do
+        # not travel.
         assert INT8.rotated
         assert part.row_bytes == layers * 4 * (3 * hidden // 2 + inner // 2)
         assert part.logit_row_bytes == 4 * vocab // 2
@@ -43,7 +44,7 @@ def test_two_ranks_send_what_can_be_counted_by_hand() -> None:
         assert part.kv_bytes_per_token == layers * 2 * 1 * 64 * 2  # one of two K and V heads
         assert part.decode_sent_bytes == 2 * (part.row_bytes + part.logit_row_bytes)
     whole = read_model(SPEC).weight_bytes(found.ask.format_for)
-    assert whole / 2 < found.parts[0].weight_bytes < 0.7 * whole  # norms and embeddings are on each
+    assert whole / 2 < found.parts[0].weight_bytes < 0.7 * whole  # norms and embeddings are on each rank
 
 
 def test_stages_hand_one_row_over_and_share_the_layers() -> None:

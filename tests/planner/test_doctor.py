@@ -1,4 +1,4 @@
-"""The doctor with little effort on the real kernels, what it keeps, and what it says."""
+"""The doctor with little effort on the real kernels: the figures that it keeps, and its output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int
     assert all(rates.prefill.ys[-1] > 0 for rates in found.attention.values())
     assert found.exchange is not None and 0 < found.exchange.meeting_s < 10 and found.exchange.bytes_per_s > 1e6
     assert 0 < found.layer_s < 10 and 0 <= found.host.step_s < 10
-    # Next to other work the fit may give all of a step's share to its sequences, never nothing to both.
+    # Next to other work the fit may give all of a step's share to its sequences, but it never gives nothing to both.
     assert 0 < found.host.step_s + found.host.sequence_s < 10
 
 
@@ -79,7 +79,7 @@ def test_too_little_memory_is_said_with_figures() -> None:
 )
 def test_what_others_disturb_is_measured_again(shares: list[float], best: int, share: float) -> None:
     moments = [Moment(0.0, 0.0, 0.0, 1)]
-    for each in shares:  # a second each, in which others take that much of the one core
+    for each in shares:  # each takes a second, in which others take that much of the one core
         moments += [moments[-1], replace(moments[-1], at_s=moments[-1].at_s + 1, busy_s=moments[-1].busy_s + each)]
     after = iter(moments[1:])
     calls: list[int] = []
@@ -202,7 +202,8 @@ def test_a_folder_that_takes_nothing_is_an_error_before_measuring(tmp_path: Path
 
 @pytest.mark.parametrize(("part_s", "times", "given_up"), [(1.0, 3, False), (8.0, 2, True), (60.0, 1, True)])
 def test_a_busy_machine_takes_bounded_time(part_s: float, times: int, given_up: bool) -> None:
-    """The parts last longer the busier it is: after a while nothing is measured again, and then it is given up."""
+    """The busier the machine is, the longer the parts last. After a while nothing is measured again, and then the
+    doctor gives up."""
     now, made, said = [0.0], [], []
 
     def moment() -> Moment:

@@ -19,7 +19,7 @@ from twostroke.lab.planner.roofline_plot import roofline
 
 
 def pixels_of(png: bytes) -> NDArray[np.uint8]:
-    """(height, width, 3): a reader of the PNGs that have one IDAT, 8 bits, RGB and no filters."""
+    """The pixels (height, width, 3), read from PNGs with one IDAT, 8 bits, RGB and no filters."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     at, chunks = 8, {}
     while at < len(png):

@@ -1,4 +1,4 @@
-"""A machine of several memory nodes: what a plan says, what `serve` does by itself, and why."""
+"""A machine with several memory nodes: the plan, what `serve` does by itself, and why."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_machine_of_one_node_is_served_as_before(name: str, tmp_path: Path, se
 
 
 class Served(list[Any]):
-    """What `serve` began. machine: what it runs on."""
+    """The processes that `serve` began. machine: the machine on which it runs."""
 
     machine: Machine
 
@@ -191,7 +191,7 @@ def test_who_has_chosen_is_not_asked(words: tuple[str, ...], begun: Any, tmp_pat
 
 
 def test_the_prediction_for_a_real_model_is_printed(tmp_path: Path, served: Served) -> None:
-    """spark is so small that nothing is worth an exchange, whatever the processor of this test is."""
+    """spark is so small that no exchange pays, whatever the processor of this test is."""
     served.machine = machine_of("epyc_8n", tmp_path)
     said = serve("--max-sequences", "1")
     assert said.startswith("memory nodes: ") and "--one-process keeps one process" in said

@@ -1,4 +1,4 @@
-"""A plan needs config.json and touches nothing else: in a folder, on a hub, and where a field is missing."""
+"""A plan needs only config.json and reads nothing else: in a folder, on a hub, and where a field is missing."""
 
 from __future__ import annotations
 

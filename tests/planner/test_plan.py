@@ -29,7 +29,7 @@ SEVENTY, SEVEN, SMALL = spec_of(LLAMA3_70B), spec_of(LLAMA2_7B), spec_of(SPEC)
 
 
 def wanted(spec: Any, **asked: Any) -> Ask:
-    """What is asked, with the objectives and the price that `make_ask` leaves open."""
+    """The arguments, with the objectives and the price that `make_ask` leaves open."""
     later = {name: asked.pop(name) for name in ("ttft_s", "itl_s", "price_per_hour") if name in asked}
     return replace(make_ask(spec, **asked), **later)
 
@@ -46,14 +46,14 @@ def planned(hardware: str | Target, spec: Any = SEVENTY, **asked: Any) -> ModelP
 
 def test_memory_is_the_formulas() -> None:
     room = expected("h100-sxm", weights="int4", context=2000).room
-    assert room.kv_bytes_per_token == 80 * 8 * (2 * 128 + 4)  # int8, with two scales of a head
+    assert room.kv_bytes_per_token == 80 * 8 * (2 * 128 + 4)  # int8, with two scales for each head
     assert room.kv_bytes_per_sequence == 2000 * room.kv_bytes_per_token
     left = 0.9 * 80e9 - room.weight_bytes - room.buffer_bytes
     assert room.sequences == left // room.kv_bytes_per_sequence > 40
 
 
 def test_places_for_adapters_take_memory_and_time() -> None:
-    """As serve's banks do: int8 next to int4, of which a step reads those that its rows use."""
+    """As in serve's banks, int8 is next to int4, and a step reads the slots that its rows use."""
     count, rank = 8, 16
     adapted = with_places(SEVENTY, count, rank)
     ask = replace(make_ask(SEVENTY, weights="int4", concurrency=4), adapters=count)
@@ -259,7 +259,7 @@ def test_seconds_in_the_unit_that_fits(value: float, words: str) -> None:
 
 
 def test_a_windows_memory_is_bounded_and_said() -> None:
-    """256 positions, a chunk of 2,048 and a page."""
+    """The memory is 256 positions, a chunk of 2,048 and a page."""
     mistral = {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 256}
     windowed = spec_of({**LLAMA2_7B, **mistral})
     short, long = (expected("h100-sxm", windowed, context=context).room for context in (3000, 4096))

@@ -1,4 +1,4 @@
-"""Every worked figure of DOMAIN.md, from the planner's own functions; and the round figures that it corrects."""
+"""Every worked figure of DOMAIN.md, from the planner's own functions, and the round figures that it corrects."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_int8_and_int4_are_a_half_and_a_quarter_of_the_weights() -> None:
     spec = spec_of(LLAMA3_70B)
     sizes = {name: spec.weight_bytes(make_ask(spec, weights=name).format_for) for name in ("bf16", "int8", "int4")}
     assert sizes["int8"] / sizes["bf16"] == pytest.approx(1 / 2, rel=0.01)
-    assert sizes["int4"] / sizes["bf16"] == pytest.approx(1 / 4, rel=0.08)  # scales and multipliers
+    assert sizes["int4"] / sizes["bf16"] == pytest.approx(1 / 4, rel=0.08)  # the difference is scales and multipliers
 
 
 def test_pages_waste_under_4_percent_where_blocks_waste_20_to_40_and_more() -> None:
@@ -80,7 +80,7 @@ def test_a_batch_reads_weights_once_and_kv_for_each() -> None:
 
 
 def test_prefill_floor_by_the_formula() -> None:
-    """2 x parameters read x tokens, and attention 4 x layers x heads x head_dim x n^2 / 2: as counted."""
+    """The counted work is 2 x parameters read x tokens, plus 4 x layers x heads x head_dim x n^2 / 2 for attention."""
     spec, tokens = spec_of(LLAMA2_7B), 2048
     read = spec.parameters() - 2 * spec.vocab_size * spec.hidden_size
     formula = 2 * read * tokens + 4 * 32 * 4096 * tokens**2 / 2

@@ -1,4 +1,4 @@
-"""Small programs for tests of the passes: made at random, or call by call; and a memory to run them in."""
+"""Small programs for tests of the passes, made at random or call by call, and a memory in which they run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from twostroke.types.spec.formats import F32, KVKind
 
 VOCABULARY, EPS = 11, 1e-5
 WIDTHS, INNER = (8, 136), 136
-"""More than one panel of 64, so that kernels divide a product among tasks."""
+"""Widths of more than one panel of 64, so that kernels divide a product among tasks."""
 SIZES = MemorySizes(num_pages=1, context_tokens=16, max_step_tokens=4, max_sequences=2)
 
 
@@ -35,7 +35,7 @@ def rows_of(trace: Tracer, width: int, size: Size = Size.TOKENS) -> Value:
 class RandomProgram:
     """Traces `num_calls` steps over a few values of two widths, then logits.
 
-    Only what a model may do: a value that was changed in place is not read again.
+    The program does only what a model may do: a value that was changed in place is not read again.
     """
 
     def __init__(self, random: Random, num_calls: int) -> None:
@@ -86,7 +86,7 @@ class RandomProgram:
         self.values.append(rms_norm(x, self._trace.vector(self._name(), x.width), EPS, in_place=in_place))
 
     def _gate(self) -> None:
-        """A whole gated block, or its first half alone; what it is added to may be what it reads."""
+        """A whole gated block, or its first half alone. It may be added to the value that it reads."""
         x = self._random.choice(self.values)
         gated = gate(
             linear(x, self._matrix(2 * INNER, x.width)), self._random.choice((Activation.SILU, Activation.RELU))
@@ -106,7 +106,7 @@ class RandomProgram:
 
 
 def memory_of(program: Program, seed: int = 0) -> StepMemory:
-    """Memory with the same random weights for every form of a program, and inputs of 3 tokens and 2 logit rows."""
+    """A memory with the same random weights for every form of a program, and inputs of 3 tokens and 2 logit rows."""
 
     def numbers(key: str, *shape: int) -> np.ndarray:
         return np.random.default_rng([seed, *key.encode()]).normal(0, 0.5, shape).astype(np.float32)

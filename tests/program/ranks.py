@@ -1,4 +1,4 @@
-"""Several ranks in one process: each rank's program on a thread of its own, with an exchange that only tests have."""
+"""Several ranks in one process: each rank's program has a thread of its own, with an exchange that only tests have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGES = np.array([3, 0, 2, 1], np.int32)
 
 
 class Exchange:
-    """What the ranks have in common: the parts that they show one another."""
+    """The parts that the ranks exchange."""
 
     def __init__(self, ranks: int) -> None:
         self.barrier, self.parts = threading.Barrier(ranks), [np.empty(0, np.float32)] * ranks
@@ -54,7 +54,7 @@ def steps(forward: OpByOp, memory: StepMemory, token_ids: Sequence[int], chunks:
 def together(
     forwards: Sequence[OpByOp], memories: Sequence[StepMemory], token_ids: Sequence[int], chunks: Sequence[int]
 ) -> list[F32Array]:
-    """The logits that each rank finds."""
+    """The logits that each rank computes."""
     with ThreadPoolExecutor(len(forwards)) as pool:
         running = [
             pool.submit(steps, forward, memory, token_ids, chunks)

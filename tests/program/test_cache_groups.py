@@ -1,4 +1,4 @@
-"""Which caches of a program are managed together, and how large one page of each group is."""
+"""The caches of a program that are managed together, and the size of one page of each group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""check: finds what is read before it is written, or after something else was written there."""
+"""check: it finds values that are read before they are written, or after something else was written there."""
 
 from __future__ import annotations
 

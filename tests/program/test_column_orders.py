@@ -1,4 +1,4 @@
-"""with_column_orders: which products get a call before them, and what adapters see."""
+"""with_column_orders: the products that get a call before them, and the inputs that adapters see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twostroke.types.spec.formats import BF16
 
 
 def tied() -> Program:
-    """A table, one product, and the table again as the head."""
+    """A program with a table, one product, and the table again as the head."""
     trace = Tracer()
     table = trace.matrix("embedding", {"embed": 13}, 8)
     x = embed(table, trace.token_ids, trace)

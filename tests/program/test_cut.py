@@ -41,7 +41,7 @@ def model_of(architecture: str) -> Model:
 
 
 class StageOps:
-    """The reference, and `receive`: what the stage before has handed over."""
+    """The ops of the reference, and `receive`, which returns the values of the stage before."""
 
     handed_over: F32Array
 
@@ -56,7 +56,7 @@ class StageOps:
 
 
 def run(weights: ModelWeights, model: Model, stages: list[Stage], chunks: tuple[int, ...]) -> F32Array:
-    """The logits of all positions; each stage has a memory of its own."""
+    """The logits of all positions. Each stage has a memory of its own."""
     memories = [memory_of(model, weights, KVKind.BF16, SIZES, stage.program) for stage in stages]
     ops = [StageOps() for _ in stages]
     rows, start = [], 0
@@ -89,7 +89,8 @@ def test_stages_one_after_the_other_find_the_bits_of_the_whole(architecture: str
 @pytest.mark.parametrize("architecture", by_architecture())
 @pytest.mark.parametrize("count", [2, 3])
 def test_every_call_weight_and_cache_is_of_one_stage(architecture: str, count: int) -> None:
-    """But weights that several calls read: an embedding that is the head too, blocks that layers share."""
+    """Exceptions are weights that several calls read: an embedding that is also the head, and blocks that layers
+    share."""
     program = model_of(architecture).program
     stages = [cut(program, index, count) for index in range(count)]
     calls = [call for stage in stages for call in stage.program.calls if not isinstance(call, Receive)]

@@ -1,4 +1,4 @@
-"""The expressions that models write are programs of `pointwise` with the meaning that their names say."""
+"""The expressions that models write are programs of `pointwise` with the meaning of their names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EXPRESSIONS: dict[str, tuple[Build, np.ndarray]] = {
 
 
 def traced(build: Build) -> tuple[Value, Value, tuple[Pointwise, ...]]:
-    """A value that is given, what the expression makes of it, and its calls."""
+    """A given value, the result of the expression, and its calls."""
     t = Tracer()
     x = t.given(X.shape[1])
     out = build(t, x)

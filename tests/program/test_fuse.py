@@ -1,4 +1,4 @@
-"""fuse: calls are replaced where their pattern stands, and nowhere else; bits stay."""
+"""fuse: calls are replaced where their pattern occurs and nowhere else, and bits stay the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Block = Callable[[Tracer, Value], Value]
 
 
 def program_with(block: Block) -> Program:
-    """An embedding, the block, a head."""
+    """A program with an embedding, the block, and a head."""
     trace = Tracer()
     x = block(trace, embed(trace.matrix("embedding", {"wte": 11}, WIDTH), trace.token_ids, trace))
     return trace.program(linear(gather_rows(x, trace.logit_rows), trace.matrix("head", {"head": 11}, WIDTH)))
@@ -63,7 +63,7 @@ def test_the_patterns_are_found() -> None:
 
 
 def _read_twice(t: Tracer, x: Value) -> Value:
-    """The product is read by another call as well."""
+    """Another call reads the product as well."""
     y = product(t, normed(t, x))
     return add(add(x, y), y)
 
@@ -75,7 +75,7 @@ def _not_neighbours(t: Tracer, x: Value) -> Value:
 
 
 def _onto_what_it_reads(t: Tracer, x: Value) -> Value:
-    """x + linear(x): in one call, the product would read what it is being added to."""
+    """x + linear(x): as one call, the product would read the value to which it is being added."""
     return add(x, product(t, x))
 
 

@@ -59,7 +59,7 @@ def test_a_kept_value_that_is_overwritten_is_refused() -> None:
 def test_the_last_hidden_states_are_what_the_output_matrix_reads() -> None:
     model = read_folder(spark_path())
     found = last_hidden(model.program)
-    assert found.matrix is model.program.weights[0]  # tied
+    assert found.matrix is model.program.weights[0]  # the head and the embedding are one matrix
     assert (found.rows.width, found.body.width) == (256, 256)
     kept = with_hidden_kept(model.program)
     check(kept)

@@ -1,4 +1,4 @@
-"""place: values that live together never share a byte, and values that do not may."""
+"""place: values with overlapping lifetimes never share a byte, and other values may."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lines_of(program: Program, value: Value, tokens: int, logit_rows: int) -> ra
 
 
 def run_over_lines(program: Program, tokens: int, logit_rows: int) -> None:
-    """Go through the calls, the head twice, and keep which value wrote each line of the arena last."""
+    """Goes through the calls, the head twice, and records which value wrote each line of the arena last."""
     writer: dict[int, Value] = {}
     for call in (*program.body, *program.head, *program.head):
         for value in call.reads():
@@ -53,7 +53,7 @@ def test_no_value_is_written_over_while_it_is_needed(
 
 
 def chain(length: int) -> Program:
-    """Each call reads the result of the one before, all of 16 columns."""
+    """A program in which each call reads the result of the one before, all with 16 columns."""
     trace = Tracer()
     x = embed(trace.matrix("embedding", {"wte": 11}, 16), trace.token_ids, trace)
     for index in range(length):

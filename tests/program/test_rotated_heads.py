@@ -1,4 +1,5 @@
-"""K and V that are rotated before they are kept in integers: the program is whole, and large channels cost less."""
+"""K and V that are rotated before they become integers: the program is complete, and large channels cost less
+accuracy."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def test_every_cache_of_k_and_v_is_rotated_and_nothing_else(family: str) -> None
 
 
 def seen(ops: CpuOps, kind: KVKind, q: F32Array, k: F32Array, v: F32Array, rotated: bool) -> F32Array:
-    """What attention over pages of this kind makes."""
+    """The result of attention over pages of this kind."""
     if rotated:
         for x, inverse in ((q, 1), (k, 0), (v, 0)):
             reference(x, x.copy(), inverse)

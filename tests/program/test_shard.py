@@ -61,7 +61,7 @@ CONFIGS = {
     "gpt2-untied": with_heads("gpt2-untied", 4, 4),
 }
 FIRST = {name: FAMILIES[families[0]]().to_dict() for name, families in by_architecture().items()}
-"""The first config of every architecture, unchanged but for heads that two ranks cannot divide."""
+"""The first config of every architecture, changed only where two ranks cannot divide its heads."""
 FIRST["JetMoeForCausalLM"] |= {"num_key_value_heads": 2, "num_attention_heads": 4}
 for layer in FIRST["DeciLMForCausalLM"]["block_configs"]:
     if layer["attention"]["n_heads_in_group"] == 4:
@@ -88,7 +88,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def all_int8(role: str) -> WeightFormat:
-    """Sums of whole numbers, which no library of matrix products can put in another order."""
+    """The sums are of whole numbers, so no library of matrix products can change them by another order."""
     return INT8
 
 
@@ -101,7 +101,7 @@ def run(
     fused: bool,
     kv: KVKind = KVKind.BF16,
 ) -> list[np.ndarray]:
-    """The logits that each rank finds. Where kv rounds to integers, keys have factors."""
+    """The logits that each rank computes. Where K and V are rounded to integers, keys have factors."""
     whole = read_model(CONFIGS[name])
     if kv.is_integer:
         whole = replace(whole, plain=with_scaled_keys(whole.plain, factors_of(whole.plain)))
@@ -157,7 +157,7 @@ def test_all_ranks_of_the_reference_find_the_bits_of_the_whole(name: str, ranks:
 @pytest.mark.parametrize("weights", ["f32", "bf16", "int6", "int4", "int5"])
 @pytest.mark.parametrize("name", TRIED)
 def test_native_kernels_find_them_too(name: str, weights: str, folders: Any, native: CpuOps) -> None:
-    """Fused, each rank's backend with one thread; the whole program fused as well."""
+    """The programs are fused, and each rank's backend has one thread. The whole program is fused as well."""
     (expected,) = run(name, folders, 1, format_choice(weights), [native], fused=True)
     backends = [CpuOps(None, 1) for _ in range(2)]
     for found in run(name, folders, 2, format_choice(weights), backends, fused=True):
@@ -182,7 +182,7 @@ def gathers(program: Any) -> int:
 
 
 def test_a_layer_gathers_four_times_and_the_head_once() -> None:
-    """CLUSTER: attended, what o makes, what the gate makes, what down makes; then the logits."""
+    """CLUSTER: the results of attention, of o, of the gate and of down; then the logits."""
     model = read_model(CONFIGS["llama"])
     assert gathers(shard(model.plain, 1, 2)) == 4 * model.num_layers + 1
     assert shard(model.plain, 0, 1) is model.plain
@@ -221,7 +221,7 @@ def test_counts_that_do_not_divide_the_heads_are_refused(name: str, ranks: int, 
 
 @pytest.mark.parametrize("architecture", rest_daily(FIRST, covering_architectures()))
 def test_two_ranks_of_every_architecture_find_the_bits_of_the_whole(architecture: str, folders: Any) -> None:
-    """Whatever its ops: what cannot be divided is whole on every rank."""
+    """Ops that cannot be divided are computed whole by every rank."""
     model = read_model(CONFIGS[architecture])
     for rank in range(2):
         program = shard(model.plain, rank, 2)

@@ -1,4 +1,4 @@
-"""The tracer: what it keeps, what it refuses."""
+"""The tracer: what it records, and what it refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twostroke.ops.rows.rms_norm import rms_norm
 
 
 def logits_of(trace: Tracer) -> Value:
-    """A whole program: rows of the embedding, which is the head as well."""
+    """A whole program: rows of the embedding, which is also the head."""
     table = trace.matrix("embedding", {"wte": 11}, 8)
     return linear(gather_rows(embed(table, trace.token_ids, trace), trace.logit_rows), table)
 

@@ -1,4 +1,4 @@
-"""with_adapters: rows without an adapter keep their bits, rows with one get x W^T + s B (A x)."""
+"""with_adapters: rows without an adapter keep their bits, and rows with one get x W^T + s B (A x)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Pair:
 
 
 def banks_of(made: AdaptedProgram, pair: Any) -> AdapterBank:
-    """With an adapter in slot 1; slot 0 has none."""
+    """Banks with an adapter in slot 1; slot 0 has none."""
     bank = AdapterBank(made.parts, F32)
     bank.fill(1, pair)
     return bank
@@ -122,7 +122,7 @@ def test_an_adapter_adds_its_product_and_its_absence_adds_nothing(family: str, m
     for ops, program in ((ReferenceOps(), made.program), (native, fuse(made.program, PATTERNS))):
         whole = model.plain if ops is not native else fuse(model.plain, PATTERNS)
         expected = run(ops, whole, weights, -1)
-        for who in (-1, 0):  # none; one of zeros
+        for who in (-1, 0):  # no adapter, and an adapter of zeros
             assert np.array_equal(run(ops, program, weights, who, bank), expected)
         changed = run(ops, program, weights, 1, bank)
         assert np.abs(changed - expected).max() > 0.05

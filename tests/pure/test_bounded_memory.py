@@ -1,4 +1,5 @@
-"""What a server keeps for days is bounded: the prefix tree's queue, its memory of evictions, accounts, steps."""
+"""The data that a server keeps for days is bounded: the prefix tree's queue, its memory of evictions, accounts,
+steps."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def test_a_cache_with_room_for_everything_does_not_grow_with_requests() -> None:
 @settings(max_examples=examples(40), deadline=None)
 @given(st.integers(2, 12), st.lists(st.integers(0, 6), min_size=1, max_size=200))
 def test_the_queue_made_anew_evicts_what_the_old_one_did(num_pages: int, order: list[int]) -> None:
-    """Two caches, one that makes its queue anew at every turn: the same pages are there after each request."""
+    """There are two caches, one of which makes its queue anew at every turn. Both have the same pages after each
+    request."""
     plain, anew = CacheManager(num_pages, PAGE), CacheManager(num_pages, PAGE)
     for number, which in enumerate(order):
         tokens = [which] * PAGE + [number % 3] * 4

@@ -1,4 +1,4 @@
-"""Why a prefix missed, as the scheduler reports it: checked against a plain account of what the cache held."""
+"""Why a prefix missed, as the scheduler reports it, compared with a simple account of the cache's content."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_longer_prompt_goes_on_where_the_cached_one_ended() -> None:
 
 
 def plainly(cached: list[list[int]], asked: list[int], size: int) -> PrefixMiss | None:
-    """The definition, by comparing with every cached prompt; `cached` in order, the latest last."""
+    """The definition, by a comparison with every cached prompt. `cached` is in order, the latest last."""
 
     def pages(of: list[int]) -> list[tuple[int, ...]]:
         return [tuple(of[i : i + size]) for i in range(0, len(of) - size + 1, size)]
@@ -142,7 +142,7 @@ def plainly(cached: list[list[int]], asked: list[int], size: int) -> PrefixMiss 
 
 
 def common(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> int:
-    """Length of the common beginning."""
+    """The length of the common beginning."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
@@ -164,7 +164,7 @@ def test_a_miss_is_explained_as_by_comparing_with_all_prompts(cached: list[list[
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), max_size=40))
 def test_reserved_pages_are_those_of_the_table(turns: list[tuple[int, int]]) -> None:
-    """Sequences grow, shrink what they ask for, share and replace pages: the remembered answer is never an old one."""
+    """Sequences grow, shrink their wishes, share and replace pages. The remembered answer is never an old one."""
     cache = CacheManager(9, 4)
     filled: dict[int, int] = {}
     for who, wanted in turns:

@@ -1,4 +1,4 @@
-"""Thousands of random schedules of the pure heart with an executor that invents tokens."""
+"""Thousands of random schedules of the pure core, with an executor that invents tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class Inventor:
-    """The next token is a function of the seed and of all known tokens. Checks every plan; fails one step."""
+    """The next token is a function of the seed and of all known tokens. It checks every plan and fails one step."""
 
     def __init__(self, limits: SchedulerLimits, fail_at_step: int = 0) -> None:
         self.limits = limits
@@ -37,7 +37,7 @@ class Inventor:
         self.most_begun = 0
 
     def begin(self, plan: Plan) -> None:
-        """A plan is in flight: what it holds must not hang on a result that is still to come."""
+        """Takes a plan in flight. Its content must not depend on a result that is still to come."""
         self.begun.append(plan)
         self.most_begun = max(self.most_begun, len(self.begun))
         sampled = [s.request.request_id for each in self.begun for s in each.sequences if s.samples]
@@ -67,7 +67,8 @@ class Inventor:
 def run(
     requests: list[tuple[int, Request]], pages: int, limits: SchedulerLimits, aborts: dict[int, str], fail_at: int = 0
 ) -> tuple[dict[str, list[int]], dict[str, FinishReason], Scheduler]:
-    """Drive until nothing is left; every invariant after every step. As many plans are in flight as the limits say."""
+    """Runs until nothing is left, and checks every invariant after every step. As many plans are in flight as the
+    limits allow."""
     cache = CacheManager(pages, 4)
     scheduler = Scheduler(cache, limits)
     inventor = Inventor(limits, fail_at)

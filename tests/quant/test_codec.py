@@ -60,7 +60,7 @@ def test_int4_is_never_worse_than_the_nearest_multipliers(
     step = np.repeat(nearest, 16, axis=-1) * plain[..., None]
     rounded = np.clip(np.rint(groups / step), -8, 7) * step
     error, plain_error = (((a - groups).astype(np.float64) ** 2).sum(-1) for a in (found, rounded))
-    assert np.all(error <= plain_error * 1.0001)  # it is one of those tried, compared in float32
+    assert np.all(error <= plain_error * 1.0001)  # it is one of the tried ones, compared in float32
 
 
 def test_multipliers_fit_four_bits_and_products_eight() -> None:

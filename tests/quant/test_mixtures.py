@@ -1,5 +1,5 @@
-"""int6, and int5 as int4 in which some matrices are int6: which ones, how many bits, and that every list of names has
-both."""
+"""int6, and int5, which is int4 with some matrices in int6: which matrices these are, how many bits both take, and that
+every list of names has both."""
 
 from __future__ import annotations
 

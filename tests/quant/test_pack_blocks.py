@@ -1,4 +1,4 @@
-"""ts_pack_blocks against `pack_stored`, bit for bit: every type of blocks in every kind that holds it."""
+"""ts_pack_blocks compared with `pack_stored`, bit for bit: every type of blocks in every kind that can hold it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCALES = {
     "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
     "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "MXFP4": (), "NVFP4": (),
 }  # fmt: skip
-"""Where in a block its float16 numbers lie."""
+"""The places of the float16 numbers in a block."""
 
 CASES = [
     pytest.param(block, kind, id=f"{block.name}-{kind.name}")
@@ -36,7 +36,7 @@ def packer(request: pytest.FixtureRequest) -> NativePacker:
 
 
 def random_blocks(block: BlockType, rows: int, columns: int, seed: int) -> U8Array:
-    """Any bytes, and scales that are finite."""
+    """Random bytes, with finite scales."""
     dice = np.random.default_rng(seed)
     raw = dice.integers(0, 256, (rows, columns // block.elements, block.num_bytes), np.uint8)
     for at in SCALES[block.name]:
@@ -48,7 +48,7 @@ def random_blocks(block: BlockType, rows: int, columns: int, seed: int) -> U8Arr
 def packed(
     packer: NativePacker, block: BlockType, raw: U8Array, columns: int, kind: WeightKind
 ) -> tuple[bool, U8Array]:
-    """Into bytes full of rubbish: padding must be written too."""
+    """The result in a buffer with random contents, because padding must be written too."""
     data = np.full(WeightFormat(kind, STORED_GROUP).data_bytes(len(raw), columns), 0xA5, np.uint8)
     return packer.pack_blocks(block.name, raw, columns, kind, data), data
 

@@ -1,4 +1,4 @@
-"""ts_pack against ops/quant/codec.py, bit for bit, at every level that this machine runs."""
+"""ts_pack compared with ops/quant/codec.py, bit for bit, at every level that this machine runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def packer(request: pytest.FixtureRequest) -> Iterator[NativePacker]:
 def native(
     packer: NativePacker, source: F32Array | U16Array, weight_format: WeightFormat
 ) -> tuple[U8Array, U16Array | None]:
-    """Packed into buffers full of rubbish: padding must be written too."""
+    """The result in buffers with random contents, because padding must be written too."""
     rows, columns = source.shape
     data = np.full(weight_format.data_bytes(rows, columns), 0xA5, np.uint8)
     room = weight_format.scale_bytes(rows, columns) // 2
@@ -91,7 +91,7 @@ def test_unusable_values_are_refused(weight_format: WeightFormat, bad: float, pa
 @pytest.mark.parametrize("place", [(0, 0), (7, 7), (8, 15), (63, 42), (64, 40), (69, 3), (70, 42)])
 @pytest.mark.parametrize("bits", [False, True], ids=["f32", "bf16"])
 def test_an_unusable_value_is_found_in_any_place(place: tuple[int, int], bits: bool, packer: NativePacker) -> None:
-    """Most values are read eight by eight; those of the last rows and columns alone."""
+    """Most values are read eight by eight, and those of the last rows and columns alone."""
     values = np.ones((71, 43), np.float32)
     values[place] = -np.inf
     with pytest.raises(CorruptModel):

@@ -1,4 +1,4 @@
-"""Rotated columns: the matrix is Hadamard's, products stay what they were, and outliers cost less."""
+"""Rotated columns: the matrix is Hadamard's, products do not change, and outliers cost less accuracy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 PLAIN, ROTATED = WeightFormat(WeightKind.INT8, 256), WeightFormat(WeightKind.INT8, 256, ROTATED_COLUMNS)
 COLUMNS = [1, 31, 63, 64, 65, 576, 640, 1152, 2880]
-"""Counts that one block, many blocks and none divide; those of published models among them."""
+"""Numbers of columns that are one block, many blocks, or no whole blocks; some are those of published models."""
 
 
 def hadamard() -> F32Array:
@@ -28,7 +28,7 @@ def hadamard() -> F32Array:
 
 
 def outliers(rows: int, columns: int, seed: int) -> F32Array:
-    """Gaussian rows of which a few columns are 40 times as large, as activations of trained models are."""
+    """Gaussian rows in which a few columns are 40 times as large, as in activations of trained models."""
     rng = np.random.default_rng(seed)
     values = rng.standard_normal((rows, columns), dtype=np.float32)
     values[:, rng.integers(0, columns, max(1, columns // 100))] *= 40
@@ -52,7 +52,7 @@ def test_a_table_comes_back_as_it_was(columns: int) -> None:
     values = np.random.default_rng(columns).standard_normal((70, columns), dtype=np.float32)
     found = unpack(pack_weight(values, ROTATED))
     assert found.shape == values.shape
-    assert np.sqrt(np.mean((found - values) ** 2)) < 0.01  # a block with one column is rounded alike 64 times
+    assert np.sqrt(np.mean((found - values) ** 2)) < 0.01  # one column in a block: 64 equal errors
 
 
 @pytest.mark.parametrize("columns", [576, 640, 1152, 2880])

@@ -1,4 +1,4 @@
-"""Floats rounded to codes of 6 bits with whole multipliers: what they lose, at any number of columns and any size."""
+"""Floats rounded to codes of 6 bits with whole multipliers: their error, for any number of columns and any size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def gaussian(rows: int, columns: int) -> F32Array:
 
 
 def lost(values: F32Array, weight_format: WeightFormat) -> float:
-    """The root of the mean square of what rounding changes, as a share of that of the values."""
+    """The root mean square of the rounding error, as a share of that of the values."""
     difference = unpack(pack_weight(values, weight_format)).astype(np.float64) - values
     return float(np.sqrt(np.mean(difference**2) / np.mean(values.astype(np.float64) ** 2)))
 
@@ -70,7 +70,8 @@ def test_a_large_column_costs_none_but_its_sixteen_neighbours_a_bit() -> None:
 
 
 def test_weights_beyond_what_scales_hold_are_the_largest_ones() -> None:
-    """A float16 times 127 or 128 times 31 or 32: no real model has such weights, and none becomes infinite."""
+    """The limit is a float16 times 127 or 128 times 31 or 32. No real model has such weights, and none becomes
+    infinite."""
     found = unpack(pack_weight(np.full((1, 16), 2.0**50, np.float32), PLAIN))
     assert np.isfinite(found).all() and (found > 2.0**27).all()
 

@@ -1,4 +1,4 @@
-"""Small folders to quantize: random weights with spark's tokenizer."""
+"""Small folders to quantize, with random weights and spark's tokenizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL: dict[str, Any] = {
 
 
 def small_folder(folder: Path, dtype: torch.dtype = torch.bfloat16, **changes: Any) -> Path:
-    """A model of two layers whose weights are small enough to make sense of a text."""
+    """A model of two layers whose weights are so small that texts give sensible calibrations."""
     config = {**SMALL, **changes}
     tensors = {
         name: values * (0.1 if values.ndim == 2 else 1) for name, values in random_tensors(config, dtype).items()

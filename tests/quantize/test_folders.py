@@ -1,4 +1,4 @@
-"""A folder from its bf16 weights to codes that are read, served and resumed; and everything that is refused."""
+"""A folder from its bf16 weights to codes that are read, served and resumed; and all refusals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_codes_err_less_than_the_nearest_on_the_calibration_text(made):
     _, _, quantized = made
     assert len(quantized.errors) == 14
     before = sum(error.rounding**2 for error in quantized.errors)
-    less = {"int8": 4}.get(made[0], 1)  # even inputs are paid for by the weights
+    less = {"int8": 4}.get(made[0], 1)  # the weights pay for even inputs
     assert sum(error.chosen**2 for error in quantized.errors) < less * before
 
 

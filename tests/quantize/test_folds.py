@@ -1,4 +1,4 @@
-"""Scales that something before a product takes: the model computes the same."""
+"""Scales that something before a product absorbs: the model computes the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def powers(matrix, moments, layout, group):
 
 
 def outputs(folder: Path, scaled: bool) -> tuple[np.ndarray, int, int]:
-    """Logits of all stages after one another; how many matrices and vectors were changed."""
+    """The logits of all stages after one another, and how many matrices and vectors were changed."""
     given, matrices, vectors = [], 0, 0
     with staged_folder(folder, 1) as staged:
         for index, stage in enumerate(staged.stages):
@@ -47,7 +47,7 @@ def outputs(folder: Path, scaled: bool) -> tuple[np.ndarray, int, int]:
         ("LlamaForCausalLM", 2, 6),
         ("Qwen3ForCausalLM", 2, 6),
         ("GemmaForCausalLM", 2, 6),
-        ("Olmo2ForCausalLM", 0, 2),  # norms come after the blocks: only down's inputs can be scaled
+        ("Olmo2ForCausalLM", 0, 2),  # norms come after the blocks, so only down's inputs can be scaled
     ],
 )
 def test_scaled_models_say_the_same(architecture, vectors, matrices, tmp_path):
@@ -64,7 +64,7 @@ def test_scaled_models_say_the_same(architecture, vectors, matrices, tmp_path):
 
 
 def olmo2(place: Path) -> Path:
-    """The same tensors, with norms of the whole q and k and after the blocks."""
+    """The same tensors, and norms of the whole q, of the whole k, and after each block."""
     import torch
     from safetensors.torch import load_file, save_file
 

@@ -1,4 +1,5 @@
-"""GGUF files that are written: blocks against the `gguf` package's dequantizer, files against its reader and ours."""
+"""GGUF files that we write: blocks are compared with the `gguf` package's dequantizer, and files with its reader and
+ours."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ ZEROS = np.zeros((2, 256), np.float32)
 
 
 def silent(done: int, total: int, what: str) -> None:
-    """No progress."""
+    """A progress that prints nothing."""
 
 
 def squared_error(values: np.ndarray, octets: np.ndarray, name: str) -> float:
@@ -126,8 +127,8 @@ OTHERWISE = {
     "attention.layer_norm_rms_epsilon", "attention.head_count_kv", "expert_feed_forward_length",
     "leading_dense_block_count", "expert_shared_feed_forward_length", "classifier.pooling_type",
 }  # fmt: skip
-"""Keys that the converter writes as well where they say nothing (0, "none"), or otherwise: widths of 4 times
-the model's whatever the matrix has, layers of guesses that are not in the folder."""
+"""Keys that the converter also writes where they mean nothing (0, "none"), or with other values. For example,
+it writes a width of 4 times the model's for any matrix, and a number of draft layers where the folder has none."""
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_experts_are_written_as_stacks_of_blocks(family, tmp_path, monkeypatch):
 
 
 def test_what_keys_cannot_say_is_refused(tmp_path):
-    """llama.cpp divides the weights of Qwen2-MoE's experts never, and no key says otherwise."""
+    """llama.cpp never divides the weights of Qwen2-MoE's experts, and no key can change this."""
     write_checkpoint("qwen3-moe", tmp_path / "hf")
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     (tmp_path / "hf" / "config.json").write_text(json.dumps({**config, "norm_topk_prob": False}))

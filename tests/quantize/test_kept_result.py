@@ -1,4 +1,5 @@
-"""What `twostroke quantize --to int4` leaves for `--weights int4`, and when it is not taken. Encoders as GGUF, too."""
+"""The files of `twostroke quantize --to int4` for `--weights int4`, and when they are not taken. Encoders as GGUF,
+too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`twostroke quantize --to keys`: factors of keys spare what rounding K costs, and a wrong file is refused."""
+"""`twostroke quantize --to keys`: factors of keys reduce the error of rounding K, and a wrong file is refused."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_file_is_taken_where_k_is_rounded(calibrated):
 
 
 def test_factors_that_are_all_one_are_no_factors():
-    """No step pays for them."""
+    """They cost no step any time."""
     found = KeyFactors({"int8": {0: ((0, 0),), 1: ((1, -1),)}, "int4": {0: ((0, 0),)}})
     assert found.factors(KVKind.INT8) == {1: (2.0, 0.5)} and found.digest(KVKind.INT8)
     assert found.factors(KVKind.INT4) == {} and not found.digest(KVKind.INT4)

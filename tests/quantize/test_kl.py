@@ -1,4 +1,4 @@
-"""tools/measure_kl: KL position by position, and what the page says of a record."""
+"""tools/measure_kl: KL position by position, and the page's texts for a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each layout against its format's description, code by code, with Python's whole numbers."""
+"""Each layout compared with its format's description, code by code, with Python's whole numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grids, GPTQ and moments by what they must satisfy."""
+"""Grids, GPTQ and moments, tested by the properties that they must have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SYMMETRIC, WITH_ZERO = GridRule(4, symmetric=True), GridRule(4, symmetric=False)
 
 
 def correlated(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
-    """Inputs whose channels have much in common and differ in size."""
+    """Inputs whose channels are correlated and differ in size."""
     mix = rng.standard_normal((columns // 4, columns))
     sizes = np.exp(rng.standard_normal(columns))
     return ((rng.standard_normal((rows, columns // 4)) @ mix + rng.standard_normal((rows, columns))) * sizes).astype(
@@ -85,7 +85,7 @@ def test_a_searched_grid_errs_no_more_than_one_of_the_extremes():
 
 @pytest.mark.parametrize("order", Order)
 def test_inputs_without_correlation_leave_nothing_to_correct(order):
-    """With equal moments on the diagonal alone, GPTQ is the nearest code of the same grids."""
+    """With equal moments on the diagonal alone, GPTQ gives the nearest code of the same grids."""
     matrix = np.random.default_rng(5).standard_normal((7, 256)).astype(np.float32)
     solved = gptq(matrix, np.eye(256, dtype=np.float32) * 3, GptqRule(SYMMETRIC, 64, order))
     rounded = round_matrix(matrix, SYMMETRIC, 64)

@@ -1,4 +1,4 @@
-"""Tokenizers that write unknown characters as bytes, as GGUF keys: read back they give the original's tokens."""
+"""Tokenizers that write unknown characters as bytes, as GGUF keys: the file gives the original's tokens."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_text_is_not_given_a_space_where_the_tokenizer_gives_none(tmp_path: Pa
 
 
 def test_merges_that_no_score_says_are_listed(tmp_path: Path) -> None:
-    """`abc` is merged of `a` and `bc` alone. By scores `ab` and `c`, which come first, would become it as well."""
+    """`abc` is merged only from `a` and `bc`. By scores, `ab` and `c`, which come first, would become it as well."""
     pieces = ["<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256)), "a", "b", "c", "ab", "bc", "abc"]
     model = {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "fuse_unk": True}
     model |= {"vocab": {piece: index for index, piece in enumerate(pieces)}}
@@ -145,7 +145,7 @@ def test_a_space_before_the_first_piece_alone_keeps_the_original_in_the_file(tmp
 
 
 def test_tokens_without_a_row_are_left_out(tmp_path: Path) -> None:
-    """The tokenizer of Gemma 3 1B has a token of images, and its model no row for it."""
+    """The tokenizer of Gemma 3 1B has a token for images, and its model has no row for it."""
     image = {**flagged("<s>")[1], "id": SIZE, "content": "<image>"}
     folder = folder_with(tmp_path / "m", added_tokens=[*flagged("<s>"), image])
     keys = keys_of(folder, SIZE)
@@ -156,7 +156,7 @@ def test_tokens_without_a_row_are_left_out(tmp_path: Path) -> None:
 
 
 def test_added_runs_of_spaces_stay_pieces_of_text(tmp_path: Path) -> None:
-    """Gemma adds runs of U+2581, which texts become by merges; llama.cpp writes a token of another kind as it is."""
+    """Gemma adds runs of U+2581, to which texts lead by merges. llama.cpp writes a token of another kind as it is."""
     run = {**flagged("<s>")[1], "id": json.loads(trained())["model"]["vocab"]["▁▁"], "content": "▁▁", "special": False}
     folder = folder_with(tmp_path / "m", added_tokens=[*flagged("<s>"), run])
     keys = keys_of(folder, SIZE)
@@ -182,7 +182,7 @@ def test_what_keys_do_not_say_is_refused_by_name(changes: dict[str, Any], words:
 
 
 def test_a_file_is_written_whose_tokenizer_is_larger_than_other_json_files_may_be(tmp_path: Path) -> None:
-    """That of Gemma has 33 MB, and other JSON files are read to 16 MB."""
+    """Gemma's tokenizer has 33 MB, and other JSON files are read up to 16 MB."""
     folder = small_folder(tmp_path / "small")
     (folder / "tokenizer.json").write_text(trained() + " " * (17 << 20))
     path = write_folder(folder, tmp_path / "out", MIXES["Q8_0"], "small", lambda done, total, what: None)

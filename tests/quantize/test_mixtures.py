@@ -1,4 +1,4 @@
-"""Mixtures: each expert's matrices are calibrated with the rows that it meets, and served from the codes."""
+"""Mixtures: each expert's matrices are calibrated with the rows that it gets, and served from the codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from twostroke.weights.packed.numpy_packer import NumpyPacker
 
 EXPERTS = 5
 UNMET = 4
-"""The expert that hardly a row of the text meets."""
+"""The expert that hardly any row of the text gets."""
 
 
 def write(folder: Path, config: transformers.PretrainedConfig) -> Path:
@@ -75,7 +75,7 @@ def test_experts_are_calibrated_and_served_from_their_codes(target, source, text
     few = [module for module, error in of_experts.items() if error.inputs * FEW < SIZES["hidden_size"]]
     assert 0 < len(few) < len(of_experts)
     ups = [error.inputs for module, error in of_experts.items() if module.endswith("up_proj")]
-    assert sum(ups) == 2 * texts.used.size  # each row meets two experts
+    assert sum(ups) == 2 * texts.used.size  # each row has two experts
     if target in ("gptq", "int4", "awq"):
         assert [module for module, error in of_experts.items() if error.nearest] == few
         others = [error for module, error in of_experts.items() if module not in few]
@@ -92,7 +92,7 @@ def test_experts_are_calibrated_and_served_from_their_codes(target, source, text
 
 
 def test_an_expert_s_moments_are_those_of_its_rows_alone(source, texts, tmp_path):
-    """Calibrated on one run, its inputs are those that the router sends there, computed by PyTorch."""
+    """It is calibrated on one run. Its inputs are the rows that the router sends there, computed by PyTorch."""
     one = CalibrationText(texts.used[:1], texts.held_out, "one")
     quantized = quantize_folder(source, tmp_path / "made", ROUNDING, one, 1)
     model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
@@ -116,7 +116,7 @@ STACKED = {
         **{**SIZES, "num_experts_per_tok": 1},
     ),
 }  # fmt: skip
-"""Experts in stacks: as rows and columns; turned, with rows of gate and up in turn and biases; turned."""
+"""Experts in stacks. They are rows and columns; transposed, with rows of gate and up in turn and biases; transposed."""
 
 
 @pytest.mark.parametrize(("family", "target"), [("granite", "gptq"), ("gpt-oss", "int8"), ("llama4", "awq")])

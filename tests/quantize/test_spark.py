@@ -1,4 +1,4 @@
-"""Spark, and spark with outliers: what calibration must spare of what rounding costs."""
+"""Spark, and spark with outliers: how much of the rounding error calibration must avoid."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def kl_of(source: Path, folder: Path, method: Method, texts: CalibrationText) ->
     ids=str,
 )
 def test_calibrated_4_bits_cost_at_most_half_of_rounded_4_bits(name, shares, texts, tmp_path):
-    """AWQ alone, which moves no rounding from one column to the next, costs at most three quarters."""
+    """AWQ alone, which moves no rounding from one column to the next, has at most three quarters of the error."""
     source = source_of(name, tmp_path)
     rounded = kl_of(source, tmp_path / "rounded", ROUNDING, texts)
     for method, share in shares.items():

@@ -1,4 +1,4 @@
-"""An exchange over sockets holds descriptors of its own: a number that was closed may mean another file by then."""
+"""An exchange over sockets has descriptors of its own, because the number of a closed one may mean another file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_exchange_ends_its_own_connection_and_no_file_that_took_its_number() 
 
 
 class SlowEnd:
-    """A library whose `ts_exchange_end` is still at work until it is let go on."""
+    """A library whose `ts_exchange_end` works until the test lets it go on."""
 
     def __init__(self, library: Any) -> None:
         self.library, self.calls = library, list[str]()
@@ -56,7 +56,7 @@ class SlowEnd:
 
 
 def test_an_exchange_that_another_thread_ends_is_freed_behind_it() -> None:
-    """Freed before, the end would shut down whatever sockets the freed memory names."""
+    """If it were freed before, the end would shut down whatever sockets the freed memory names."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         exchange = Exchange.over_sockets(available_levels()[0], [-1, ours.fileno()], 0, 1.0)
@@ -75,7 +75,7 @@ def test_an_exchange_that_another_thread_ends_is_freed_behind_it() -> None:
 
 
 class SlowSocket:
-    """A socket whose `send` and `recv` are still at work until they are let go on."""
+    """A socket whose `send` and `recv` work until the test lets them go on."""
 
     family = socket.AF_UNIX
 
@@ -84,7 +84,7 @@ class SlowSocket:
         self.begun, self.go_on = threading.Event(), threading.Event()
 
     def settimeout(self, seconds: float | None) -> None:
-        """It waits as long as the test says."""
+        """It waits as long as the test decides."""
 
     def send(self, data: bytes) -> int:
         return len(self._slow("used"))
@@ -119,7 +119,7 @@ def closed_meanwhile(slow: SlowSocket, use: Callable[[], object], close: Callabl
 
 
 def test_a_line_is_closed_behind_the_thread_that_reads_it() -> None:
-    """Its number may be another file's by the time of that thread's next call."""
+    """Its number may belong to another file at that thread's next call."""
     slow = SlowSocket()
     line = RankLine(slow)  # type: ignore[arg-type]
 

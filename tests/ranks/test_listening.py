@@ -1,4 +1,4 @@
-"""A rank that listens: what one caller does wrong, or one call to the system, ends neither the rank nor its wait."""
+"""A rank that listens: an error of one caller, or of one call to the system, ends neither the rank nor its wait."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Broken:
         raise OSError(errno.EINVAL, "reset")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because nothing is open."""
 
 
 class Callers:
-    """A listener with these callers in turn: errors of `accept`, and connections. Nobody comes later."""
+    """A listener with these callers in turn: errors of `accept`, and connections. No caller comes later."""
 
     def __init__(self, *callers: Any) -> None:
         self.left = list(callers)
 
     def settimeout(self, seconds: float | None) -> None:
-        """Nothing is waited for."""
+        """Does nothing, because nothing waits."""
 
     def accept(self) -> Any:
         caller = self.left.pop(0) if self.left else TimeoutError()
@@ -51,7 +51,7 @@ class Callers:
 
 
 def says(*frames: Frame, secret: bytes = SECRET) -> tuple[socket.socket, Callable[[], list[Frame]]]:
-    """A connection whose other side greets and says this; -> what it hears until the end."""
+    """A connection whose other side greets and sends this. Returns what it receives until the end."""
     ours, theirs = socket.socketpair()
     heard: list[Frame] = []
 

@@ -1,6 +1,7 @@
-"""A model that one process has no memory for runs on two, each under the same limit, with the bits of one without it.
+"""A model that does not fit into the memory of one process runs on two, each with the same limit, with the bits of one
+process without a limit.
 
-The limit is on addresses (`ulimit -v`): each process of the group has it for itself, and the kernel holds to it.
+The limit is on addresses (`ulimit -v`). Each process of the group has it for itself, and the kernel enforces it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from twostroke.ops.program.values import Weight
 from twostroke.runner.folder import read_folder
 
 ROOM_BYTES = 720_000_000
-"""Above what a process has taken when it is limited. Of the model's 336 MB of float32 weights and the 400 MB that a
-process takes next to them, one process has no room for both; with half of the weights each, two have."""
+"""The room above what a process has taken when it is limited. The model has 336 MB of float32 weights, and a process
+takes 400 MB more. So one process has no room for both, and two have, with half of the weights each."""
 
 DRIVER = """
 import json, pathlib, resource, sys

@@ -1,4 +1,4 @@
-"""Groups of real processes: the same answers as one process, and one clear error where a rank ends."""
+"""Groups of real processes give the same answers as one process, and one clear error where a rank ends."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def alone() -> Any:
 
 
 def children() -> list[int]:
-    """Process ids of this process's ranks."""
+    """The process ids of this process's ranks."""
     return children_of(os.getpid())
 
 
 def children_of(process: int) -> list[int]:
-    """Process ids of a process's ranks."""
+    """The process ids of a process's ranks."""
     found = []
     for task in Path(f"/proc/{process}/task").iterdir():
         with contextlib.suppress(OSError):
@@ -59,7 +59,7 @@ def children_of(process: int) -> list[int]:
 
 
 def _words(process: int) -> list[str]:
-    """A process's command; none where it has ended."""
+    """A process's command; empty where it has ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/cmdline").read_text().split("\0")
     return []
@@ -73,7 +73,7 @@ def test_processes_of_this_machine_give_the_same_answer(options: dict[str, str],
 
 @contextlib.contextmanager
 def listening(count: int, secret: str | None = None) -> Iterator[list[str]]:
-    """`twostroke rank` processes, and where they listen."""
+    """`twostroke rank` processes, and the addresses at which they listen."""
     environment = process_environment() | {"PYTHONPATH": str(SOURCE)}
     if secret is not None:
         environment["TWOSTROKE_CLUSTER_SECRET"] = secret
@@ -125,7 +125,7 @@ def test_a_killed_rank_ends_the_engine_with_one_clear_error(sign: signal.Signals
 def test_a_rank_that_hangs_in_a_step_is_named_and_left_behind_by_nobody(way: str) -> None:
     name, _, count = way.partition("=")
     with LLM("spark", **SMALL, rank_timeout="1s", **{name: count}) as llm:
-        hung = children()[-1]  # of stages, the one in the middle
+        hung = children()[-1]  # with stages, this is the one in the middle
         timer = threading.Timer(0.3, os.kill, (hung, signal.SIGSTOP))
         timer.start()
         with pytest.raises(EngineStopped, match="rank was lost.*Rank 1 hangs: no answer.*did not come in time"):

@@ -64,7 +64,7 @@ def load(tmp_path_factory: pytest.TempPathFactory, packer: NativePacker) -> Load
 def compare(
     load: Load, packer: NativePacker, family: str, division: Division, dice: random.Random, over_sockets: bool
 ) -> None:
-    """One random schedule over ranks against each request alone in one process."""
+    """Compares one random schedule over ranks with each request alone in one process."""
     weights, kv, level = dice.choice(list(FORMATS)), dice.choice(list(KVKind)), levels()[-1]
     folder, model, whole = load(family, weights)
     requests = random_requests(dice, model.vocab_size)
@@ -88,7 +88,7 @@ def compare(
 
 
 def way_of(place: int, family: str) -> str:
-    """One of both; the seed chooses it. tests/program/ divides every architecture both ways each time."""
+    """One of both ways; the seed chooses it. tests/program/ divides every architecture both ways each time."""
     return PIPELINE if family in UNDIVIDED else (TENSOR, PIPELINE)[(TIER.seed + place) % 2]
 
 

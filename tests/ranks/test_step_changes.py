@@ -1,4 +1,4 @@
-"""Frames of steps: what a member writes is what the leader planned, whatever came before."""
+"""Frames of steps: a member reads exactly what the leader planned, whatever came before."""
 
 from __future__ import annotations
 

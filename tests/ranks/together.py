@@ -53,7 +53,7 @@ class Parts:
 
 
 def meetings(level: str, count: int, width: int, over_sockets: bool) -> tuple[list[Exchange], list[object]]:
-    """An exchange for each rank, and what must live as long."""
+    """An exchange for each rank, and the objects that must live as long."""
     if over_sockets:
         pairs = {(low, high): socket.socketpair() for high in range(count) for low in range(high)}
         ends = [
@@ -70,7 +70,7 @@ def meetings(level: str, count: int, width: int, over_sockets: bool) -> tuple[li
 
 @dataclass(eq=False)
 class Running:
-    """A group that runs. errors: of members that failed."""
+    """A group that runs. errors: the errors of members that failed."""
 
     core: EngineCore
     group: RankGroup
@@ -98,7 +98,7 @@ def running(
     policy: Policy | None = None,
     over_sockets: bool = False,
 ) -> Running:
-    """As `core` of tests/engine/test_exactness.py, over ranks; of stages, each has a plan in flight."""
+    """The same as `core` of tests/engine/test_exactness.py, over ranks. With stages, each has a plan in flight."""
     model, division = parts.model, parts.division
     groups = cache_groups(model.program)
     counts = tuple(
@@ -152,5 +152,5 @@ def _follow(follow: Callable[[], None], line: socket.socket, errors: list[BaseEx
 
 
 def all_pairs(counts: Sequence[int]) -> list[Division]:
-    """Tensor and pipeline, each of each count of processes."""
+    """Tensor and pipeline parallelism, each with each number of processes."""
     return [Division(way, count) for way in ("tensor", "pipeline") for count in counts]

@@ -1,1 +1,1 @@
-"""Published weights: what random ones and spark cannot show."""
+"""Published weights, for effects that random weights and spark cannot show."""

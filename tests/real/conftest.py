@@ -1,4 +1,4 @@
-"""Fixtures with published weights. A test that asks for what is not here is skipped; the run's last lines say so."""
+"""Fixtures with published weights. A test whose files are not here is skipped; the run's last lines report it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.real.packages import GEMMA, MARK, MINILM, SMOL, TRL, NotHere, Publish
 
 
 def had(model: Published) -> Path:
-    """Its checked file, or the end of the test."""
+    """The package's checked file. The test is skipped where it is missing."""
     try:
         return file_of(model)
     except NotHere as error:

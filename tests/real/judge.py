@@ -1,7 +1,7 @@
 """transformers in float32 on published weights: the judge.
 
-transformers reads a GGUF file by the `gguf` package, which takes a minute for 262,144 words of a vocabulary. The judge
-is asked with token ids, so it gets a copy of the file without the vocabulary. Tensors are copied byte by byte.
+transformers reads a GGUF file with the `gguf` package, which takes a minute for a vocabulary of 262,144 words. The
+judge gets token ids, so it reads a copy of the file without the vocabulary. Tensors are copied byte by byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import transformers
 MAGIC_AND_VERSION_BYTES = 8
 STRING, ARRAY, U32 = 8, 9, 4
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Type of a value -> bytes."""
+"""The type of a value -> its bytes."""
 ALIGNMENT = 32
 VOCABULARY = b"tokenizer."
 
@@ -34,7 +34,7 @@ def _string(file: BinaryIO) -> bytes:
 
 
 def _skip_value(file: BinaryIO, kind: int) -> int:
-    """Go past a value; -> the number of its elements."""
+    """Skips a value. Returns the number of its elements."""
     if kind == STRING:
         _string(file)
     elif kind == ARRAY:
@@ -51,7 +51,7 @@ def _skip_value(file: BinaryIO, kind: int) -> int:
 
 
 def without_vocabulary(source: Path, copy: Path) -> Path:
-    """The file without the keys of its vocabulary; how many words it has becomes a key."""
+    """The file without the keys of its vocabulary. The number of its words becomes a key."""
     with source.open("rb") as file, copy.open("wb") as made:
         begin = file.read(MAGIC_AND_VERSION_BYTES)
         tensors, keys = _number(file, "<Q"), _number(file, "<Q")
@@ -95,8 +95,8 @@ def judge_of_file(file: Path, place: Path) -> transformers.PreTrainedModel:
 
 
 def with_rounded_factor(judge: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
-    """Gemma multiplies embeddings by the square root of their width, and the published model does so in bfloat16: by
-    25.25 where the width is 640. transformers rounds the factor to the type of the weights, which is float32 here."""
+    """Gemma multiplies embeddings by the square root of their width. The published model does so in bfloat16, by 25.25
+    where the width is 640. transformers rounds the factor to the type of the weights, which is float32 here."""
     scale = getattr(judge.get_input_embeddings(), "embed_scale", None)
     if scale is not None:
         scale.copy_(scale.to(torch.bfloat16).float())
@@ -104,7 +104,7 @@ def with_rounded_factor(judge: transformers.PreTrainedModel) -> transformers.Pre
 
 
 def as_folder(judge: transformers.PreTrainedModel, folder: Path) -> transformers.PreTrainedModel:
-    """Writes a folder as they are published, in bfloat16; -> the judge of it, in float32."""
+    """Writes a folder in the published form, in bfloat16. Returns the judge of it, in float32."""
     rounded = copy.deepcopy(judge).to(torch.bfloat16)
     rounded.is_quantized, rounded.hf_quantizer = False, None
     if hasattr(rounded.config, "quantization_config"):
@@ -117,12 +117,12 @@ def as_folder(judge: transformers.PreTrainedModel, folder: Path) -> transformers
 def rows_after(
     judge: transformers.PreTrainedModel, prompt: Sequence[int], tokens: Sequence[int]
 ) -> np.ndarray:
-    """(tokens, V): the logits by which each of the tokens that follow a prompt is chosen."""
+    """The logits (tokens, V) by which each of the tokens after a prompt is chosen."""
     with torch.no_grad():
         return judge(torch.tensor([[*prompt, *tokens]]), logits_to_keep=len(tokens) + 1).logits[0, :-1].numpy()
 
 
 def logits(judge: transformers.PreTrainedModel, token_ids: list[int]) -> np.ndarray:
-    """(T, V) of all positions."""
+    """The logits (T, V) of all positions."""
     with torch.no_grad():
         return judge(torch.tensor([token_ids])).logits[0].numpy()

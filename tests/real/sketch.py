@@ -1,7 +1,7 @@
-"""Logits of a large vocabulary in few numbers, which can be stored, and what else has the same ones.
+"""Logits of a large vocabulary in few numbers that can be stored, and the comparison with others.
 
-They are 256 columns, the greedy tokens, and sums of each row with random signs. An error of a hidden state reaches the
-columns. An error in one row of the head reaches the sums, where it stands out from 2% of the range on.
+The numbers are 256 columns, the greedy tokens, and sums of each row with random signs. An error of a hidden state
+reaches the columns. An error in one row of the head reaches the sums, where it is visible from 2% of the range on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _columns(width: int) -> np.ndarray:
 
 
 def _sums(rows: np.ndarray) -> np.ndarray:
-    """Sums of each row with random signs, divided so that equal errors in all columns give sums of that size."""
+    """Sums of each row with random signs, divided so that equal errors in all columns give sums of the same size."""
     signs = np.random.default_rng(8).choice([-1.0, 1.0], (rows.shape[1], SUMS))
     return rows.astype(np.float64) @ signs / np.sqrt(rows.shape[1])
 
@@ -35,7 +35,7 @@ def _flat(text: str) -> np.ndarray:
 
 
 def sketch(rows: np.ndarray) -> dict[str, Any]:
-    """What is stored of logits (T, V)."""
+    """The stored numbers for logits (T, V)."""
     span = float(rows.max() - rows.min())
     largest = np.sort(rows, axis=1)[:, -2:]
     clear = largest[:, 1] - largest[:, 0] > TIE * span
@@ -45,7 +45,7 @@ def sketch(rows: np.ndarray) -> dict[str, Any]:
 
 
 def differences(found: np.ndarray, kept: dict[str, Any]) -> list[str]:
-    """What logits (T, V) have that the sketch has not, in words; nothing where they are the same but for BAR."""
+    """The differences between logits (T, V) and the sketch, in words. Empty where they are equal up to BAR."""
     assert found.shape == (len(kept["tokens"]), kept["width"])
     said, most = list[str](), BAR * kept["range"]
     for name, values in (("columns", found[:, _columns(found.shape[1])]), ("sums", _sums(found))):
@@ -57,7 +57,7 @@ def differences(found: np.ndarray, kept: dict[str, Any]) -> list[str]:
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two sketches are of the same logits. A token that is clear in one alone is no difference."""
+    """Whether two sketches belong to the same logits. A token that is clear in only one of them is no difference."""
     tokens = zip(one["tokens"], other["tokens"], strict=True)
     alike = all(first == second or -1 in (first, second) for first, second in tokens)
     errors = [np.abs(np.subtract(*(_flat(each[name]) for each in (one, other)))).max() for name in ("columns", "sums")]

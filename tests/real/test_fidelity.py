@@ -1,6 +1,6 @@
-"""More bits are nearer to float32 on published weights: the order of our own formats, and how far each is at most.
+"""More bits are nearer to float32 on published weights: the order of our own formats, and the largest error of each.
 
-The bounds are for the eight texts of this package. A change of rounding that moves an error by a third is caught.
+The bounds are for the eight texts of this package. They find a change of rounding that changes an error by a third.
 """
 
 from __future__ import annotations

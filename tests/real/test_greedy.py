@@ -1,9 +1,9 @@
 """Greedy answers of SmolLM2 in float32 are, token by token, those that transformers would give.
 
-The judge reads each question with our answer: a token is its own where no other has a larger logit. Where two logits
-lie nearer than TIE, a share of the range of logits, either of both is right, because errors of rounding may swap them.
-What comes after such a place is judged as the continuation of the answer that was given. What the judge said of an
-answer is stored (tests/judged.py): it reads another answer anew.
+The judge reads each question with our answer. A token is right if no other token has a larger logit. Where two logits
+lie nearer than TIE, a share of the range of logits, either token is right, because rounding errors may swap them. The
+tokens after such a place are judged as the continuation of the given answer. The judge's result for an answer is stored
+(tests/judged.py); it reads a new answer again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ TOKENS = 100
 ASKED = QUESTIONS if TIER.daily else QUESTIONS[::10]
 """A tenth of the questions takes ten seconds; daily runs ask all."""
 END_ID = 2
-"""<|im_end|>, which ends an answer and is no part of it."""
+"""The id of <|im_end|>, which ends an answer and is no part of it."""
 JUDGE = Path(__file__).with_name("judge.py")
 EXACT = {"weights": "f32", "kv_format": "f32", "context": 512}
 
 
 def wrong_tokens(rows: np.ndarray, tokens: Sequence[int]) -> list[int]:
-    """The places whose token is not the judge's. rows: (tokens, V) logits that the tokens are chosen by."""
+    """The places whose token is not the judge's. rows: the logits (tokens, V) by which the tokens are chosen."""
     chosen = rows[np.arange(len(tokens)), list(tokens)]
     allowed = TIE * (rows.max(axis=1) - rows.min(axis=1))
     return np.flatnonzero(rows.max(axis=1) - chosen > allowed).tolist()

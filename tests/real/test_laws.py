@@ -1,5 +1,6 @@
-"""The exactness law on a published model: a request's tokens and log probabilities are the same bits alone, in a crowd
-whose pool is too small, in chunks, with guesses, and on another replica after the death of the first."""
+"""The exactness law on a published model. A request has the same tokens and log probabilities, bit for bit, alone, in a
+crowd whose pool is too small, in chunks and with guesses. It also has them on another replica after the death of the
+first."""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ PARAMS = (
 ROOMY = {"context": 512, "kv_format": "bf16", "kv_memory": "128MB", "threads": 2, "speculate": "off"}
 FEW_ROWS = {"max_step_tokens": 24, "max_sequences": 7}
 NARROW = {"context": 256, "kv_format": "bf16", "kv_memory": "6400KB", "threads": 1, "speculate": "ngram", **FEW_ROWS}
-"""Room for two or three of the seven answers; prompts are read in pieces; each token is guessed."""
+"""There is room for two or three of the seven answers, prompts are read in pieces, and each token is guessed."""
 
 
 def bits(output: GenerationOutput) -> tuple[Any, ...]:
-    """All that the law is about."""
+    """Everything that the law covers."""
     return output.prompt_logprobs, [(each.token_ids, each.logprobs, each.finish_reason) for each in output.completions]
 
 

@@ -1,7 +1,7 @@
 """Logits of published weights in float32 are those of transformers, from the file and from a folder made of it.
 
-The token ids are those of a text: the first of them has activations hundreds of times larger than the others, which no
-random weights have.
+The token ids are those of a text. Its first token has activations hundreds of times larger than the others, which
+random weights never have.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_smollm2_as_a_file(smol_file: Path, tmp_path: Path, ops: CpuOps) -> None
 
 
 def test_a_sketch_knows_other_logits() -> None:
-    """An error of a hidden state, one of a row of the head, other tokens; and no error of rounding."""
+    """It finds an error of a hidden state, an error in a row of the head, and other tokens, but no rounding error."""
     rng = np.random.default_rng(3)
     states, head = rng.standard_normal((9, 64), np.float32), rng.standard_normal((30_000, 64), np.float32)
     rows, width = states @ head.T, head.shape[0]
@@ -158,7 +158,7 @@ def test_minilm_as_a_folder(minilm_folder: Path, ops: CpuOps) -> None:
 
 
 def test_minilm_as_a_file(minilm_folder: Path, ops: CpuOps, tmp_path: Path) -> None:
-    """In a file whose weights are not rounded, so that the folder's judge judges it too."""
+    """The file's weights are not rounded, so that the folder's judge judges it too."""
     exact = GgufMix("F32", 0, "F32", "F32")
     file = write_folder(minilm_folder, tmp_path / "file", exact, "minilm", no_progress)
     folder = unfold(file, tmp_path / "cache")

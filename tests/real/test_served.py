@@ -1,4 +1,4 @@
-"""A published chat model behind a real socket, asked by the real `openai` package: chat, stops, tools, JSON schemas."""
+"""A published chat model on a real socket, asked by the real `openai` package: chat, stops, tools, JSON schemas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONTROL = ("<|im_start|>", "<|im_end|>")
 
 @pytest.fixture(scope="module")
 def smol(smol_file: Path) -> Iterator[Live]:
-    """With weights that are rounded no further than the file's, so that answers are those of the model."""
+    """A server with weights that are rounded no further than the file's, so that answers are those of the model."""
     options = {"context": 1024, "kv_memory": "64MB", "weights": "f32", "kv_format": "f32", "served_name": "smol"}
     with build_server(str(smol_file), options) as built, serving(built.parts) as live:
         yield live

@@ -1,6 +1,6 @@
-"""Chat templates of published models: the format that is found, what reaches the prompt, what ends a turn.
+"""Chat templates of published models: the format that is found, the words that reach the prompt, and the end of a turn.
 
-They are read from the wheel of trl, and nothing of it is run. The tables are floors: what stands in them holds.
+They are read from the wheel of trl, and nothing in it is run. The tables are lower bounds: their entries must hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from twostroke.text.talk.learn.find import ends_of_turns, find_format
 from twostroke.text.talk.learn.probe import TemplateProbe
 
 TOKEN = re.compile(r"<\|[^|<>{}\s]+\|?>|<｜[^｜<>{}\s]+｜>|<[a-z_]+\|>|</?[a-z_]+>|\[/?[A-Z_]+\]")
-"""What templates write that is, or may be, a special token."""
+"""The marks of templates that are special tokens, or may be."""
 DEEPSEEK_CALLS = tuple(f"<｜tool▁{name}｜>" for name in ("calls▁begin", "call▁begin", "sep", "call▁end", "calls▁end"))
 TOKENS_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "deepseek_r1_distill": DEEPSEEK_CALLS,
@@ -77,13 +77,13 @@ FOUND: Mapping[str, tuple[str, str]] = {
     "qwen3_vl": ("hermes", "<|im_end|>"),
     "smolvlm": (COMMON, "<end_of_utterance>"),
 }
-"""Name -> the format that is found, and what ends a turn."""
+"""Name -> the format that is found, and the token that ends a turn."""
 DERIVED = frozenset(
     name
     for name, (form, _) in FOUND.items()
     if form in ("glm", "hermes", "llama3", "qwen3_coder") or name in ("lfm2_2_5_vl", "lfm2_v2")
 )
-"""Those of which a format follows that reads the template's own turns, without any format by hand."""
+"""The templates from which a format follows that reads their own turns, without any format by hand."""
 LOST: Mapping[str, frozenset[str]] = {
     "deepseek_r1_distill": frozenset({"qzMon", "qzTue", "qzbell", "qzabout"}),
     "deepseekv3": frozenset({"qzabout"}),
@@ -93,11 +93,11 @@ LOST: Mapping[str, frozenset[str]] = {
     "llama3_2": frozenset({"qzbeside"}),
     "muse_glimmer": frozenset({"qzbeside"}),
 }
-"""Words of the conversation that do not reach the prompt: misses, and no more than these."""
+"""Words of the conversation that do not reach the prompt. These are misses, and there may be no more of them."""
 
 
 class Vocabulary:
-    """Each mark is a special token; any other character is a token of its own."""
+    """A vocabulary in which each mark is a special token, and any other character is a token of its own."""
 
     def __init__(self, name: str, source: str) -> None:
         self._texts = sorted({*TOKEN.findall(source), *TOKENS_ELSEWHERE.get(name, ()), BOS, EOS})
@@ -182,7 +182,7 @@ HISTORY: list[dict[str, Any]] = [
     {"role": "assistant", "content": "qzanswer"},
     {"role": "user", "content": "qzlast"},
 ]
-"""Two users in a row, parts, a text next to calls, two calls in a turn, foreign ids, nothing as result and answer."""
+"""Two users in a row, parts, a text next to calls, two calls in a turn, foreign ids, and empty results and answers."""
 WORDS = "qzsystem qzone qztwo qzthree qzbeside qzMon qzTue qznine qzten qzbell qzanswer qzlast qzabout".split()
 ROOM = 60_000
 

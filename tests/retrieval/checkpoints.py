@@ -1,4 +1,4 @@
-"""Tiny random checkpoints of retrieval models with tokenizers and the files that sentence-transformers writes."""
+"""Tiny random checkpoints of retrieval models, with tokenizers and the files that sentence-transformers writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUERY = "Instruct: Find what answers the query\nQuery:"
 
 
 def qwen_tokenizer() -> tokenizers.Tokenizer:
-    """Byte-level; <|endoftext|> after a text, as Qwen3-Embedding has it."""
+    """A byte-level tokenizer with <|endoftext|> after a text, as Qwen3-Embedding has it."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {piece: place for place, piece in enumerate([*alphabet, "ye", "yes", "no"])}
     made = tokenizers.Tokenizer(models.BPE(vocab, [("y", "e"), ("ye", "s"), ("n", "o")]))
@@ -37,7 +37,7 @@ def qwen_tokenizer() -> tokenizers.Tokenizer:
 
 
 def bert_tokenizer() -> tokenizers.Tokenizer:
-    """WordPiece, lower case, [CLS] a [SEP] b [SEP] with token types."""
+    """A WordPiece tokenizer in lower case: [CLS] a [SEP] b [SEP], with token types."""
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     words = [
         "[PAD]",
@@ -65,7 +65,7 @@ def bert_tokenizer() -> tokenizers.Tokenizer:
 
 
 def roberta_tokenizer() -> tokenizers.Tokenizer:
-    """Unigram, <s> a </s></s> b </s>."""
+    """A Unigram tokenizer: <s> a </s></s> b </s>."""
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     words = ["<s>", "<pad>", "</s>", "<unk>", "▁", *letters, *(f"▁{word}" for word in WORDS), ".", "?"]
     made = tokenizers.Tokenizer(models.Unigram([(word, -1.0 - i / 10) for i, word in enumerate(words)], 3, False))
@@ -84,7 +84,7 @@ def write(
     config: transformers.PretrainedConfig,
     tokenizer: tokenizers.Tokenizer,
 ) -> transformers.PreTrainedModel:
-    """A random float32 checkpoint with this tokenizer; returns the model of transformers."""
+    """Writes a random float32 checkpoint with this tokenizer. Returns the transformers model."""
     torch.manual_seed(7)
     model = kind._from_config(config, attn_implementation="eager")
     with torch.no_grad():
@@ -100,7 +100,7 @@ def write(
 
 
 def with_sentence_files(folder: Path, pooling: dict[str, Any], *, prompts: dict[str, str] | None = None) -> None:
-    """modules.json and what it names."""
+    """Adds modules.json and the files that it names."""
     steps = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
     listed = [
         {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -114,7 +114,7 @@ def with_sentence_files(folder: Path, pooling: dict[str, Any], *, prompts: dict[
 
 
 def with_dense_steps(folder: Path, *steps: tuple[torch.nn.Linear, str], dtype: torch.dtype = torch.float32) -> None:
-    """Steps Dense between pooling and the norm. steps: a product, and the word of the function after it."""
+    """Adds the steps Dense between pooling and the norm. steps: a product, and the name of the function after it."""
     listed = json.loads((folder / "modules.json").read_text())
     for number, (product, function) in enumerate(steps, 2):
         place = folder / f"{number}_Dense"
@@ -136,7 +136,7 @@ def qwen_config(**changes: Any) -> transformers.PretrainedConfig:
 
 
 def qwen_embedding(folder: Path, pooling: str = "lasttoken", **changes: Any) -> transformers.PreTrainedModel:
-    """As Qwen3-Embedding's: named Qwen3ForCausalLM, without a head, names without `model.`."""
+    """A checkpoint like Qwen3-Embedding's: named Qwen3ForCausalLM, without a head, with names without `model.`."""
     model = write(folder, transformers.Qwen3Model, qwen_config(**changes), qwen_tokenizer())
     place = folder / "config.json"
     place.write_text(json.dumps({**json.loads(place.read_text()), "architectures": ["Qwen3ForCausalLM"]}))
@@ -145,5 +145,5 @@ def qwen_embedding(folder: Path, pooling: str = "lasttoken", **changes: Any) -> 
 
 
 def qwen_reranker(folder: Path) -> transformers.PreTrainedModel:
-    """As Qwen3-Reranker's: a causal model and nothing else."""
+    """A checkpoint like Qwen3-Reranker's: a causal model and nothing else."""
     return write(folder, transformers.Qwen3ForCausalLM, qwen_config(max_position_embeddings=1024), qwen_tokenizer())

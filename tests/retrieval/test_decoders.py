@@ -1,4 +1,4 @@
-"""Embeddings and scores of decoders through LLM, against transformers and the formulas of their pages."""
+"""Embeddings and scores of decoders through LLM, compared with transformers and the formulas of their pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BAR = 1e-4
 
 
 def cosine_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The greatest 1 - cosine."""
+    """The largest 1 - cosine."""
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
     return float(1 - ((found * expected).sum(axis=1) / lengths).min())
 

@@ -1,4 +1,4 @@
-"""Without options: the element type of a checkpoint's matrices decides the format, and vectors are close to float32."""
+"""Without options, the element type of a checkpoint's matrices decides the format, and vectors are close to float32."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_COSINE = 0.9999
 
 
 def say_dtype(folder: Path, word: str | None) -> None:
-    """config.json with this dtype; None leaves it out."""
+    """Writes config.json with this dtype; None leaves it out."""
     config = json.loads((folder / "config.json").read_text())
     config = {name: value for name, value in config.items() if name not in ("dtype", "torch_dtype")}
     (folder / "config.json").write_text(json.dumps({**config, **({} if word is None else {"torch_dtype": word})}))

@@ -1,4 +1,4 @@
-"""Steps Dense after the pooled vector, against sentence-transformers' formula on transformers' rows."""
+"""The steps Dense after the pooled vector, compared with sentence-transformers' formula on transformers' rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Embeddings and scores of encoders through LLM, against transformers and the formulas of sentence-transformers."""
+"""Embeddings and scores of encoders through LLM, compared with transformers and the formulas of
+sentence-transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""schemathesis against the OpenAPI document of an embedding server and of a reranking one."""
+"""schemathesis with the OpenAPI documents of an embedding server and of a reranking server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_a_path_holds_what_its_document_says(embedding: Live, reranking: Live, p
     def check(case: Any) -> None:
         statuses.append(case.call_and_validate(base_url=live.url, checks=CHECKS).status_code)
         if mode is GenerationMode.POSITIVE:
-            # Fields that are right one by one seldom go together: once more with those that every answer needs.
+            # Random fields seldom make a valid request together. So they are tried once more with the fields that every
+            # answer needs.
             case.body = SHORT[path]
             statuses.append(case.call_and_validate(base_url=live.url, checks=CHECKS).status_code)
 

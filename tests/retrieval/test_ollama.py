@@ -1,4 +1,4 @@
-"""/api/embed and /api/embeddings by the real `ollama` package, over a real model that makes vectors."""
+"""/api/embed and /api/embeddings by the real `ollama` package, with a real model that makes vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step's memory for a model of one's own, and steps written into it."""
+"""A step's memory for a test's own model, and steps written into it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from twostroke.weights.loaded import ModelWeights
 def memory_of(
     model: Model, weights: ModelWeights, kind: KVKind, sizes: MemorySizes, program: Program | None = None
 ) -> StepMemory:
-    """Memory for the model's program, or for another form of it."""
+    """A memory for the model's program, or for another form of it."""
     return StepMemory(program or model.program, weights.matrices, weights.vectors, kind, sizes)
 
 
 def write_rows(memory: StepMemory, token_ids: list[int], start: int, pages: np.ndarray) -> StepSizes:
-    """One sequence's tokens at positions from `start` on; every row needs logits."""
+    """Writes one sequence's tokens at positions from `start` on. Every row needs logits."""
     count = len(token_ids)
     positions = np.arange(start, start + count, dtype=np.int32)
     memory.token_ids[:count] = token_ids

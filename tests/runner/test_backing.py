@@ -1,4 +1,4 @@
-"""Memory ahead of the pages in use: in order, as far as asked, no byte changed."""
+"""Memory is made ready ahead of the pages in use: in order, as far as asked, without a change of any byte."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Seen:
-    """A system that backs whatever it is asked for, or gives up after some calls."""
+    """A system that backs all requested memory, or gives up after some calls."""
 
     def __init__(self, most: int = 10**6) -> None:
         self.pieces: list[tuple[int, int]] = []
@@ -46,7 +46,7 @@ def layers(count: int, pages: int) -> list[np.ndarray]:
 
 
 def covered(seen: Seen, layer: np.ndarray) -> int:
-    """Pages of this layer from the first on without a hole."""
+    """The number of pages of this layer from the first on without a hole."""
     end = layer.ctypes.data
     for address, num_bytes in sorted(seen.pieces):
         if address == end:
@@ -96,7 +96,7 @@ def test_closing_before_it_began_and_twice() -> None:
 
 
 def resident(memory: mmap.mmap, at: int) -> int:
-    """Bytes after the mapping that holds this address."""
+    """The resident bytes of the mapping that contains this address."""
     inside = False
     with open("/proc/self/smaps") as lines:
         for line in lines:
@@ -110,7 +110,7 @@ def resident(memory: mmap.mmap, at: int) -> int:
 
 
 def test_the_system_backs_whole_pages_and_changes_nothing() -> None:
-    memory = mmap.mmap(-1, 64 * PAGE)  # shared: never one mapping with its neighbours
+    memory = mmap.mmap(-1, 64 * PAGE)  # a shared mapping is never joined with its neighbours
     view = np.frombuffer(memory, np.uint8)
     view[20 * PAGE : 20 * PAGE + 5] = 7
     before = resident(memory, view.ctypes.data)
@@ -118,7 +118,7 @@ def test_the_system_backs_whole_pages_and_changes_nothing() -> None:
     assert populate(view.ctypes.data + 100, 50 * PAGE)
     assert resident(memory, view.ctypes.data) >= 49 * PAGE
     assert view[20 * PAGE : 20 * PAGE + 5].tolist() == [7] * 5 and int(view.sum()) == 35
-    assert populate(view.ctypes.data + 1, 10)  # no whole page: nothing to do
+    assert populate(view.ctypes.data + 1, 10)  # there is no whole page, so nothing happens
     assert not populate(view.ctypes.data, -1)
     assert not populate(0, PAGE)
     assert not populate(1 << 40, PAGE)

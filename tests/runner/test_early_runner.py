@@ -1,4 +1,4 @@
-"""Steps that are begun early, over a device that is a function: what is waited for, dropped, and what goes wrong."""
+"""Steps that are begun early, with a function as the device: what is awaited, what is dropped, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Device:
 
 
 class Whole:
-    """What runs whole plans."""
+    """The runner of whole plans."""
 
     def __init__(self, log: list[str]) -> None:
         self.log = log
@@ -80,7 +80,7 @@ class Streams:
         self.tables = {name: (tuple(range(10 * i, 10 * i + 6)),) for i, name in enumerate(lengths)}
 
     def step(self, *names: str) -> str:
-        """One plan with these sequences; what the device was told."""
+        """Runs one plan with these sequences. Returns what the device was told."""
         planned = []
         for name in names:
             known, request = self.known[name], self.requests[name]

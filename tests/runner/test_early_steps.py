@@ -1,4 +1,5 @@
-"""Which step may be begun before the one ahead of it is looked at, and when a plan asks for what was begun."""
+"""The steps that may begin before the results of the step before it are read, and when a plan equals the step that was
+begun."""
 
 from __future__ import annotations
 

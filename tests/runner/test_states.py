@@ -1,5 +1,5 @@
-"""Models with states, driven by plans made by hand: chunks, slots, copies of states and what runs next to a sequence do
-not change its bits."""
+"""Models with states and plans made by hand. Chunks, slots, copies of states, and other sequences do not change a
+sequence's bits."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ WITH_STATES = thinned_where(COVERING, has_states, "families", fewer(len(COVERING
 SLOTS, PAGES = 7, 40
 SIZES = MemorySizes(PAGES, 160, 200, 4, state_slots=SLOTS)
 MOST_GROUPS = 2
-"""Page tables of a sequence: models with states have pages of one kind, or behind a window and not."""
+"""The most page tables of a sequence. Models with states have pages of one kind, or pages with a window and others
+without."""
 Bits = dict[int, bytes]
-"""Logits of a sequence by position."""
+"""The logits of a sequence by position."""
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def planned(index: int, tokens: list[int], start: int, count: int, slot: int) ->
 
 
 def alone(loaded, ops: CpuOps, tokens: list[int]) -> Bits:
-    """The whole sequence in one step."""
+    """Computes the whole sequence in one step."""
     return Driver(loaded, ops).step([planned(0, tokens, 0, len(tokens), 0)], ((-1, 0),))[0]
 
 
@@ -133,7 +134,7 @@ def test_bits_do_not_depend_on_chunks_slots_copies_or_company(family, weights, s
 
 @pytest.mark.parametrize("family", WITH_STATES)
 def test_a_snapshot_continues_as_the_sequence_did(family, load, pools) -> None:
-    """A copy of the state at a place is all that a second sequence needs to go on from there (and its pages)."""
+    """A second sequence needs only a copy of the state at that place, and the pages, to go on from there."""
     loaded, tokens = load(family, "f32"), [(7 * i) % 90 for i in range(50)]
     driver = Driver(loaded, pools[2])
     driver.step([planned(0, tokens, 0, 32, 4)], ((-1, 4),))

@@ -1,4 +1,4 @@
-"""A plan as arrays: what they say, and that they always lie in the same place."""
+"""A plan as arrays: their contents, and that they always lie in the same place."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_inputs_say_what_was_planned(plans: list[list[PlannedSequence]]) -> 
 
 
 def test_rows_of_page_tables_behind_a_step_are_written_again() -> None:
-    """What a device is asked lies there, after the inputs that a step uses."""
+    """The requests to a device lie there, after the inputs that a step uses."""
     memory, plan = new_memory(), [planned(index, 20 * index, 3, 0) for index in range(3)]
     for count in (3, 2, 3):
         sizes = write_plan(Plan(0, tuple(plan[:count])), memory)

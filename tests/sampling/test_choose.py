@@ -1,4 +1,4 @@
-"""The sampler against plain definitions, and its independence of everything but its own row."""
+"""The sampler compared with simple definitions, and its independence of everything but its own row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twostroke.types.sampling_params import SamplingParams
 def plain_distribution(
     logits: np.ndarray, temperature: float, top_k: int, top_p: float, min_p: float
 ) -> dict[int, float]:
-    """The definition: sort everything, cut by top-k, then top-p, then min-p, normalise."""
+    """The definition: sort everything, cut by top-k, then top-p, then min-p, and normalise."""
     order = sorted(range(len(logits)), key=lambda i: (-logits[i], i))
     weights = [float(np.exp((float(logits[i]) - float(logits.max())) / temperature)) for i in order]
     if top_k:

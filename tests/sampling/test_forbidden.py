@@ -1,4 +1,4 @@
-"""Tokens that a request forbids itself: allowed_token_ids, bad_token_ids, and the window of the repetition penalty."""
+"""Tokens that a request forbids: allowed_token_ids, bad_token_ids, and the window of the repetition penalty."""
 
 from __future__ import annotations
 

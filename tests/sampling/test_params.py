@@ -1,4 +1,4 @@
-"""SamplingParams as callers write them: exact values in, one clear error for the rest."""
+"""SamplingParams as callers write them: exact values are taken, and all others give one clear error."""
 
 from __future__ import annotations
 

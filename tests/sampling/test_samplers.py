@@ -1,4 +1,5 @@
-"""Each sampler against its published definition in plain NumPy, and against itself in batches, guesses and resumes."""
+"""Each sampler compared with its published definition in simple NumPy, and with itself in batches, guesses and
+resumes."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ from twostroke.types.sampling_params import SamplingParams
 
 ROWS = fewer(10_000, quick=500)
 NEAR = 1e-4
-"""Nats: two tokens that are nearer than this are a tie for a definition in 64-bit numbers."""
+"""In nats: two tokens that are nearer than this are a tie for a definition in 64-bit numbers."""
 
 
 def random_logits(dice: np.random.Generator) -> np.ndarray:
-    """Rows of all shapes: flat and steep, short and long, some with forbidden tokens."""
+    """Rows of all kinds: flat and steep, short and long, some with forbidden tokens."""
     size = int(dice.choice([2, 3, 10, 100, 700]))
     logits = dice.normal(0, dice.choice([0.05, 1.0, 4.0, 15.0]), size).astype(np.float32)
     if dice.random() < 0.2:
@@ -129,7 +130,7 @@ def test_coins_are_even_and_do_not_follow_the_draws() -> None:
 
 
 def published_dry(tokens: Sequence[int], breakers: set[int], last: int) -> dict[int, int]:
-    """The definition of its author: every earlier place of the last token, extended backwards."""
+    """The definition by its author: every earlier place of the last token, extended backwards."""
     tokens = tokens[len(tokens) - (len(tokens) if last < 0 else min(last, len(tokens))) :]
     found: dict[int, int] = {}
     if not tokens or tokens[-1] in breakers:
@@ -203,7 +204,8 @@ def test_mirostat_holds_surprises_below_a_limit_that_moves() -> None:
 
 
 def test_mirostat_1_keeps_as_many_as_zipfs_law_says() -> None:
-    """Against the formula of llama.cpp in doubles; one more or less where the number is nearly whole."""
+    """The number is compared with llama.cpp's formula in doubles. It may differ by one where the formula gives almost a
+    whole number."""
     dice, near = np.random.default_rng(15), 0
     for _ in range(fewer(300, quick=30)):
         logits = random_logits(dice)
@@ -214,7 +216,7 @@ def test_mirostat_1_keeps_as_many_as_zipfs_law_says() -> None:
         if size < 2:
             continue
         p = np.sort(softmax(logits)[np.isfinite(logits)])[::-1][:100]
-        p = np.maximum(p, p[0] * 2.0**-60)  # less has no weight
+        p = np.maximum(p, p[0] * 2.0**-60)  # a smaller probability has no weight
         t = np.log((np.arange(len(p) - 1) + 2) / (np.arange(len(p) - 1) + 1))
         s = float((t * np.log(p[:-1] / p[1:])).sum() / (t * t).sum())
         excess = s - 1
@@ -307,7 +309,7 @@ ALL: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fields", ALL, ids=lambda fields: "+".join(fields))
 @pytest.mark.parametrize("right", [0, 2, 5])
 def test_guesses_give_the_tokens_of_single_steps(fields: dict[str, Any], right: int) -> None:
-    """Rows that are sampled together give what they give one by one, with what the samplers remember."""
+    """Rows that are sampled together give the tokens that they give one by one, with the memory of the samplers."""
     params, dice = SamplingParams(**fields), np.random.default_rng(7)
     for _ in range(fewer(40, quick=8)):
         rows = dice.normal(0, 2, (6, 50)).astype(np.float32)
@@ -326,7 +328,7 @@ def test_guesses_give_the_tokens_of_single_steps(fields: dict[str, Any], right: 
 
 @pytest.mark.parametrize("fields", ALL, ids=lambda fields: "+".join(fields))
 def test_a_sampler_changes_some_answer(fields: dict[str, Any]) -> None:
-    """None of them is accepted and then left out."""
+    """This shows that no option is accepted and then ignored."""
     dice, usual = np.random.default_rng(8), SamplingParams(temperature=fields.get("temperature", 1.0))
     asked, output = SamplingParams(**fields), [5, 6, 5, 6, 5]
     rows = dice.normal(0, 2, (400, 30)).astype(np.float32)

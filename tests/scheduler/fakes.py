@@ -1,4 +1,4 @@
-"""Cost models with made-up times, and a driver of the pure heart under a virtual clock that keeps a diary."""
+"""Cost models with made-up times, and a driver of the pure core under a virtual clock that keeps a record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ GREEDY = SamplingParams(temperature=0.0)
 
 @dataclass
 class LineCost:
-    """step_s for each step, row_s for each row, stream_s for each sequence; jagged: a wobble by the number of rows."""
+    """step_s for each step, row_s for each row, stream_s for each sequence. jagged: whether times vary with the number
+    of rows."""
 
     step_s: float = 0.010
     row_s: float = 0.0001
@@ -84,7 +85,7 @@ class StepNote:
 
 @dataclass
 class World:
-    """A scheduler, a clock that goes on by `truth`, and what happened."""
+    """A scheduler, a clock that advances by `truth`, and a record of what happened."""
 
     policy: Policy | None
     limits: SchedulerLimits
@@ -102,7 +103,7 @@ class World:
         self.scheduler = Scheduler(self.cache, self.limits, self.policy)
 
     def add(self, asked: Request) -> bool:
-        """False where it is refused."""
+        """Adds a request. Returns False where it is refused."""
         self.tokens[asked.request_id] = []
         try:
             self.scheduler.add(asked)
@@ -141,7 +142,7 @@ class World:
         return note
 
     def run(self, arrivals: Sequence[Request] = (), most_steps: int = 100_000) -> World:
-        """Each request is added at its arrival_s; until nothing is left."""
+        """Adds each request at its arrival_s and runs until nothing is left."""
         todo = sorted(arrivals, key=lambda each: each.arrival_s)
         for _ in range(most_steps):
             if todo and not self.scheduler.has_work:
@@ -174,7 +175,7 @@ def promised(
     truth: LineCost | None = None,
     pages: int = 4000,
 ) -> World:
-    """A world that keeps objectives; `truth` is `cost` unless the model is meant to be wrong."""
+    """A world that keeps objectives. `truth` is `cost` unless the model is meant to be wrong."""
     model, sizes = cost or LineCost(), limits or SchedulerLimits(512, 32)
     policy = objective_policy(model, LatencyObjectives(ttft_s, itl_s), sizes, PAGE)
     return World(policy, sizes, truth or model, pages)

@@ -1,4 +1,4 @@
-"""When running answers end: forecasts of places that come true, whatever the answers' lengths and limits."""
+"""When running answers end: forecasts of free places come true, whatever the answers' lengths and limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def two_kinds(dice: random.Random) -> int:
 
 
 class Places:
-    """PLACES places, each step one token for each answer; an answer that ended is replaced by a new one."""
+    """PLACES places. Each step gives one token to each answer, and a new answer takes the place of one that ended."""
 
     def __init__(self, length: Callable[[random.Random], int], limit_factor: int, seed: int) -> None:
         self._dice, self._length, self._factor = random.Random(seed), length, limit_factor
@@ -48,7 +48,7 @@ class Places:
             self.running.append((answer(self.admissions, 0, tokens * self._factor), tokens))
 
     def step(self) -> int:
-        """How many ended."""
+        """Returns how many ended."""
         for each, _ in self.running:
             each.known.append(0)
         ended = [each for each, tokens in self.running if each.num_output >= tokens]
@@ -70,7 +70,8 @@ def forecast(places: Places, ends: int) -> int:
 def test_forecasts_come_true_in_nine_of_ten_cases(
     length: Callable[[random.Random], int], factor: int, begin: int
 ) -> None:
-    """From the first moment of a burst on, when only the shortest answers have ended. Limits: factor * length."""
+    """This holds from the first moment of a burst, when only the shortest answers have ended. Limits: factor *
+    length."""
     kept = total = 0
     for seed in range(12):
         places = Places(length, factor, seed)
@@ -89,7 +90,7 @@ def test_forecasts_come_true_in_nine_of_ten_cases(
 
 
 def test_forecasts_are_not_careful_without_reason() -> None:
-    """In a steady state they are less than 2.5 times the truth on average, though no limit is near."""
+    """In a steady state they are less than 2.5 times the truth on average, although no limit is near."""
     ratios = []
     for seed in range(12):
         places = Places(lognormal, 1000, seed)
@@ -106,7 +107,7 @@ def test_forecasts_are_not_careful_without_reason() -> None:
 
 
 def test_limits_are_exact() -> None:
-    """Answers that always end at their limits never stop: only limits end them."""
+    """These answers never stop before their limits: only limits end them."""
     lengths = AnswerLengths()
     for admission in range(1, 200):
         lengths.ended(answer(admission, 300, 300))

@@ -1,4 +1,5 @@
-"""The correction of the cost model: it follows, it is bounded, one outlier does not move it, a pause lets it go."""
+"""The correction of the cost model: it follows, it is bounded, one outlier does not change it, and a pause removes
+it."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def test_nineteen_of_twenty_steps_do_not_pass_high() -> None:
 
 
 def test_after_idle_time_the_model_counts_again_and_new_steps_outweigh_old_ones() -> None:
-    """What a slow minute taught must not refuse requests for ever after."""
+    """What a slow minute taught must not refuse requests for ever."""
     correction = CostCorrection()
     for second in range(WINDOW_STEPS):
         correction.observe(CHUNK, 1.0, 4.0, now=float(second))
@@ -91,7 +92,7 @@ def test_a_guess_has_nothing_to_go_back_to() -> None:
 
 @pytest.mark.parametrize("factor", [0.004, 300.0])
 def test_a_guess_may_be_wrong_by_any_factor(factor: float) -> None:
-    """The machine may be one that nobody has seen. In a measured model such a factor is a disturbance."""
+    """The machine may be one that nobody has measured. In a measured model such a factor is a disturbance."""
     guessed, measured = CostCorrection(2.0, believed=False), CostCorrection()
     for correction in (guessed, measured):
         for _ in range(4):
@@ -125,7 +126,7 @@ def test_a_window_holds_the_last_values(values: list[float], size: int, share: f
 
 
 def test_low_is_the_speed_of_steps_that_nothing_disturbs() -> None:
-    """Two steps of three are slow for a while; the median follows them, and low does not."""
+    """Two steps of three are slow for a while. The median follows them, and low does not."""
     correction = CostCorrection()
     for index in range(WINDOW_STEPS):
         correction.observe(DECODE, 1.0, 1.0 if index % 3 == 0 else 2.2)

@@ -1,4 +1,4 @@
-"""Where guessing does not pay, most steps ask nobody; a stream that joins is asked for at once."""
+"""Where guessing does not pay, most steps ask no proposer. A stream that joins is asked for at once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from twostroke.types.request import Request
 
 
 class Resting:
-    """Satisfies Drafter: guesses nothing, and lets each stream rest for this many tokens. asked: of each step, the
-    streams by request id with the lengths of their texts."""
+    """Satisfies Drafter. It guesses nothing and lets each stream rest for this many tokens. asked: for each step, the
+    streams by request id, with the lengths of their texts."""
 
     def __init__(self, rests: Mapping[str, int]) -> None:
         self.rests, self.asleep = rests, dict[str, int]()
@@ -36,7 +36,7 @@ class Resting:
         self.asleep.pop(request.request_id, None)
 
     def lengths(self, request_id: str) -> list[int]:
-        """How long its text was whenever it was asked for."""
+        """The length of its text at each time when guesses were asked for."""
         return [each[request_id] for each in self.asked if request_id in each]
 
 

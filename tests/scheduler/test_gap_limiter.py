@@ -1,4 +1,4 @@
-"""The default without objectives: no stream waits longer for a prompt than the rule says, on any machine."""
+"""The default without objectives: no stream waits longer for a prompt than the rule allows, on any machine."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.policy import arrival_policy
 
 SLOW = LineCost(step_s=0.020, row_s=0.003, stream_s=0.002)
-"""About a 1B model on two cores: a step of 512 rows takes 1.6 s."""
+"""Roughly a 1B model on two cores: a step of 512 rows takes 1.6 s."""
 FAST = LineCost(step_s=0.0005, row_s=0.00005, stream_s=0.0001)
-"""About the embedded model."""
+"""Roughly the embedded model."""
 SLOWER = LineCost(step_s=0.060, row_s=0.003, stream_s=0.002)
 """A decode step takes more than a fifth of 250 ms."""
 HUGE = LineCost(step_s=0.150, row_s=0.010, stream_s=0.002)
-"""Eight decode steps are more than 250 ms."""
+"""Eight decode steps take more than 250 ms."""
 
 
 def default(
     cost: LineCost, truth: LineCost | None = None, guessed: bool = False, limits: SchedulerLimits | None = None
 ) -> World:
-    """What the engine builds without any flag."""
+    """The scheduler that the engine builds without any flag."""
     return World(arrival_policy(cost, GapRule(), PAGE, guessed), limits or SchedulerLimits(), truth or cost, 100_000)
 
 
@@ -63,7 +63,7 @@ def test_no_gap_of_a_stream_is_longer_than_the_rule_and_the_bound_is_used(cost: 
 
 
 def test_a_static_step_is_longer_than_the_rule() -> None:
-    """What the rule is for: the same load with full steps, as it was before."""
+    """This shows the purpose of the rule: the same load with full steps."""
     assert longest_gap_s(with_stream(World(None, SchedulerLimits(), SLOW, 100_000)).run(), "1") > 1.5
 
 
@@ -76,7 +76,7 @@ def test_prompts_alone_keep_large_steps() -> None:
 
 @pytest.mark.parametrize("factor", [0.2, 1.0, 5.0])
 def test_it_learns_from_its_first_steps_however_wrong_the_guess_is(factor: float) -> None:
-    """guess = truth / factor; within five steps next to the stream the chunks are as large as with the truth."""
+    """guess = truth / factor. Within five steps next to the stream, the chunks are as large as with the truth."""
     guess = LineCost(SLOW.step_s / factor, SLOW.row_s / factor, SLOW.stream_s / factor)
     found = []
     for world in (with_stream(default(guess, SLOW, guessed=True)), with_stream(default(SLOW))):
@@ -106,7 +106,7 @@ def test_one_slow_step_changes_nothing_and_two_make_it_careful() -> None:
 
 
 def test_the_rule_is_that_of_the_machine_and_not_of_its_neighbours() -> None:
-    """Two decode steps of three take twice as long; slow steps stay under the bound of undisturbed ones, too."""
+    """Two decode steps of three take twice as long. Slow steps stay under the bound of undisturbed ones, too."""
     world, quiet = default(SLOWER), SLOWER
     world.add(request(1, 40, 400))
     noisy = LineCost(2 * quiet.step_s, 2 * quiet.row_s, 2 * quiet.stream_s)

@@ -13,7 +13,7 @@ HEAVY = 48
 
 
 class TimedMask:
-    """Satisfies TokenMask: allows all, in as many seconds as it is told."""
+    """Satisfies TokenMask. It allows all tokens, and takes the given seconds."""
 
     def __init__(self, mask_s: float) -> None:
         self.mask_s, self.num_tokens = mask_s, 0
@@ -42,7 +42,7 @@ def world_of(*asked: Request, steps: int = 4) -> World:
 
 
 def computed(world: World, steps: int) -> list[set[int]]:
-    """Which requests each of the next steps computes."""
+    """The requests that each of the next steps computes."""
     found = []
     for _ in range(steps):
         world.step()

@@ -1,4 +1,4 @@
-"""The limiter: no chunk past the bound but the minimum, few predictions, aligned ends."""
+"""The limiter: no chunk is past the bound but the minimum, predictions are few, and ends are aligned."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_streams_that_leave_no_room_do_not_stop_the_first_prompt_and_do_stop_the
 
 
 def test_who_enters_with_one_token_left_does_not_follow_a_chunk_that_fills_the_bound() -> None:
-    """A prompt that is cached but for one token is one row, and one row too many is past the bound."""
+    """A prompt that is cached except for one token is one row, and one row too many is past the bound."""
     world = promised(itl_s=0.02, cost=LineCost(row_s=0.0001, stream_s=0.002), limits=SchedulerLimits(512, 16))
     shared = request(1, 4 * PAGE + 1, 1)
     world.run([shared])

@@ -13,7 +13,7 @@ PLACES = 16
 
 
 def call(first: int, completions: int, output: int = 400, priority: int = 0) -> list[Request]:
-    """The completions of one call: they share a prompt, which is short."""
+    """The completions of one call. They share a prompt, which is short."""
     group = f"call {first}"
     return [request(first + place, 3, output, priority=priority, group=group) for place in range(completions)]
 
@@ -28,7 +28,7 @@ def world_with(*asked: Request, places: int = PLACES, steps: int = 12) -> World:
 
 
 def names(world: World) -> set[str]:
-    """What the last step computed."""
+    """The sequences that the last step computed."""
     return {part.name for part in world.steps[-1].parts}
 
 

@@ -1,4 +1,4 @@
-"""Order by promise, turns of the oldest, the share of batch work: each alone and in a scheduler."""
+"""The order by promise, the turns of the oldest, and the share of batch work: each alone and in a scheduler."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def flood(world: World, victims: list[Request], sizes: list[tuple[int, int]], st
 def test_no_request_starves_within_the_bound(
     victims: list[int], sizes: list[tuple[int, int]], per_step: int, places: int, itl_s: float | None
 ) -> None:
-    """The oldest may be too long for the objective, and most that come after them are not."""
+    """The oldest request may be too long for the objective, while most later ones are not."""
     world = promised(ttft_s=0.012, itl_s=itl_s, limits=SchedulerLimits(64, places), pages=100_000)
     world.now_s = 100.0
     old = [request(number, tokens, 3, arrival_s=1.0, group="same") for number, tokens in enumerate(victims, 1)]
     turns = sum(-(-tokens // LEAST_CHUNK) for tokens in victims)
     longest_prompt = max(max(victims), *(prompt for prompt, _ in sizes))
     longest_output = max(3, *(output for _, output in sizes))
-    # Until a place gets free, with an open turn: every running request is computed and ends.
+    # With an open turn, all running requests are computed and end before a place becomes free.
     place_steps = places * -(-longest_prompt // LEAST_CHUNK) + longest_output
     flood(world, old, sizes, TURN_STEPS * turns + len(victims) * place_steps, per_step)
 

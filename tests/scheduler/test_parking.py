@@ -36,7 +36,7 @@ def test_a_request_that_waits_gets_the_place_and_the_pages_of_a_parked_one() -> 
 def test_a_parked_request_goes_on_with_the_same_tokens() -> None:
     alone = tokens(world_of(PLACES).run())
     world = world_of(PLACES)
-    for name in ("1", "1", "3"):  # once more changes nothing
+    for name in ("1", "1", "3"):  # a second call changes nothing
         world.scheduler.parking.park(name)
     for _ in range(3):
         world.step()

@@ -1,4 +1,4 @@
-"""A plan says what each sequence does; the number of rows does not."""
+"""A plan contains the role of each sequence; the number of its rows does not decide it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_prompt_of_one_token_and_one_of_which_all_but_the_last_is_cached_are_p
 
 
 def test_what_was_preempted_computes_its_output_again_as_prefill() -> None:
-    """Two grow in a pool that holds one and a half of them."""
+    """Two sequences grow in a pool with room for one and a half of them."""
     world = new_world(7, pages=20)
     first, second = request(1, 30, 30), request(2, 30, 12)
     world.add(first)

@@ -1,4 +1,4 @@
-"""Early refusal: a request that would be late is refused, and its Retry-After is true to the cost model."""
+"""Early refusal: a request that would be late is refused, and its Retry-After agrees with the cost model."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_is_hopeless_is_refused_at_once_and_the_error_says_why() -> None:
 
 
 def test_a_held_request_is_promised_when_steps_turn_out_to_be_fast() -> None:
-    """The model says three times the truth: no request is refused for that."""
+    """The model predicts three times the truth, and no request is refused for that."""
     slow = LineCost(0.03, 0.0003, 0.0015)
     world = promised(ttft_s=1.0, itl_s=None, cost=slow, truth=LineCost(), limits=SchedulerLimits(512, 64), pages=40_000)
     for number in range(15):
@@ -62,7 +62,7 @@ def test_a_held_request_is_promised_when_steps_turn_out_to_be_fast() -> None:
 
 
 def test_no_request_is_refused_where_nothing_waits_or_runs() -> None:
-    """However slow the last steps were."""
+    """This holds however slow the last steps were."""
     world = promised(ttft_s=0.2, itl_s=None, truth=LineCost(step_s=0.15, row_s=0.001))
     for number in range(5):
         assert world.add(request(number, 400, 2, arrival_s=world.now_s))
@@ -103,7 +103,7 @@ def test_siblings_share_the_fate_of_the_first() -> None:
 
 
 def test_a_wrong_model_is_corrected_before_the_gate_believes_it() -> None:
-    """The model says a tenth of the truth; after a while refusals are what they would be with the truth."""
+    """The model predicts a tenth of the truth. After a while, refusals are those that the truth would give."""
     world = promised(ttft_s=1.0, itl_s=None, cost=LineCost(0.001, 0.00001, 0.00005), truth=LineCost(), pages=40_000)
     for number in range(12):
         world.add(request(number, 400, 3, world.now_s))
@@ -115,7 +115,7 @@ def test_a_wrong_model_is_corrected_before_the_gate_believes_it() -> None:
 
 
 def test_where_only_held_requests_are_left_the_first_begins() -> None:
-    """Each is predicted to be a little late, and nothing else is there to compute."""
+    """Each request is predicted to be a little late, and there is nothing else to compute."""
     world = promised(ttft_s=0.101, itl_s=None, limits=SchedulerLimits(2048, 64), pages=40_000)
     for number in range(10):
         world.add(request(number, 850, 1))

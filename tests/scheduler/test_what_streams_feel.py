@@ -1,4 +1,4 @@
-"""A step's time, as the policy gets it, is what the running streams wait for."""
+"""The time of a step that the policy gets is the time that the running streams wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twostroke.engine.scheduler.policy import ArrivalPolicy
 
 
 class NotingPolicy(ArrivalPolicy):
-    """First come, first served; keeps the measured times."""
+    """A first-come, first-served policy that records the measured times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ def test_the_drivers_time_between_steps_counts_while_streams_run() -> None:
     decode_s = cost.step_s + cost.row_s + cost.stream_s
     assert policy.measured_s[0] == pytest.approx(cost.step_s + 8 * cost.row_s + cost.stream_s)
     assert policy.measured_s[1:] == pytest.approx([decode_s + 0.004, decode_s + 0.002])
-    world.now_s += 60.0  # all have ended: the pause counts for no stream
+    world.now_s += 60.0  # all have ended, so the pause counts for no stream
     world.add(request(2, 8, 1, arrival_s=world.now_s))
     assert world.step() is not None
     assert policy.measured_s[3] == pytest.approx(policy.measured_s[0])

@@ -1,9 +1,9 @@
-"""A process that runs one batch of stored work, with an app that answers at once: what a test kills.
+"""A process that runs one batch of stored work, with an app that answers at once. A test kills it.
 
     python -m tests.serve.batch_process FOLDER LINES CALLS [SAVED]
 
-It stops answering after CALLS calls; with SAVED it stops where the output file was written and its batch does not tell
-of it yet. Then it is killed. At the end of the batch it prints its name and the most bytes that it had at a time.
+It stops answering after CALLS calls. With SAVED it stops when the output file is written and its batch does not mention
+it yet. Then it is killed. At the end of the batch it prints its name and the most bytes that it had at a time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def lines(count: int) -> bytes:
 
 
 async def main(folder: Path, count: int, most: int, stops_at_end: bool) -> None:
-    """Begin the batch or go on with it, and wait for its end."""
+    """Begins the batch or goes on with it, and waits for its end."""
     work = StoredWork(folder, Bounds(), new_hex_id, width=WIDTH)
     work.attach(Echo(folder / "calls", most), lambda: False)
     if stops_at_end:

@@ -12,6 +12,6 @@ from tests.serve.harness import Live, serving
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
-    """The fake engine behind a real socket."""
+    """The fake engine on a real socket."""
     with serving(fake_parts()) as server:
         yield server

@@ -1,4 +1,4 @@
-"""An engine, a tokenizer and a template that answer by rule, so that tests know every byte to expect."""
+"""An engine, a tokenizer and a template that answer by rule, so that tests know every expected byte."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Gauges:
 
 
 class ByteTokenizer:
-    """One token a byte; 256 ends."""
+    """A tokenizer with one token for each byte; 256 is the end."""
 
     special_ids = frozenset({END_ID})
     vocab_size = VOCAB
@@ -81,7 +81,7 @@ class ByteTokenizer:
 
 
 class PlainTemplate:
-    """role: content, one a line; the names of tools in front."""
+    """A template with role: content, one a line, and the names of tools before them."""
 
     abilities = Abilities()
     source = "plain"
@@ -97,7 +97,7 @@ class PlainTemplate:
         each_text: Callable[[str], str] = str,
         notes: Notes | None = None,
     ) -> str:
-        messages = normalized(messages, notes)  # as the real one does first
+        messages = normalized(messages, notes)  # the real template does this first, too
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
 
@@ -109,7 +109,7 @@ class PlainTemplate:
 
 
 class Turnstile(asyncio.Event):
-    """A gate for FakeEngine that lets `tokens` pieces through, and as many more as `let` says. The rest waits.
+    """A gate for FakeEngine that lets `tokens` pieces through, and as many more as `let` allows. The others wait.
 
     With it a request runs as long as a test wants, however slow or quick the machine is.
     """
@@ -119,12 +119,12 @@ class Turnstile(asyncio.Event):
         self._passes = asyncio.Semaphore(tokens)
 
     async def wait(self) -> bool:  # type: ignore[override]
-        """Wait until one piece may pass."""
+        """Waits until one piece may pass."""
         await self._passes.acquire()
         return True
 
     def let(self, loop: asyncio.AbstractEventLoop, tokens: int = EVERYTHING) -> None:
-        """Let this many more pieces through. loop: the server's; any thread may call."""
+        """Lets this many more pieces through. loop: the server's loop; any thread may call."""
 
         def release() -> None:
             for _ in range(tokens):
@@ -134,9 +134,9 @@ class Turnstile(asyncio.Event):
 
 
 class FakeReader:
-    """Pieces of a generator, which a task asks for one after the other. None is asked for while the request rests.
+    """The pieces of a generator, for which a task asks one after the other. No piece is taken while the request rests.
 
-    told: takes down each time that the request shall rest or go on, as long as it runs.
+    told: records each time that the request must rest or go on, as long as it runs.
     """
 
     def __init__(
@@ -159,10 +159,10 @@ class FakeReader:
         return None
 
     def rest(self) -> None:
-        """Nobody counts how long it was away."""
+        """Does nothing, because nobody counts how long the reader was away."""
 
     def park(self, parked: bool) -> None:
-        """Rest, or go on. The real engine does not know a request that has ended either."""
+        """Rests, or goes on. Like the real engine, it does not know a request that has ended."""
         if self._ended:
             return
         self._told(parked)
@@ -188,10 +188,10 @@ class FakeReader:
 
 
 class FakeEngine:
-    """Completion i of any prompt is `answer` in upper case for odd i, one byte a token, then the end.
+    """Completion i of any prompt is `answer`, in upper case for odd i, with one token for each byte, then the end.
 
-    gate: waited for before each token. error_after: pieces after which `error` is raised. peak: most live at once.
-    parked: what it was told of readers that stopped or went on.
+    gate: awaited before each token. error_after: the number of pieces after which `error` is raised. peak: the most
+    live at once. parked: the calls about readers that stopped or went on.
     """
 
     def __init__(self, answer: str = "hello world") -> None:
@@ -252,7 +252,7 @@ class FakeEngine:
             self.closed_early += not done
 
     def _deltas(self, prompt: Prompt) -> list[Delta]:
-        """Interleaved over the completions, as the real engine's steps are."""
+        """The pieces of the completions in turn, as in the real engine's steps."""
         params = prompt.params
         made = []
         for index in range(params.n):
@@ -265,7 +265,7 @@ class FakeEngine:
         return [*self._scores(prompt), *rows]
 
     def _scores(self, prompt: Prompt) -> list[Delta]:
-        """In two pieces, as from a prompt in two chunks."""
+        """The scores in two pieces, as from a prompt in two chunks."""
         top = prompt.params.prompt_logprobs
         if top is None:
             return []
@@ -296,7 +296,7 @@ class FakeEngine:
 
 
 def fake_parts(engine: FakeEngine | None = None, **changes: Any) -> ServerParts:
-    """A whole server's parts around the fakes."""
+    """The parts of a whole server around the fakes."""
     serving = Serving(
         engine=engine or FakeEngine(),
         tokenizer=ByteTokenizer(),
@@ -311,7 +311,7 @@ def fake_parts(engine: FakeEngine | None = None, **changes: Any) -> ServerParts:
 
 
 def changed(parts: ServerParts, **changes: Any) -> ServerParts:
-    """The parts with other values of fields, whichever of them has each."""
+    """The parts with other values of fields, whichever of them has each field."""
     for group in fields(parts):
         own = getattr(parts, group.name)
         names = changes.keys() & {each.name for each in fields(own)}

@@ -1,4 +1,4 @@
-"""A real server on a real socket, in a thread of its own, and a bare client for it."""
+"""A real server on a real socket, in a thread of its own, and a simple client for it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
 WAIT_S = 60.0
-"""Long enough for a busy machine: only a test that fails waits so long."""
+"""Long enough for a busy machine. Only a test that fails waits so long."""
 MOST_REST_S = 0.02
 
 
 class Hurried:
-    """asyncio, with short rests."""
+    """asyncio with short rests."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
@@ -39,7 +39,7 @@ class Hurried:
         await asyncio.sleep(min(delay, MOST_REST_S))
 
 
-# uvicorn looks ten times a second whether it shall end, and then rests as long again. Tests end hundreds of servers.
+# uvicorn checks ten times a second whether it must end, and then rests as long again. Tests end hundreds of servers.
 uvicorn.server.asyncio = Hurried()  # type: ignore[assignment]
 
 
@@ -62,7 +62,7 @@ class Reply:
 
     @property
     def events(self) -> list[Any]:
-        """Data events, [DONE] as text; comments left out."""
+        """The data events, with [DONE] as text and without comments."""
         blocks = [b for b in self.body.decode().split("\n\n") if b and not b.startswith(":")]
         assert all(b.startswith("data: ") and "\n" not in b for b in blocks), blocks
         return ["[DONE]" if b == "data: [DONE]" else json.loads(b[6:]) for b in blocks]
@@ -108,7 +108,7 @@ class Live:
 
 @contextmanager
 def serving(parts: ServerParts) -> Iterator[Live]:
-    """Serve until the block ends; fails when the server does not end by itself then."""
+    """Serves until the block ends. Fails when the server does not end by itself then."""
     listener = bind("127.0.0.1", 0)
     ready = threading.Event()
     shared: dict[str, Any] = {}
@@ -149,7 +149,7 @@ def serving(parts: ServerParts) -> Iterator[Live]:
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
-    """Poll; fails after WAIT_S."""
+    """Polls. Fails after WAIT_S."""
     deadline = time.monotonic() + WAIT_S
     while not true():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
@@ -158,7 +158,8 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def slow_steps(seconds: float) -> Iterator[None]:
-    """Every step of every engine in this process takes so much longer: a request runs for as long as a test needs."""
+    """Every step of every engine in this process takes this much longer, so that a request runs as long as a test
+    needs."""
     compute = ModelRunner.execute
 
     def execute(runner: ModelRunner, plan: Plan) -> StepResult:
@@ -174,7 +175,8 @@ def slow_steps(seconds: float) -> Iterator[None]:
 def reader_that_does_not_read(live: Live) -> Iterator[None]:
     """A client with a small buffer that has asked for 100 long streamed answers.
 
-    With log probabilities: pieces that wait are sent as one, and the text alone fits into the buffers of two sockets.
+    The answers have log probabilities: waiting pieces are sent as one, and the text alone would fit into the buffers of
+    two sockets.
     """
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

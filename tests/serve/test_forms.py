@@ -1,4 +1,5 @@
-"""Forms of answers over HTTP: after a thought, in words where something is not held, and next to hard ones."""
+"""Forms of answers over HTTP: after a thought, with a message where a constraint is not enforced, and next to hard
+ones."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def test_what_is_not_held_is_named_in_a_header(path: str, fields: dict[str, Any]
 
 @pytest.mark.daily
 def test_an_easy_form_does_not_wait_for_hard_ones(spark: Live) -> None:
-    """As many hard ones as both lanes take; none of them is easy enough for the quick one."""
+    """There are as many hard forms as both lanes take; none of them is easy enough for the quick lane."""
     done: list[int] = []
 
     def attack(number: int) -> None:

@@ -1,4 +1,4 @@
-"""What a client hears that waited for a model: a status, a code, and the reason in words."""
+"""What a client gets that waited for a model: a status, a code, and the reason in words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_other_texts_are_other_faults() -> None:
 
 
 def test_a_front_calls_again_when_its_addresses_change() -> None:
-    """And what it knew of replicas that have ended says nothing of the next one."""
+    """What it knew of replicas that have ended does not apply to the next one."""
     addresses: list[tuple[str, int]] = []
     now = [0.0]
     front = FrontStepper(addresses, 16, secret_key("s"), lambda: now[0], lambda error: None, lambda text: None)

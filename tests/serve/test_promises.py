@@ -1,4 +1,4 @@
-"""The promises of SECURITY.md that requests can put to the test; docs/promises.md names each test."""
+"""The promises of SECURITY.md that requests can test; docs/promises.md names each test."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NOT_GENERATING = {
     "/v1/texts",
     "/v1/mcp/x",
     "/slots/x",  # refused without pages on a disk; it runs a prompt again with the salt that the prompt had
-    "/infill",  # refused by a model without tokens for it, as the fake one is
+    "/infill",  # a model without tokens for it refuses this, as the fake one does
     *("/v1/files", "/v1/batches", "/v1/batches/x/cancel", "/v1/responses/x/cancel"),  # their lines are other requests
     *("/v1/messages/batches", "/v1/messages/batches/x/cancel"),
     *("/v1/conversations", "/v1/conversations/x", "/v1/conversations/x/items"),
@@ -72,21 +72,21 @@ NOT_GENERATING = {
 
 
 def routes() -> list[tuple[str, str]]:
-    """(method, path) of all routes, parameters filled in."""
+    """(method, path) of all routes, with parameters filled in."""
     app: Any = create_app(fake_parts())
     found = [(method, route.path) for route in app._app._app._app._app.routes for method in sorted(route.methods)]
     return [(method, re.sub(r"\{[^}]*\}", "x", path)) for method, path in found]
 
 
 def generating_routes() -> list[str]:
-    """Those that are served; a POST route that no list names is an error."""
+    """The routes that are served. A POST route that no list names is an error."""
     posts = {path for method, path in routes() if method == "POST"}
     assert posts <= set(GENERATING) | NOT_GENERATING, "say in GENERATING or NOT_GENERATING what the new route does"
     return sorted(posts & set(GENERATING))
 
 
 def test_every_route_needs_the_key_unless_it_is_listed_as_public() -> None:
-    """Default-deny: a new route is closed until it is listed."""
+    """Access is denied by default: a new route is closed until it is listed."""
     parts = fake_parts(api_key=ALICE)
     with serving(parts) as live:
         assert len(routes()) >= 7
@@ -118,7 +118,7 @@ def test_all_comparisons_run_on_digests_of_one_length(sent: str, monkeypatch: py
     monkeypatch.setattr(security.hmac, "compare_digest", spy)
     with serving(fake_parts(api_key=f"{ALICE},{BOB}")) as live:
         live.get("/v1/models", Authorization=f"Bearer {sent}")
-    assert seen == [(32, 32)] * 6  # two keys, three headers, whatever came
+    assert seen == [(32, 32)] * 6  # two keys and three headers, whatever came
 
 
 @pytest.mark.parametrize("key", ["", " ", "a,", ",a", "a,,b"])
@@ -243,7 +243,7 @@ def test_no_exceptions_text_reaches_a_client(
 
 
 def test_a_templates_fault_names_no_object(spark: Live) -> None:
-    """Jinja's and Python's messages would: `'dict object' has no attribute`, `<Undefined at 0x...>`."""
+    """The messages of Jinja and Python contain objects: `'dict object' has no attribute`, `<Undefined at 0x...>`."""
     from twostroke.text.chat_template import ChatTemplate
     from twostroke.types.errors import InvalidRequest
 
@@ -257,7 +257,7 @@ def test_a_templates_fault_names_no_object(spark: Live) -> None:
 
 
 def test_a_template_that_hangs_does_not_hold_up_the_loop() -> None:
-    """While one request's template hangs, others are answered: the template is released by a later answer."""
+    """While one request's template hangs, others are answered. A later answer releases the template."""
     rendering, answered = threading.Event(), threading.Event()
 
     class Waiting(PlainTemplate):
@@ -316,7 +316,7 @@ def test_too_many_headers_are_431_and_too_large_ones_end_the_connection() -> Non
 
 @pytest.mark.parametrize("start", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"])
 def test_headers_that_do_not_arrive_end_the_connection(start: bytes) -> None:
-    """A byte now and then does not help: the deadline is for all headers together."""
+    """A byte now and then does not help, because the deadline is for all headers together."""
     with serving(fake_parts(limits=Limits(header_s=0.3))) as live:
         with socket.create_connection(("127.0.0.1", live.port), timeout=20) as connection:
             connection.sendall(start)
@@ -331,7 +331,8 @@ def test_the_deadline_is_for_headers_not_for_answers_or_pauses() -> None:
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
 
     def answered(connection: socket.socket) -> bool:
-        """One request, whose answer takes longer than the deadline. False where its head was not sent in time."""
+        """Whether one request was answered whose answer takes longer than the deadline. False where its head was not
+        sent in time."""
         before = len(engine.prompts)
         connection.sendall(head + body)
         wait_until(lambda: len(engine.prompts) > before or ends(connection), "the request or the end")
@@ -345,11 +346,11 @@ def test_the_deadline_is_for_headers_not_for_answers_or_pauses() -> None:
         return True
 
     with serving(fake_parts(engine, limits=Limits(header_s=0.3))) as live:
-        for _ in range(20):  # a machine that stood still may have let the time for the first head go by
+        for _ in range(20):  # a machine that stood still may have missed the time for the first head
             with socket.create_connection(("127.0.0.1", live.port), timeout=WAIT_S) as connection:
                 if not answered(connection):
                     continue
-                time.sleep(0.5)  # nothing of a further request has come: that is keep-alive's affair
+                time.sleep(0.5)  # no part of a further request has come, so this concerns keep-alive
                 assert answered(connection)
                 connection.sendall(b"GET /hea")
                 assert ended(connection, b"l")
@@ -358,12 +359,12 @@ def test_the_deadline_is_for_headers_not_for_answers_or_pauses() -> None:
 
 
 def ends(connection: socket.socket) -> bool:
-    """True where the other side has closed, and nothing else has come."""
+    """Whether the other side has closed without sending anything else."""
     return bool(select([connection], [], [], 0)[0])
 
 
 def ended(connection: socket.socket, drip: bytes) -> bool:
-    """True once the other side has closed, while a byte is sent now and then."""
+    """Whether the other side closes while a byte is sent now and then."""
     connection.settimeout(0.1)
     for _ in range(600):
         try:

@@ -1,4 +1,4 @@
-"""The embedded model behind a real socket, asked by the real `openai` package."""
+"""The embedded model on a real socket, asked by the real `openai` package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def client(spark: Live) -> Iterator[OpenAI]:
 
 
 def wait_for_rest(live: Live) -> None:
-    """Until nothing is running, waiting or held: the scrape may come a step too early."""
+    """Waits until nothing is running, waiting or held, because the scrape may come a step too early."""
 
     def at_rest() -> bool:
         lines = live.get("/metrics").body.decode().splitlines()
@@ -56,7 +56,7 @@ def test_streamed_and_whole_answers_are_the_same(client: OpenAI, spark: Live) ->
 
 def test_a_crowd_gets_the_same_bits_as_one(client: OpenAI, spark: Live) -> None:
     def ask(seed: int) -> tuple[str, list[float | None]]:
-        # Ids without sense: on a question that it knows, the model is too sure to let a seed matter.
+        # Ids without sense. With a question that it knows, the model is so sure that a seed changes nothing.
         made = client.completions.create(
             model="spark", prompt=[900, 77, 1500, 31], temperature=2, seed=seed, max_tokens=24, logprobs=1
         )

@@ -1,4 +1,4 @@
-"""Which requests may come in: keys, hosts, origins, and what stays out of headers and logs."""
+"""Tests which requests may come in (keys, hosts, origins), and what must not be in headers and logs."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_two_signals_end_it_at_once() -> None:
         connection.getresponse().readline()
         process.send_signal(signal.SIGINT)
         wait_until(lambda: _status(url + "/ready") == 503, "the drain")
-        time.sleep(2 * SAME_SIGNAL_S)  # two at once would count as one
+        time.sleep(2 * SAME_SIGNAL_S)  # two signals at once would count as one
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=WAIT_S)
         assert "engine stopped" in output

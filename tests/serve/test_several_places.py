@@ -1,4 +1,4 @@
-"""Where several models come from, by which names they are asked for, and what is read of a request about them."""
+"""Where several models come from, the names by which they are called, and what is read from a request about them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ fr = "/srv/fr"
 
 
 def test_a_file_of_models(tmp_path: Path) -> None:
-    """Flags count more than a table, a table more than [all]."""
+    """Flags take precedence over a table, and a table over [all]."""
     file = tmp_path / "models.toml"
     file.write_text(FILE)
     pinned, mine = file_sources(file, {"context": "512"}, 300.0)

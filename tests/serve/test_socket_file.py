@@ -1,4 +1,4 @@
-"""A server on a socket of the file system: its permissions, its end, files that are there already."""
+"""A server on a socket of the file system: its permissions, its end, and files that exist already."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_server_streams_on_a_socket_of_the_file_system(tmp_path: Path, words: 
         text = said(process, lambda line: "curl" in line)
         assert f"unix:{path}" in text and f"--unix-socket {path}" in text
         assert mode_of(path) == 0o660
-        wait_until(lambda: ready(path), "the worker")  # a supervisor answers until it has heard of it
+        wait_until(lambda: ready(path), "the worker")  # a supervisor answers until it knows about the worker
         for name in ("one", "two"):
             connection = UnixConnection(path)
             asked = {"model": name, "stream": True, "max_tokens": 3, "messages": [{"role": "user", "content": "hi"}]}

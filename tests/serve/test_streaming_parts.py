@@ -1,4 +1,4 @@
-"""What makes a streamed token cheap gives the same bytes and the same behaviour as the plain way."""
+"""The code that makes a streamed token cheap gives the same bytes and the same behaviour as the simple way."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_mark_that_stands_elsewhere_too_is_refused() -> None:
     ],
 )
 def test_streamed_chunks_have_the_same_keys_in_the_same_order(route: tuple[str, dict[str, Any]]) -> None:
-    """The second chunk and those after it come from a template, unless usage changes with each: both look alike."""
+    """The second chunk and later ones come from a template, unless usage changes with each. Both have the same form."""
     path, fields = route
     with serving(fake_parts(FakeEngine('say "é\u2028\\🙂"\n'))) as live:
         body = {"model": live.model, "stream": True, **fields}
@@ -135,7 +135,7 @@ def test_chunks_are_framed_as_h11_frames_them(pieces: list[bytes], sized: bool) 
 
 
 class Transport(asyncio.Transport):
-    """Keeps what is written."""
+    """A transport that keeps what is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -246,7 +246,7 @@ def test_work_that_was_begun_goes_on_and_can_be_cancelled() -> None:
 
 
 class Loop:
-    """An event loop's timers under a clock that the test sets."""
+    """An event loop's timers, under a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now, self.calls = 0.0, list[Any]()

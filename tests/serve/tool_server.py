@@ -1,4 +1,4 @@
-"""A server of tools as tests need one: MCP over streamable HTTP, which answers as JSON or as events."""
+"""A server of tools for tests: MCP over streamable HTTP. It answers as JSON or as events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ TOOLS = [
 
 @dataclass
 class Tools:
-    """What it does, and what it was asked. form: json, or events. reply: in place of the answer, when set."""
+    """What the server does, and the requests that it got. form: json, or events. reply: sent in place of the answer,
+    when set."""
 
     url: str = ""
     form: str = "json"
@@ -39,7 +40,7 @@ class Tools:
             return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "t"}}
         if session != f"s{self.sessions}":
             return None
-        if method == "tools/list":  # one tool a page
+        if method == "tools/list":  # one tool on each page
             at = int(params.get("cursor", 0))
             more = {"nextCursor": str(at + 1)} if at + 1 < len(TOOLS) else {}
             return {"tools": [TOOLS[at]], **more}
@@ -52,7 +53,7 @@ class Tools:
 
 @contextmanager
 def tools() -> Iterator[Tools]:
-    """Until the end of the block."""
+    """A server of tools that runs until the end of the block."""
     made = Tools()
 
     class Handler(BaseHTTPRequestHandler):
@@ -89,7 +90,7 @@ def tools() -> Iterator[Tools]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nothing is logged."""
+            """Logs nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         made.url = f"http://127.0.0.1:{server.server_port}/mcp?x=1"

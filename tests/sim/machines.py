@@ -33,7 +33,7 @@ CONFIG: dict[str, Any] = {
 
 
 def small_model(window: int = 0) -> Model:
-    """Four layers, with a sliding window where asked."""
+    """A model of four layers, with a sliding window where one is asked for."""
     return read_model({**CONFIG, "sliding_window": window or None})
 
 

@@ -1,7 +1,7 @@
 """Objectives from the first second on: slow first steps refuse no request that could have been in time.
 
-A small closed loop under the virtual clock. The machine is four times as slow while memory is made ready, and a request
-is answered before the users come, as `bench serve` does.
+A small closed loop runs under the virtual clock. The machine is four times as slow while memory is made ready, and a
+request is answered before the users come, as in `bench serve`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from twostroke.types.objectives import LatencyObjectives
 PROMISED = LatencyObjectives(4.0, 0.3)
 USERS, QUESTIONS = 8, 24
 TRUE = LineCost(step_s=0.020, row_s=0.003, stream_s=0.002)
-"""About a 1B model on two cores."""
+"""Roughly a 1B model on two cores."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class ColdLine(LineCost):
 
 
 class ColdWorld(World):
-    """Says which steps were cold, as the engine does."""
+    """A world that tells which steps were cold, as the engine does."""
 
     def step(self):  # type: ignore[no-untyped-def]
         cold = self.truth.cold_calls > 0
@@ -50,7 +50,7 @@ class ColdWorld(World):
 
 
 def closed_loop(cold_steps: int, model: LineCost, guessed: bool, budget: int = 0) -> tuple[float, float]:
-    """(share of all questions that were good, share of the answered ones that kept both promises)."""
+    """The share of all questions that were good, and the share of the answered ones that kept both promises."""
     limits = SchedulerLimits(budget or 2048, USERS)
     policy = None if budget else objective_policy(model, PROMISED, limits, PAGE, guessed=guessed)
     truth = ColdLine(TRUE.step_s, TRUE.row_s, TRUE.stream_s, cold_calls=cold_steps)
@@ -95,7 +95,7 @@ def test_goodput_is_that_of_the_best_fixed_size_and_promises_are_kept(cold_steps
 @pytest.mark.parametrize("factor", [0.5, 2.5])
 @pytest.mark.parametrize("cold_steps", [0, 20], ids=["warm", "cold"])
 def test_a_wrong_guess_does_not_spiral(cold_steps: int, factor: float) -> None:
-    """Without a measurement most are served in time all the same; before, nearly all were refused."""
+    """Without a measurement, most requests are still served in time. Before, nearly all were refused."""
     best = max(closed_loop(cold_steps, TRUE, False, budget)[0] for budget in (32, 64, 96, 128, 512))
     guess = LineCost(TRUE.step_s * factor, TRUE.row_s * factor, TRUE.stream_s * factor)
     share, _ = closed_loop(cold_steps, guess, guessed=True)

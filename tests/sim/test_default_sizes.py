@@ -48,7 +48,7 @@ class Found:
 
 
 def questions(seed: int, count: int) -> list[WorkloadRequest]:
-    """384 and 64 tokens in the median, log-normal."""
+    """Questions with log-normal sizes: medians of 384 and 64 tokens."""
     dice = Draws(seed, "lengths")
 
     def length(median: int, most: int) -> int:

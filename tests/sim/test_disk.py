@@ -19,7 +19,7 @@ from twostroke.lab.workload.request import WorkloadRequest
 PAGE_BYTES = 16 * 1024
 FAST, SLOW = 5e9, 2e5
 TALK = 96
-"""Pages of one conversation."""
+"""The pages of one conversation."""
 
 
 def disk(read_rate: float = FAST, limit_bytes: int = 1 << 30, write_rate: float = FAST) -> SimulatedDisk:
@@ -32,7 +32,7 @@ def run(requests: Iterable[WorkloadRequest], own: SimulatedDisk | None, **change
 
 
 def talk(number: int, at_s: float, pages: int = TALK) -> WorkloadRequest:
-    """A prompt whose pages are those of conversation `number`."""
+    """A prompt whose pages are those of conversation number `number`."""
     blocks = tuple(range(1000 * number, 1000 * number + pages))
     return WorkloadRequest(at_s, 16 * pages + 5, 4, blocks, 16)
 
@@ -44,7 +44,7 @@ def counts(outcome: FleetOutcome) -> DiskCounts:
 
 
 FIRST_AND_AGAIN = [talk(1, 0.0), talk(2, 20.0), talk(3, 40.0), talk(1, 60.0)]
-"""In 130 pages there is room for one of them: the first is evicted before it comes again."""
+"""130 pages have room for one conversation, so the first is evicted before it comes again."""
 
 
 def ttft(outcome: FleetOutcome, place: int) -> float:
@@ -83,7 +83,7 @@ def test_the_bound_on_bytes_holds_and_what_was_used_longest_ago_leaves() -> None
 
 def test_other_requests_are_computed_while_one_is_read() -> None:
     reading = [*FIRST_AND_AGAIN, talk(9, 60.0001, 2)]
-    own = disk(TALK * PAGE_BYTES / 0.02)  # a fifth of a second at most, so that it is worth it
+    own = disk(TALK * PAGE_BYTES / 0.02)  # it takes a fifth of a second at most, so that it pays
     outcome, _ = run(reading, own, num_pages=130)
     if counts(outcome).read_tokens:
         assert outcome.seen[4].times_s[0] < outcome.seen[3].times_s[0]

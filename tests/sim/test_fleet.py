@@ -1,4 +1,4 @@
-"""Fleets by their properties: nothing is lost, nothing is random, policies do what they promise."""
+"""Fleets, tested by their properties: nothing is lost, nothing is random, and policies do what they promise."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_autoscaling_follows_the_load_up_and_down() -> None:
 
 
 class Counting:
-    """A router that notes how many replicas it could choose from."""
+    """A router that records how many replicas it could choose from."""
 
     looks_inside = False
 

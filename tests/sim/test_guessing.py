@@ -1,4 +1,4 @@
-"""Simulated guesses: the production limiter takes those that pay, and the engine gets faster by what they spare."""
+"""Simulated guesses: the production limiter takes those that pay, and the engine becomes faster by the saved steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def request(index: int, tokens: int) -> Request:
 
 
 def decoded(setup: ReplicaSetup, streams: int, tokens: int) -> tuple[float, list[int]]:
-    """Seconds until all of these streams have ended, and the tokens of the first."""
+    """The seconds until all of these streams have ended, and the tokens of the first."""
     _, scheduler = setup.heart()
     clock = VirtualClock()
     executor = PredictedExecutor(setup.cost, clock)
@@ -53,7 +53,7 @@ def test_a_proposer_is_right_as_often_as_its_workload_says() -> None:
 
 @pytest.mark.parametrize(("acceptance", "least", "most"), [(0.5, 1.4, 2.0), (0.7, 1.9, 3.0), (0.95, 3.5, 8.0)])
 def test_one_stream_is_as_much_faster_as_the_rate_allows(acceptance: float, least: float, most: float) -> None:
-    """With rows that cost a hundredth of a step each, up to seven of them."""
+    """Rows cost a hundredth of a step each, and there are up to seven of them."""
     plain = setup_of(RowCost(memory_bound), 0.0)
     plain_s, tokens = decoded(plain, 1, 400)
     guessed_s, guessed = decoded(replace(plain, acceptance=acceptance), 1, 400)

@@ -92,7 +92,7 @@ def test_prompts_that_were_scored_are_scored_again_in_the_replay() -> None:
     shared = tuple(range(6))
     load = [
         WorkloadRequest(0.0, 100, 3, shared, 16),
-        WorkloadRequest(0.5, 100, 0, shared, 16, scored=True),  # an evaluation: nothing but log probabilities
+        WorkloadRequest(0.5, 100, 0, shared, 16, scored=True),  # an evaluation, which asks only for log probabilities
         WorkloadRequest(1.0, 96, 4, shared, 16, scored=True),
         WorkloadRequest(1.5, 100, 2, shared, 16),
     ]

@@ -1,8 +1,8 @@
-"""The figures of the simulator do not drift: what was found before a change of its speed is found after it.
+"""The figures of the simulator do not drift: a change of its speed leaves them as they were.
 
-Where a change of policy is meant, the expected digests change with it, and the change says so. Loads are drawn without
-logarithms, and times are compared to the nanosecond, because Python versions do not add floats alike in the last bit;
-within one version `python -m tools.measure_simulator_speed` compares to the last bit.
+Where a change of policy is intended, the expected digests change with it, and the change names this. Loads are drawn
+without logarithms, and times are compared to the nanosecond, because Python versions do not add floats alike in the
+last bit. Within one version `python -m tools.measure_simulator_speed` compares to the last bit.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def digest(outcome: FleetOutcome, recorder: StepRecorder | None) -> str:
         text.append(repr((seen.times_s, seen.ended_s, seen.cached_tokens, seen.preemptions, seen.error)))
     for member in outcome.members:
         replica = member.replica
-        gauges = asdict(replica.scheduler.gauges()).items()  # names of adapters are no figures, no guesses either
+        gauges = asdict(replica.scheduler.gauges()).items()  # names of adapters are no figures, and neither are guesses
         counts = {name: value for name, value in gauges if not isinstance(value, frozenset) and name != "guesses"}
         text.append(repr((replica.steps, replica.busy_s, counts)))
     for records in recorder.records.values() if recorder is not None else ():
@@ -91,7 +91,8 @@ def test_figures_and_records_are_those_that_were(name: str) -> None:
 
 
 def test_the_cases_hold_what_is_hard() -> None:
-    """Preemptions, evictions, cached prefixes, refusals: else the digests would say little."""
+    """They contain preemptions, evictions, cached prefixes and refusals. Without them the digests would prove
+    little."""
     tight = Fleet(CASES["tight"][0], LeastLoaded()).run(CASES["tight"][1])
     gauges = tight.members[0].replica.scheduler.gauges()
     assert gauges.preemptions_total > 0 and gauges.prefix_hit_tokens > 0
@@ -104,7 +105,7 @@ def test_the_cases_hold_what_is_hard() -> None:
 
 
 def test_the_default_rule_shortens_the_gaps_of_streams() -> None:
-    """The same load with the rule and with steps that are filled."""
+    """The same load runs with the rule, and with steps that are filled."""
     longest_s = []
     for rule in (EVEN.gap_rule, None):
         plan = FleetPlan(replace(EVEN, gap_rule=rule))

@@ -1,4 +1,5 @@
-"""Objectives in split pools: those that read keep the TTFT, those that decode the ITL, and nothing is lost."""
+"""Objectives in split pools: replicas that read prompts keep the TTFT, those that decode keep the ITL, and nothing is
+lost."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LINK = LinkRates(5e-6, 2e9, "a test")
 
 
 class StageCost:
-    """A stage that takes a millisecond for a plan and as long for each row."""
+    """A stage that takes a millisecond for a plan and a millisecond for each row."""
 
     row_s = 0.001
 
@@ -41,7 +41,8 @@ class StageCost:
 
 
 def times(stages: int, prompts: list[int], output: int) -> dict[str, list[float]]:
-    """When requests that come together get their tokens, by a pipeline of such stages; 0: stages in turn."""
+    """The times at which requests that come together get their tokens from a pipeline of such stages. With 0 plans in
+    flight, stages take turns."""
     plain = setup(step_tokens=16)
     limits = SchedulerLimits(16, 8, plans_in_flight=max(1, stages))
     made = replace(plain, limits=limits, cost=WholeCost(), stages=(StageCost(),) * stages)
@@ -57,7 +58,7 @@ def times(stages: int, prompts: list[int], output: int) -> dict[str, list[float]
 
 
 class WholeCost(StageCost):
-    """Two stages, one after the other."""
+    """The cost of two stages, one after the other."""
 
     def predict(self, segments: list[Part]) -> StepPrediction:
         """See StepCost."""

@@ -1,4 +1,4 @@
-"""What is skipped is exactly what would have been done: times, tokens, pages, to the last bit."""
+"""Skipped steps give exactly the results of steps that run: times, tokens, pages, to the last bit."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def some_requests(dice: random.Random) -> list[WorkloadRequest]:
             blocks = tuple(range(dice.choice([0, 50]), dice.choice([52, 55])))[: prompt // 8]
         output = dice.choice([1, 2, dice.randint(1, 30), dice.randint(1, 200)])
         made.append(WorkloadRequest(now_s, prompt, output, blocks, 8, priority=dice.choice([0, 0, 0, 1])))
-    scores = random.Random(now_s)  # dice of its own: the examples below stay what they are
+    scores = random.Random(now_s)  # these are dice of its own, so that the examples below do not change
     if scores.random() < 0.7:
         return made
     made = [replace(each, scored=scores.random() < 0.3) for each in made]
@@ -75,7 +75,7 @@ def some_requests(dice: random.Random) -> list[WorkloadRequest]:
 
 
 def some_pools(dice: random.Random, how: ReplicaSetup) -> CachePools:
-    """For half of the seeds pages that stay; for the others windows, states, or all of them."""
+    """For half of the seeds, pages that stay. For the others windows, states, or all of them."""
     assert isinstance(how.pools, int)
     full, window, states = dice.choice([(1, 0, 0), (1, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1)])
     pages = [PagePoolSize(how.pools)] * full
@@ -87,7 +87,7 @@ def some_pools(dice: random.Random, how: ReplicaSetup) -> CachePools:
 
 
 def run_until(replica: Replica, end_s: float) -> None:
-    """Run every step that begins before end_s, but for such as nothing can be seen of; the last may end later."""
+    """Runs every step that begins before end_s, except steps without visible effects. The last may end later."""
     while replica.next_s < end_s:
         replica.turn()
 
@@ -99,8 +99,8 @@ def simulate(
     cuts: list[float],
     gauges: list[tuple[Gauges, list[int]]] | None = None,
 ) -> tuple[dict[str, dict[str, object]], Replica]:
-    """Submit each request when its time has come, as a fleet does; look at the replica at the cuts, and deeply where
-    `gauges` takes what is seen: the counts, and how many pages are in each state."""
+    """Submits each request when its time has come, as a fleet does, and inspects the replica at the cuts. Where
+    `gauges` takes the results, it inspects more: the counts, and how many pages are in each state."""
     notebook = Notebook()
     replica = Replica("0", how, notebook, skips=skips)
     moments = sorted([(cut, -1) for cut in cuts] + [(each.arrival_s, number) for number, each in enumerate(asked)])
@@ -185,7 +185,7 @@ def test_tokens_of_streams_are_reported_now_and_then(seed: int) -> None:
 
 
 def test_a_prompt_that_finds_no_page_takes_none_from_a_stream_of_its_step() -> None:
-    """Batch work streams; a prompt is read next to it in twelve steps, and the pages that it counted on are gone."""
+    """Batch work streams. A prompt is read next to it in twelve steps, and the pages that it counted on are gone."""
     how = setup(num_pages=26, step_tokens=8, page_tokens=4, watermark=0)
     put_back = 0
     for first, second in itertools.product(range(4, 13), range(82, 92, 3)):
@@ -197,7 +197,7 @@ def test_a_prompt_that_finds_no_page_takes_none_from_a_stream_of_its_step() -> N
 
 
 def test_a_prompt_without_an_answer_that_fills_the_pool_is_refused() -> None:
-    """The scheduler wants room for one token more than the prompt has, whether it comes or not."""
+    """The scheduler wants room for one token more than the prompt has, whether that token comes or not."""
     asked = [WorkloadRequest(0.0, tokens, 0, scored=True) for tokens in (103, 104)]
     seen, _ = simulate(asked, setup(num_pages=26, page_tokens=4), True, [])
     assert [each["error"] for each in seen.values()] == ["", "refused"]
@@ -206,7 +206,7 @@ def test_a_prompt_without_an_answer_that_fills_the_pool_is_refused() -> None:
 
 
 def test_a_full_replica_with_a_queue_plans_nearly_no_stream_one_by_one() -> None:
-    """All places are taken, and requests wait: new requests are planned next to streams that are not looked at."""
+    """All places are taken, and requests wait. New requests are planned next to streams that need no inspection."""
     asked = [WorkloadRequest(0.001 * number, 40, 30 + number % 17) for number in range(60)]
     planned = []
     with pytest.MonkeyPatch.context() as patch:

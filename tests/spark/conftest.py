@@ -1,4 +1,4 @@
-"""Lets these tests import the workshop `tools.spark`, which is not part of the package."""
+"""Lets these tests import `tools.spark`, which is not part of the package."""
 
 import sys
 from pathlib import Path

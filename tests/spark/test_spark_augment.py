@@ -1,4 +1,4 @@
-"""The augmenter and the batches: variety, order, and that nothing held out is ever trained on."""
+"""The augmenter and the batches: variety, order, and that no text that was held out is ever trained on."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""The corpus parser: what it reads, and how it says what is wrong."""
+"""The corpus parser: what it reads, and the errors that it reports."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the engine guesses with the heads that ship, against PyTorch on the same files."""
+"""What the engine guesses with the shipped heads, compared with PyTorch on the same files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue: what the issue asks for is there, each with its source and in plausible ranges; names are found."""
+"""The catalogue: the required machines are there, each with its source and in plausible ranges, and names are found."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_entries_name_their_source_and_are_plausible(name: str) -> None:
 
 
 def test_figures_of_the_vendors() -> None:
-    """Those that DOMAIN's worked figures use, and the rates that one knows by heart."""
+    """The figures that DOMAIN's worked examples use, and well-known rates."""
     read = {name: BY_NAME[name].read_bytes_per_s / 1e9 for name in ("rtx4090", "rtx3090", "a100-80gb", "m2-ultra")}
     assert read == {"rtx4090": 1008, "rtx3090": 936, "a100-80gb": 2039, "m2-ultra": 800}
     consumer = {

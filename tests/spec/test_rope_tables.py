@@ -1,4 +1,4 @@
-"""Every kind of rope scaling against transformers' own initialisation functions and its rotary module."""
+"""Every kind of rope scaling, compared with transformers' own initialisation functions and its rotary module."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KINDS = {
 
 
 def rope_of(model: Model) -> RopeSpec:
-    """The one table of rotations of a model."""
+    """The only table of rotations of a model."""
     (rope,) = model.program.ropes
     return rope.spec
 
@@ -90,7 +90,7 @@ def test_tables_agree_with_the_rotary_module(kind):
     cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(positions)[None])
     assert table.cos.shape == table.sin.shape == (positions, HALF)
     assert table.cos.dtype == table.sin.dtype == np.float32
-    # transformers multiplies position and frequency in float32: up to 512 * 2^-24 radians of error are its own.
+    # transformers multiplies position and frequency in float32, so up to 512 * 2^-24 radians of error are its own.
     np.testing.assert_allclose(table.cos, cos[0, :, :HALF].numpy(), atol=1e-4)
     np.testing.assert_allclose(table.sin, sin[0, :, :HALF].numpy(), atol=1e-4)
 

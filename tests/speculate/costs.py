@@ -1,4 +1,4 @@
-"""A cost model whose steps take what a test says."""
+"""A cost model whose steps take the times that a test sets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from twostroke.cost.work import Work
 
 @dataclass
 class RowCost:
-    """Satisfies StepCost: seconds by rows of the step. calls: how often it was asked."""
+    """Satisfies StepCost: seconds by rows of the step. calls: the number of its calls."""
 
     seconds: Callable[[int], float]
     calls: int = 0
@@ -21,7 +21,7 @@ class RowCost:
 
 
 def memory_bound(rows: int) -> float:
-    """Reading the weights takes 10 ms; from 8 rows on arithmetic takes longer."""
+    """Reading the weights takes 10 ms; from 8 rows on, arithmetic takes longer."""
     return max(10e-3 + 0.1e-3 * rows, 1.35e-3 * rows)
 
 

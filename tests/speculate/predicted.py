@@ -1,5 +1,5 @@
-"""Tiny checkpoints with layers that predict further tokens: a family's checkpoint, and random tensors of these layers.
-"""
+"""Tiny checkpoints with layers that predict further tokens: a family's checkpoint, and random tensors of these
+layers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def programs_of(config: Mapping[str, Any]) -> list[AheadProgram]:
 
 
 def add_layers(folder: Path, seed: int = 1, **fields: Any) -> None:
-    """Random tensors of the layers into the checkpoint of this folder. fields: written into config.json."""
+    """Adds random tensors of the layers to the checkpoint of this folder. fields: written into config.json."""
     config = {**json.loads((folder / "config.json").read_text()), **fields}
     (folder / "config.json").write_text(json.dumps(config))
     dice, file = np.random.default_rng(seed), folder / FILE
@@ -48,5 +48,5 @@ def add_layers(folder: Path, seed: int = 1, **fields: Any) -> None:
 
 
 def _middle(name: str) -> float:
-    """The mean of a tensor's numbers: norms that are not stored as w - 1 are around 1."""
+    """The mean of a tensor's numbers. Norms that are not stored as w - 1 are around 1."""
     return float("norm" in name and not name.startswith("mtp."))

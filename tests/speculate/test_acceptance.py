@@ -1,4 +1,4 @@
-"""Acceptance: chances follow what came true."""
+"""Acceptance: its chances follow the guesses that were right."""
 
 import random
 
@@ -38,7 +38,7 @@ def test_the_proposers_own_chances_count() -> None:
     acceptance, record = Acceptance(), GuessRecord()
     sure, unsure = Guess([1, 2], 4, [1.0, 1.0]), Guess([1, 2], 4, [0.5, 0.2])
     assert acceptance.chances("p", sure, record) > acceptance.chances("p", unsure, record)
-    for _ in range(200):  # tokens said to come with a half come true half of the time: the word is good
+    for _ in range(200):  # tokens with a chance of one half are right half of the time, so the estimate is good
         acceptance.observe("p", Guess([1], 4, [0.5]), 0, record)
         acceptance.observe("p", Guess([1], 4, [0.5]), 1, record)
     assert acceptance.chances("p", Guess([1], 4, [0.9]), GuessRecord())[0] == pytest.approx(0.9, abs=0.1)

@@ -1,4 +1,4 @@
-"""Several layers used once in turn: what they guess is what they guess when they read the whole text anew."""
+"""Several layers used once in turn: they guess what they guess when they read the whole text anew."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hidden(name: str, position: int) -> int:
 
 
 class Layer:
-    """A memory and a runner: each row comes to a sum over what the pages hold up to it."""
+    """A memory and a runner in which each row becomes a sum over the contents of the pages up to it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -68,7 +68,7 @@ class Value:
 
 
 class History:
-    """Gives each hidden state once."""
+    """A history that gives each hidden state once."""
 
     def __init__(self) -> None:
         self.taken: dict[str, int] = {}
@@ -85,7 +85,7 @@ class History:
 
 
 def expected(name: str, text: Sequence[int], layers: int, count: int) -> list[int]:
-    """What the layers guess after the text, which they read from its beginning."""
+    """The guesses of the layers after the text, which they read from its beginning."""
     text, states = list(text), [hidden(name, position) for position in range(len(text) - 1)]
     for layer in range(min(layers, count)):
         made, total = [], 0

@@ -1,4 +1,5 @@
-"""Asking: where it does not pay no proposer is asked, and finding out that it pays again costs next to nothing."""
+"""Asking: where guesses do not pay no proposer is asked, and it costs next to nothing to find out that they pay
+again."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from twostroke.types.request import Request
 
 
 class Slow:
-    """Satisfies Proposer: each ask takes `ask_s`, and it guesses `token_ids`."""
+    """Satisfies Proposer: each call takes `ask_s`, and it guesses `token_ids`."""
 
     name, longest, token_s = "slow", 8, 0.0
 
@@ -32,11 +33,11 @@ class Slow:
         return [Guess(self.token_ids[: ask.most]) for ask in asks]
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 def decode(proposer: Slow, token_id: int, steps: int, step_s: float = 1e-3, requests: int = 1) -> Guesser:
-    """Requests one after the other that write one token again and again. -> seconds of asking are proposer.asks."""
+    """Decodes requests one after the other that write one token repeatedly. The seconds of asking are proposer.asks."""
     limiter = GuessLimiter(VerifyTime(RowCost(lambda rows: step_s)))
     made = Guesser({"on": (proposer,)}, "on", limiter, Acceptance())
     for index in range(requests):
@@ -61,7 +62,7 @@ def test_an_ask_that_takes_longer_than_its_guesses_win_is_a_rare_probe() -> None
         wrong = Slow(0.4e-3, [9] * 8, computes)
         decode(wrong, 5, 400, requests=20)
         steps_s = 400 * 20 * 1e-3
-        record_s = 150 * 0.4e-3  # asks until the record says that nothing comes true
+        record_s = 150 * 0.4e-3  # it asks until the record shows that no guess is right
         assert 0 < wrong.asks * wrong.ask_s < PROBE_SHARE * steps_s + record_s, computes
 
 

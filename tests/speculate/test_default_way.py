@@ -13,7 +13,7 @@ from twostroke.server.build import build_server
 
 @pytest.fixture
 def live(monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
-    """A server as a user starts it: nothing in the environment says how to guess."""
+    """A server as a user starts it, without a setting for guesses in the environment."""
     monkeypatch.delenv("TWOSTROKE_SPECULATE")
     monkeypatch.setattr("twostroke.assembly.guesses.GuessLimiter", AllOfThem)
     with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as made:

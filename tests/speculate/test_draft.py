@@ -1,4 +1,4 @@
-"""draft: what it guesses, which positions it computes, what becomes of its pages."""
+"""draft: what it guesses, which positions it computes, and what happens to its pages."""
 
 import random
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def counted(text: tuple[int, ...]) -> int:
 
 
 class PagedModel:
-    """An executor whose token depends on the whole text as its pages hold it: a wrong position gives a wrong token."""
+    """An executor whose token depends on the whole text in its pages, so that a wrong position gives a wrong token."""
 
     def __init__(self, pages: int, model: Callable[[tuple[int, ...]], int] = counted) -> None:
         self.slots: list[int | None] = [None] * (pages * PAGE)
@@ -76,7 +76,8 @@ def test_what_was_accepted_is_not_computed_again() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_is_accepted_its_guess_is_that_of_the_whole_text(seed: int) -> None:
-    """Random texts of several requests with common beginnings, some of what is guessed accepted, in random turns."""
+    """Random texts of several requests with common beginnings come in random turns, and some of the guesses are
+    accepted."""
     rng = random.Random(seed)
 
     def hashed(text: tuple[int, ...]) -> int:

@@ -1,4 +1,4 @@
-"""draft with states and windows: what it guesses is what a draft guesses that reads the whole text anew."""
+"""draft with states and windows: it guesses what a draft guesses that reads the whole text anew."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POOLS = {
 
 
 class Recurrent:
-    """An executor whose token depends on all rows that its slot has seen, and on what its pages hold of the windows."""
+    """An executor whose token depends on all rows that its slot has seen, and on the contents of its windows' pages."""
 
     def __init__(self, pools: CachePools) -> None:
         self.pools = pools
@@ -75,7 +75,8 @@ def hashed(text: list[int]) -> int:
 @pytest.mark.parametrize("pools", POOLS)
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_accepted_its_guess_is_that_of_the_whole_text(pools: str, seed: int) -> None:
-    """Requests with common beginnings, more of them than slots; some guesses come true; faults; the same text twice."""
+    """Requests have common beginnings, and there are more of them than slots. Some guesses are right, there are faults,
+    and one text comes twice."""
     rng, model, faults = random.Random(seed), Recurrent(POOLS[pools]), list[Exception]()
     cache = CacheManager(POOLS[pools], PAGE)
     draft = DraftProposer(model, cache, 3, 2000, lambda: 0.0, 1e-3, faults.append)
@@ -93,7 +94,7 @@ def test_whatever_is_accepted_its_guess_is_that_of_the_whole_text(pools: str, se
             assert list(guess.token_ids) == expected[len(texts[name]) :]
             guessed += len(guess.token_ids)
             if rng.random() < 0.1:
-                continue  # the step failed: it is asked for the same text again
+                continue  # the step failed, so it is asked for the same text again
             texts[name] += guess.token_ids[: rng.randrange(len(guess.token_ids) + 1)]
             texts[name].append(rng.randrange(5))
             if len(texts[name]) > 70:
@@ -113,7 +114,7 @@ def test_without_a_slot_for_a_copy_it_guesses_one_token() -> None:
     asked = [GuessWanted(request(name), [1, 2, 3], 4) for name in "abc"]
     assert [len(each.token_ids) for each in draft.propose(asked)] == [1, 1, 0]
     draft.ended(asked[0].request, [])
-    assert draft.propose(asked[2:]) != [NO_GUESS]  # the slot of "b", which was not asked for, is taken
+    assert draft.propose(asked[2:]) != [NO_GUESS]  # the slot of "b", for which no guess is wanted, is taken
 
 
 KINDS = {"greedy": {"temperature": 0.0}, "sampled": {"temperature": 1.0, "seed": 5, "logprobs": 1}}
@@ -121,7 +122,7 @@ KINDS = {"greedy": {"temperature": 0.0}, "sampled": {"temperature": 1.0, "seed":
 
 @pytest.mark.parametrize("family", ["mamba2", "falcon-h1", "qwen3-next", "gemma3"])
 def test_an_engine_with_such_a_draft_gives_the_same_bits(family: str, tmp_path: Path) -> None:
-    """The draft is the model: so every guess is right if its states and windows are, bit for bit."""
+    """The draft is the model. So every guess is right if its states and windows are right, bit for bit."""
     vocabulary = json.loads((spark_path() / "config.json").read_text())["vocab_size"]
     special = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     write_random({**FAMILIES[family]().to_dict(), **special, "vocab_size": vocabulary}, tmp_path)

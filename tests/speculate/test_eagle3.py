@@ -1,4 +1,4 @@
-"""EAGLE-3 layers: the formula next to PyTorch, the engine's bits with one, and layers that do not fit."""
+"""EAGLE-3 layers: the formula compared with PyTorch, the engine's bits with one, and layers that do not fit."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ SHAPES = {
     "midlayer.mlp.down_proj": (WIDTH, INNER),
 }
 CHOSEN = torch.arange(TOKENS) * 5 + torch.tensor([0, 1, 2, 3, 4]).repeat(TOKENS // 5)
-"""The model's tokens that the layer knows; 300 and the like are among them."""
+"""The model's tokens that the layer knows; 300 and similar ones are among them."""
 
 
 def write(folder: Path, config: dict[str, Any], changed: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor]:
-    """The published layout; `changed` replaces tensors, or leaves them out. -> the tensors."""
+    """Writes the published layout; `changed` replaces tensors, or leaves them out. Returns the tensors."""
     made = torch.Generator().manual_seed(4)
     tensors = {
         f"{name}.weight": torch.randn(shape, generator=made) * shape[-1] ** -0.5 + (len(shape) == 1)
@@ -73,7 +73,7 @@ def write(folder: Path, config: dict[str, Any], changed: dict[str, torch.Tensor 
 
 
 def by_formula(w: dict[str, torch.Tensor], words: torch.Tensor, three: torch.Tensor) -> torch.Tensor:
-    """Logits of the layer's own tokens, as the paper's code computes them."""
+    """The logits of the layer's own tokens, as the paper's code computes them."""
 
     def norm(x: torch.Tensor, name: str) -> torch.Tensor:
         return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * w[f"{name}.weight"]

@@ -26,7 +26,7 @@ def test_a_guess_with_a_small_chance_is_not_verified() -> None:
 
 def test_likely_guesses_are_verified_where_rows_cost_little() -> None:
     (count,) = limiter().counts(StepShape(1, 100), [falling(0.9, 8)])
-    assert count == 7  # with the eighth, the step has nine rows and arithmetic decides
+    assert count == 7  # with the eighth, the step has nine rows, and arithmetic decides
 
 
 def test_nothing_is_verified_where_each_row_costs_a_step() -> None:
@@ -43,7 +43,7 @@ def test_the_likeliest_guesses_go_first() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_no_other_number_of_guesses_is_predicted_to_be_better(seed: int) -> None:
-    """For one stream, all numbers up to 8 are looked at."""
+    """For one stream, all numbers up to 8 are tried."""
     rng = random.Random(seed)
     chances = falling(rng.random(), 8)
     (count,) = limiter().counts(StepShape(1, 100), [chances])
@@ -66,7 +66,7 @@ def test_room_and_promises_bound_the_guesses() -> None:
 
 
 def test_beside_prompts_a_guess_must_be_worth_a_row_of_arithmetic() -> None:
-    """A row costs 1.35 ms; a token of one stream is worth 10.1 ms, of eight streams 1.35 ms."""
+    """A row costs 1.35 ms. A token of one stream is worth 10.1 ms, and a token of eight streams 1.35 ms."""
     one = limiter().counts(StepShape(1, 100, beside_prompts=True), [[0.9, 0.5, 0.15, 0.1]])
     assert one == [3]
     assert limiter().counts(StepShape(8, 100, beside_prompts=True), [[0.9, 0.5]] * 8) == [0] * 8
@@ -81,7 +81,7 @@ def test_what_computes_its_guesses_must_earn_that_time_too() -> None:
 
 
 def test_steps_that_take_longer_than_predicted_end_the_guessing() -> None:
-    """The model says that rows are free; here each costs as much as a step."""
+    """The model predicts that rows are free; here each costs as much as a step."""
     found = limiter(lambda rows: 10e-3)
     shape = StepShape(1, 100)
     for _ in range(3):
@@ -107,7 +107,7 @@ def test_such_evidence_does_not_count_for_ever() -> None:
     assert times.seconds(1, 100, 4) == pytest.approx(11e-3)
     for _ in range(2):
         times.observe(1, 100, 4, 12e-3)
-    assert times.seconds(1, 100, 4) == pytest.approx(12e-3)  # what was measured before is gone
+    assert times.seconds(1, 100, 4) == pytest.approx(12e-3)  # earlier measurements are gone
 
 
 def test_outliers_and_nonsense_teach_nothing() -> None:
@@ -118,7 +118,8 @@ def test_outliers_and_nonsense_teach_nothing() -> None:
 
 
 def test_one_stream_says_nothing_of_many() -> None:
-    """The cost model is right for one stream and twice too slow for 32: steps without guesses must be seen first."""
+    """The cost model is right for one stream and twice too slow for 32. So steps without guesses must be measured
+    first."""
     times = VerifyTime(RowCost(lambda rows: 10e-3))
     assert times.plain_is_known(32)  # nothing is known of any proposer
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Guesser: what it verifies, what it tries for nothing, and that it does not lose on texts of all kinds."""
+"""Guesser: what it verifies, what it tries without cost, and that it does not lose on texts of all kinds."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from twostroke.types.request import Request
 
 
 class Told:
-    """Satisfies Proposer: guesses the given tokens, and counts how often it is asked."""
+    """Satisfies Proposer: it guesses the given tokens and counts how often it is asked."""
 
     def __init__(self, name: str, token_ids: Sequence[int], token_s: float = 0.0) -> None:
         self.name, self.token_s, self.ask_s, self.spent_s = name, token_s, 0.0, 0.0
@@ -44,7 +44,7 @@ def guesser(*proposers: Proposer, default: str = "on", seconds: Callable[[int], 
 def run(
     made: Guesser, texts: Sequence[Sequence[int]], prompts: Sequence[int], seconds: Callable[[int], float]
 ) -> tuple[float, float]:
-    """Seconds of decoding these texts together: (without guesses, with them). The first tokens are the prompt."""
+    """The seconds of decoding these texts together, without guesses and with them. The first tokens are the prompt."""
     requests = [request(f"r{index}", prompt=text[: prompts[index]]) for index, text in enumerate(texts)]
     done = list(prompts)
     spent_s = plain_s = 0.0
@@ -83,7 +83,7 @@ def random_text(seed: int, length: int, alphabet: int) -> list[int]:
 @pytest.mark.parametrize("streams", [1, 4, 32])
 @pytest.mark.parametrize("kind", ["ngram", "suffix"])
 def test_random_text_costs_nothing(kind: str, streams: int, alphabet: int, seconds: Callable[[int], float]) -> None:
-    """At most 2% more than without guesses: the promise of the default."""
+    """It takes at most 2% longer than without guesses, which is the promise of the default."""
     proposer: Proposer = NgramProposer() if kind == "ngram" else SuffixProposer(FinishedAnswers())
     texts = [random_text(7 * seed, 400, alphabet) for seed in range(streams)]
     plain_s, spent_s = run(guesser(proposer, seconds=seconds), texts, [40] * streams, seconds)
@@ -153,7 +153,7 @@ def test_who_has_ended_is_forgotten_by_all() -> None:
     made.guess([Stream(request(), [1, 2], 5)], StepShape(1, 2))
     made.ended(request(), [1, 2, 7])
     assert proposer.left == ["a"]
-    made.observe({"a": 1}, 1e-2)  # of a request that was aborted while its step ran
+    made.observe({"a": 1}, 1e-2)  # for a request that was aborted while its step ran
     assert made.totals.guessed == 0
 
 
@@ -162,5 +162,5 @@ def test_steps_that_say_nothing_of_others_teach_no_times() -> None:
     made.guess([Stream(request(), [1, 2], 5)], StepShape(1, 2))
     made.observe({"a": 1}, 0.0)
     assert (made.totals.guessed, made.totals.accepted, made.totals.steps) == (1, 1, 1)
-    made.observe({}, 5.0)  # no guess was asked for in this step
+    made.observe({}, 5.0)  # no guess was wanted in this step
     assert made.guess([Stream(request("b"), [1, 2], 5)], StepShape(1, 2)).keys() == {"b"}

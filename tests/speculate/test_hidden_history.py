@@ -1,4 +1,4 @@
-"""Hidden states that wait to be read: of which positions, and what is given up."""
+"""Hidden states that wait to be read: the positions that they belong to, and those that are given up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twostroke.types.result import SampledToken
 
 
 class Rows:
-    """A memory whose value holds the numbers of its rows."""
+    """A memory whose value contains the numbers of its rows."""
 
     def numbers(self, value: Any, sizes: StepSizes) -> Any:
         count = sizes.logit_rows if value == "logit rows" else sizes.tokens

@@ -1,4 +1,4 @@
-"""The median next to Python's own."""
+"""The median compared with Python's own."""
 
 from __future__ import annotations
 

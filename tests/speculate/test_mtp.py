@@ -1,6 +1,5 @@
-"""The engine with a checkpoint's own layer that predicts a further token: the same bits as without; checkpoints without
-such a layer are refused.
-"""
+"""The engine with a checkpoint's own layer that predicts a further token has the same bits as without. Checkpoints
+without such a layer are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ngram: what it copies, from where."""
+"""ngram: what it copies, and from where."""
 
 import random
 
@@ -40,7 +40,7 @@ def test_a_text_that_grows_gives_what_the_whole_text_gives() -> None:
     proposer, known = NgramProposer(), list[int]()
     for token_id in text:
         known.append(token_id)
-        if rng.random() < 0.5:  # asked now and then: it catches up
+        if rng.random() < 0.5:  # it is asked only now and then, and catches up
             assert proposer.propose([GuessWanted(request(), known, 3)]) == [guess(known, 3)]
 
 

@@ -1,4 +1,4 @@
-"""The index of occurrences against a search of the whole text."""
+"""The index of occurrences, compared with a search of the whole text."""
 
 import random
 
@@ -9,7 +9,7 @@ from twostroke.engine.speculate.running_texts import SearchedText
 
 
 def searched(text: list[int], tokens: list[int], depth: int) -> list[Occurrence]:
-    """All places, latest first, by looking at each."""
+    """All places, latest first, found one by one."""
     found = []
     for place in range(len(tokens) - 1, 0, -1):
         matched = 0
@@ -28,7 +28,7 @@ def test_every_place_is_found(alphabet: int) -> None:
     for _ in range(300):
         tokens.append(rng.randrange(alphabet))
         index.add(tokens)
-        if rng.random() < 0.6:  # asked now and then: it catches up
+        if rng.random() < 0.6:  # it is asked only now and then, and catches up
             running.add(tokens)
         expected = searched(tokens, tokens, 12)
         if any(each.matched >= 8 for each in expected):
@@ -61,7 +61,7 @@ def test_the_end_of_another_text() -> None:
 
 
 def test_runs_with_the_same_hash_are_told_apart() -> None:
-    """hash(-1) == hash(-2): these two runs share a chain."""
+    """hash(-1) == hash(-2), so these two runs share a chain."""
     tokens = [5, -1, 7, 5, -2, 8]
     index = Occurrences()
     index.add(tokens)

@@ -1,4 +1,4 @@
-"""The engine with every proposer on: what it answers is, bit for bit, what it answers without."""
+"""The engine with every proposer: its answers are, bit for bit, those without guesses."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ PARAMS = {
 
 
 class AllOfThem(GuessLimiter):
-    """Asks for and verifies every guess that there is room for, whether it pays or not."""
+    """Asks for every guess that there is room for, and verifies it, whether it pays or not."""
 
     def most(self, shape: StepShape, first: float, later: float, asking_s: float, token_s: float, longest: int) -> int:
         return longest
 
     def token_s(self, shape: StepShape) -> float:
-        return 1e9  # so that asking pays, however slow the machine is today
+        return 1e9  # asking then pays, however slow the machine is today
 
     def counts(self, shape: StepShape, chances: Sequence[Sequence[float]]) -> list[int]:
         left, counts = shape.room_rows, []
@@ -54,7 +54,7 @@ class AllOfThem(GuessLimiter):
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[LLM]:
-    """Pages for about two of the answers, so that sequences are put back."""
+    """There are pages for about two of the answers, so that sequences are put back."""
     options = {"context": 256, "kv_memory": "830KB", "kv_format": "bf16", "max_sequences": 8, "threads": 2}
     with LLM("spark", speculate="draft:spark-draft", **options) as made:
         made._built.guesser._limiter = AllOfThem(made._built.guesser._limiter.times)
@@ -69,7 +69,7 @@ def outputs(llm: LLM, params: SamplingParams, way: str, questions: Sequence[str]
 
 
 def facts(made: Sequence[GenerationOutput]) -> list[object]:
-    """All that a caller sees but times, ids and what was cached."""
+    """Everything that a caller sees except times, ids and the cached tokens."""
     found: list[object] = []
     for output in made:
         found += [output.prompt_token_ids, output.prompt_logprobs]
@@ -99,7 +99,7 @@ def test_every_way_gives_the_same_bits(llm: LLM, kind: str) -> None:
 
 
 def test_a_small_pool_and_ended_readers_change_nothing(llm: LLM) -> None:
-    """Streams of every way at once, some of which are given up in the middle; sequences are put back."""
+    """Streams of every kind run at once, some of which are given up in the middle, and sequences are put back."""
     rng = random.Random(4)
     params = replace(PARAMS["loops"], max_tokens=120)
     ways = (*WAYS[:4], "off")

@@ -1,4 +1,5 @@
-"""The engine with heads on the model's hidden states: the same bits as without; heads that do not fit are refused."""
+"""The engine with heads on the model's hidden states has the same bits as without. Heads that do not fit are
+refused."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ FILES = {"medusa": "medusa_lm_head.safetensors", "eagle": "model.safetensors"}
 
 @pytest.fixture(scope="module", params=WAYS)
 def llm(request: pytest.FixtureRequest) -> Iterator[LLM]:
-    """Pages for about two of the answers, so that sequences are put back."""
+    """There are pages for about two of the answers, so that sequences are put back."""
     with LLM("spark", speculate=request.param, **SMALL) as made:
         made._built.guesser._limiter = AllOfThem(made._built.guesser._limiter.times)
         yield made
@@ -74,7 +75,7 @@ def test_heads_that_fail_are_left_alone(llm: LLM, monkeypatch: pytest.MonkeyPatc
 
 
 def changed(way: str, folder: Path, config: dict[str, object], tensors: dict[str, object]) -> str:
-    """A copy of the heads that ship, with other fields and tensors (None: without it). -> the option's value."""
+    """A copy of the shipped heads, with other fields and tensors (None: without it). Returns the option's value."""
     shutil.copytree(FOLDERS[way](), folder)
     read = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**read, **config}))

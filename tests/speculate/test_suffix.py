@@ -1,4 +1,4 @@
-"""suffix against a suffix tree with counts, built the slow way."""
+"""suffix, compared with a suffix tree with counts that is built in the slow way."""
 
 import random
 
@@ -14,7 +14,8 @@ END = -1
 
 
 class Node:
-    """A node of a suffix tree that holds every run of a text: how often it occurs, where last, what comes after it."""
+    """A node of a suffix tree with every run of a text: how often it occurs, where it occurs last, and the token after
+    it."""
 
     def __init__(self) -> None:
         self.count, self.last = 0, -1
@@ -22,7 +23,7 @@ class Node:
 
 
 def tree_of(known: list[int]) -> Node:
-    """The tree of all runs that have a token after them: the end of the text itself is no occurrence."""
+    """The tree of all runs that have a token after them. The end of the text itself is no occurrence."""
     root = Node()
     for start in range(len(known)):
         node = root
@@ -34,7 +35,8 @@ def tree_of(known: list[int]) -> Node:
 
 
 def tree_guess(known: list[int], most: int, least_chance: float) -> Guess:
-    """Arctic's rule over that tree: of every suffix its likeliest path, of all paths that with the largest sum."""
+    """Arctic's rule over that tree: for every suffix its likeliest path, and of all paths the one with the largest
+    sum."""
     best, score = NO_GUESS, 0.0
     root = tree_of(known)
     for matched in range(min(24, len(known) - 1), SHORTEST - 1, -1):
@@ -71,7 +73,7 @@ def test_guesses_are_those_of_a_suffix_tree(alphabet: int) -> None:
     for _ in range(120):
         known = [rng.randrange(alphabet) for _ in range(rng.randrange(5, 40))]
         expected = tree_guess(known, 5, 0.2)
-        if expected.matched < 8:  # beyond, shorter runs are not looked at
+        if expected.matched < 8:  # beyond this length, shorter runs are not tried
             guess = SuffixProposer(FinishedAnswers(0), least_chance=0.2).propose([GuessWanted(request(), known, 5)])[0]
             assert guess == expected
             found += expected != NO_GUESS

@@ -1,4 +1,4 @@
-"""Small tokenizers of every kind that detokenizers must handle, built on the spot."""
+"""Small tokenizers of every kind that detokenizers must handle, made during the tests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def byte_fallback() -> tokenizers.Tokenizer:
 
 
 def metaspace() -> tokenizers.Tokenizer:
-    """T5 style: Unigram with a space in front of the text."""
+    """T5 style: Unigram with a space before the text."""
     words = ["<unk>", *SPECIALS, "▁", "▁a", "▁the", "s", "ing", "▁▁x", "é", "你", "🙂", ".", "▁.", "a▁b"]
     tokenizer = tokenizers.Tokenizer(models.Unigram([(word, -1.0 - i) for i, word in enumerate(words)], 0, False))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")

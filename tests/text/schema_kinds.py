@@ -1,6 +1,5 @@
-"""Schemas as people's libraries write them: zod's (zod_schemas.json: zod 3.25 through zod-to-json-schema 3.25, and zod
-4.6's own toJSONSchema) and those that the installed pydantic makes of the models below.
-"""
+"""Schemas as libraries write them: zod's (zod_schemas.json: zod 3.25 through zod-to-json-schema 3.25, and zod 4.6's own
+toJSONSchema), and those that the installed pydantic makes from the models below."""
 
 from __future__ import annotations
 
@@ -74,7 +73,8 @@ PYDANTIC: dict[str, Any] = {name: kind.model_json_schema() for name, kind in MOD
 
 
 def without_unique_items(schema: Any) -> Any:
-    """The rule is stated: items of an open set may repeat, because a grammar cannot compare them."""
+    """The schema without its rule on unique items: items of an open set may repeat, because a grammar cannot compare
+    them."""
     if isinstance(schema, dict):
         return {name: without_unique_items(value) for name, value in schema.items() if name != "uniqueItems"}
     return [without_unique_items(item) for item in schema] if isinstance(schema, list) else schema

@@ -1,4 +1,4 @@
-"""Bad words as token sequences: vLLM's rule, by tokenizers of several kinds."""
+"""Bad words as token sequences: vLLM's rule, with tokenizers of several kinds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def encoder(table: dict[str, list[int]]):
     ("table", "made"),
     [
         ({"bad": [7], " bad": [8]}, ((7,), (8,))),
-        ({"bad": [7], " bad": [9, 7]}, ((7,),)),  # the space is a token of its own: the word alone is enough
+        ({"bad": [7], " bad": [9, 7]}, ((7,),)),  # the space is a token of its own, so the word alone is enough
         ({"bad": [7, 1], " bad": [8, 1]}, ((7, 1), (8, 1))),
         ({"bad": [7, 1], " bad": [7, 2]}, ((7, 1),)),
         ({"bad": [7], " bad": [7]}, ((7,),)),

@@ -1,4 +1,4 @@
-"""Grammars of Lark that clients send for the text of a tool: each is one pattern, and that pattern's texts are its."""
+"""Grammars of Lark that clients send for the text of a tool. Each becomes one pattern with the same texts."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_is_not_read_is_said(definition: str) -> None:
 
 
 def test_a_grammar_that_doubles_with_each_rule_ends_soon() -> None:
-    """Steps are bounded, not time."""
+    """The number of steps is bounded, not the time."""
     lines = [f"r{number}: r{number + 1} r{number + 1}" for number in range(40)]
     definition = "\n".join(["start: r0", *lines, 'r40: ""'])
     with pytest.raises(NotRead, match="long"):

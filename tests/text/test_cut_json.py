@@ -1,4 +1,4 @@
-"""Objects that break off: every beginning gives what is complete in it."""
+"""Objects that end early: every beginning gives its complete parts."""
 
 from __future__ import annotations
 

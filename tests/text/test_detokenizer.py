@@ -22,7 +22,7 @@ def stream(tokenizer: Tokenizer, ids: list[int], context: list[int] | None = Non
 
 
 def id_lists(kind: str) -> st.SearchStrategy[list[int]]:
-    # A few ids beyond the vocabulary: models often have more rows than their tokenizer has tokens.
+    # A few ids beyond the vocabulary, because models often have more rows than their tokenizer has tokens.
     return st.lists(st.integers(0, make(kind).vocab_size + 2), max_size=30)
 
 
@@ -129,7 +129,8 @@ def test_cost_per_token_does_not_grow() -> None:
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_special_tokens_that_are_shown_are_text_and_the_others_are_not(kind: str, data: st.DataObject) -> None:
-    """Shown tokens cut the text into runs; each run is what it is alone, but for a space that its first token loses."""
+    """Shown tokens cut the text into runs. Each run is the same as alone, except for a space that its first token
+    loses."""
     tokenizer = make(kind)
     special = sorted(tokenizer.special_ids)
     if not special:

@@ -7,7 +7,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class Words:
-    """Six tokens."""
+    """A vocabulary of six tokens."""
 
     vocab_size = 6
     pieces = (b"a", b"\n", b".\n", b"\xc3", b"x:", b"b")
@@ -23,14 +23,14 @@ class Words:
 
 def test_every_token_that_contains_a_breaker_is_one() -> None:
     assert breaker_ids(["\n", ":"], Words()) == {1, 2, 4}
-    assert breaker_ids(["é"], Words()) == {5}  # no token holds it: the last one of its own
+    assert breaker_ids(["é"], Words()) == {5}  # no token contains it, so the last one of its own is taken
 
 
 def test_breakers_are_found_once_and_only_where_they_count() -> None:
     words = Words()
     assert with_breakers(SamplingParams(), words).dry_breaker_ids == frozenset() and words.asked == 0
     on = SamplingParams(dry_multiplier=0.8)
-    assert with_breakers(on, words).dry_breaker_ids == {1, 2, 4, 5}  # no token holds the others
+    assert with_breakers(on, words).dry_breaker_ids == {1, 2, 4, 5}  # no token contains the others
     assert with_breakers(on, words).dry_breaker_ids == {1, 2, 4, 5} and words.asked == 1
     own = SamplingParams(dry_multiplier=0.8, dry_breaker_ids=[3])
     assert with_breakers(own, words).dry_breaker_ids == {3}

@@ -46,7 +46,7 @@ def allowed(machine: TokenMask) -> set[int]:
 
 
 def walk(machine: TokenMask, ends: frozenset[int], seed: int, most: int = 300) -> tuple[list[int], bool]:
-    """A random way through: tokens, and whether it came to the end."""
+    """A random way through a grammar: its tokens, and whether it came to the end."""
     dice, tokens = random.Random(seed), []
     while len(tokens) < most:
         token = dice.choice(sorted(allowed(machine)))
@@ -141,7 +141,7 @@ def test_special_tokens_and_rows_without_a_token_are_never_allowed(
 @settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(0, 40), max_size=6))
 def test_rewinding_leaves_no_trace(seed: int, cuts: list[int], compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
-    """However often it goes back, a machine stands where a fresh one stands after the same tokens."""
+    """However often it goes back, an automaton is in the same state as a new one after the same tokens."""
     grammar = Grammar.json_schema({"type": "array", "items": {"enum": ["ab", "abc", 12]}, "maxItems": 9})
     machine, tokens = compiler.compile(grammar), list[int]()
     for place, cut in enumerate([*cuts, 1000]):
@@ -168,7 +168,7 @@ def test_a_forbidden_token_breaks_its_own_machine_only(compiler: GrammarCompiler
     grammar = Grammar.regex("a+")
     broken = compiler.compile(grammar)
     broken.feed(tokenizer.encode_rendered("t")[0])
-    broken.feed(tokenizer.encode_rendered("a")[0])  # no exception here: commit must not fail
+    broken.feed(tokenizer.encode_rendered("a")[0])  # there is no exception here, because commit must not fail
     with pytest.raises(ValueError, match="cannot be followed"):
         broken.bits()
     assert allowed(compiler.compile(grammar))
@@ -235,7 +235,7 @@ EXPLODING = Grammar.json_schema({"allOf": [{"pattern": f".*{chr(97 + i)}.*{chr(9
 
 
 def easy(compiler: GrammarCompiler, text: str) -> TokenMask:
-    """The machine of a regular expression that takes a few milliseconds: only a machine that stands still needs a
+    """An automaton of a regular expression that takes a few milliseconds. Only a machine that stands still needs a
     second try."""
     for _ in range(9):
         with contextlib.suppress(InvalidRequest):
@@ -278,7 +278,7 @@ def test_few_are_kept(tokenizer: Tokenizer) -> None:
 
 
 def test_a_machine_at_its_limit_is_nothing_to_the_others(tokenizer: Tokenizer) -> None:
-    """The library's copies of a matcher share a lexer: one that has run into a limit takes all of them with it."""
+    """The library's copies of a matcher share a lexer. If one has reached a limit, all of them have."""
     compiler = small(tokenizer, lexer_states=300)
     grammar = Grammar.regex(r"([a-z]{1,100}[0-9]{1,100}){1,10}")
     try:
@@ -299,7 +299,7 @@ def test_many_machines_of_a_heavy_grammar_are_refused(tokenizer: Tokenizer) -> N
     heavy = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(300)}}
     try:
         assert len(compiler.submit(Grammar.json_schema(heavy), 2).result()) == 2
-        # The limit is for all machines together. No machine is quick enough for this one, and every machine for 60 s.
+        # The limit is for all machines together. None is quick enough for this grammar, and each is for 60 s.
         compiler._limits = replace(compiler._limits, compile_s=1e-9)
         with pytest.raises(InvalidRequest, match="128 completions"):
             compiler.submit(Grammar.json_schema(heavy), 128).result()
@@ -322,7 +322,7 @@ def test_the_process_ends_with_the_compiler(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("at_work", [False, True])
 def test_the_process_does_not_outlive_a_parent_that_was_killed(at_work: bool) -> None:
-    """Idle, it sees the end of its input; at work on something endless, its own timer ends it."""
+    """If idle, it sees the end of its input. If it works on something endless, its own timer ends it."""
     code = (
         "import contextlib, os, threading, time\n"
         "from twostroke.types.errors import InvalidRequest\n"
@@ -361,7 +361,8 @@ def _parsed(grammar: Grammar) -> dict[str, object]:
 
 
 def test_a_machine_tells_how_long_its_masks_take(compiler: GrammarCompiler) -> None:
-    """The scheduler shares out what steps have for hard grammars; machines of one grammar begin alike."""
+    """The scheduler divides the time that steps have for hard grammars, and automata of one grammar have the same
+    beginning."""
     one, other = compiler.submit(Grammar.json_object(), 2).result()
     before_s = one.mask_s
     assert before_s == other.mask_s > 0

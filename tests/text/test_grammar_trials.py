@@ -1,4 +1,5 @@
-"""Trials of grammars: requests for the same one share a trial, its fault, and nothing else; hard ones stand aside."""
+"""Trials of grammars: requests for the same grammar share a trial and its fault, and nothing else. Hard ones have a
+lane of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ HARD, HARDER = Grammar.regex("hard"), Grammar.regex("harder")
 
 
 class Gated:
-    """A lane whose trials wait at a gate; `tried` is what came to it."""
+    """A lane whose trials wait at a gate. `tried`: the trials that came to it."""
 
     def __init__(self, last: bool) -> None:
         self.gate, self.begun = threading.Event(), threading.Event()
@@ -173,7 +174,7 @@ def test_a_cancelled_compilation_frees_its_place_and_leaves_others_theirs() -> N
 
 
 class Unready(Gated):
-    """A lane whose start fails in a way that nobody thought of."""
+    """A lane whose start fails in an unexpected way."""
 
     def start(self) -> None:
         raise AttributeError("no such thing")

@@ -209,7 +209,7 @@ def test_a_template_for_lists_of_parts_gets_them() -> None:
     ],
 )
 def test_parts_are_joined_as_the_template_joins_them(part: str, between: str) -> None:
-    """A template that writes parts as values, or takes none, gets them joined by a line end."""
+    """A template may print a list of parts as a value, or expect a text. It gets the parts joined by line ends."""
     each = "{% for p in m.content %}" + part + "{% endfor %}"
     source = "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}" + each
     source += "{% endif %}{% endfor %}"

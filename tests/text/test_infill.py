@@ -1,4 +1,4 @@
-"""Filling in the middle: which tokens a vocabulary has for it, and what stands where in the prompt."""
+"""Filling in the middle: the tokens that a vocabulary has for it, and the order of the prompt."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def with_controls(library: tokenizers.Tokenizer, **flags: Any) -> tokenizers.Tok
 
 
 def stripping() -> tokenizers.Tokenizer:
-    """Tokens that take white space along, as Phi-3 has."""
+    """Tokens that include the white space around them, as Phi-3 has."""
     return with_controls(byte_level(), rstrip=True)
 
 
@@ -120,7 +120,8 @@ def test_a_text_without_control_tokens_has_the_ids_of_the_whole_text(kind: str, 
 @settings(max_examples=examples(150), deadline=None)
 @given(text=HOSTILE)
 def test_encoding_with_twins_is_encoding_the_whole_text(kind: str, text: str) -> None:
-    """With nothing quoted: white space and merges next to control tokens, BOS in front, all as the library does it."""
+    """With nothing quoted, white space and merges next to control tokens, and BOS before the text, are as in the
+    library."""
     control = ControlTokens(library_of(kind))
     for special in (False, True):
         assert control.encode(text, (), special) == library_of(kind).encode(text, add_special_tokens=special).ids
@@ -173,7 +174,7 @@ def test_every_place_that_a_client_fills_is_quoted(where: str) -> None:
 
 
 def test_marks_that_only_the_template_shows_to_be_control_tokens() -> None:
-    """DeepSeek's: not flagged as special. What models write in their answers stays what it is."""
+    """These are DeepSeek's, which are not flagged as special. The marks in the models' own answers stay."""
     library = byte_level()
     library.add_tokens([AddedToken(text, special=False) for text in (DEEPSEEK_USER, "<think>", "</think>", "   ")])
     source = "{{ '" + DEEPSEEK_USER + "' + messages[0].content }}   {{ '<think>' if true }}</think>"

@@ -1,4 +1,5 @@
-"""Qwen3-Coder's calls typed by schemas: what the model's template writes comes back as it was, however it is cut."""
+"""Qwen3-Coder's calls, with types from schemas: what the model's template writes comes back unchanged, however it is
+cut."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def read(text: str, cuts: Sequence[int] = (), schema: Any = SCHEMA) -> Any:
 
 
 def written(arguments: dict[str, Any]) -> str:
-    """As the model's own template writes a call: texts as they are, everything else as JSON."""
+    """A call as the model's own template writes it: texts unchanged, everything else as JSON."""
     values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
     parts = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in values.items())
     return f"<tool_call>\n<function=f>\n{parts}</function>\n</tool_call>"
@@ -75,7 +76,7 @@ ARGUMENTS = st.fixed_dictionaries(
 def test_what_the_template_writes_comes_back(calls: list[dict[str, Any]], cuts: list[int]) -> None:
     text = "\n".join(map(written, calls))
     if any("</parameter>" in json.dumps(call) for call in calls):
-        return  # the form has no escapes: no reader could know
+        return  # the form has no escapes, so no reader could know
     made = read(text, cuts)
     assert made == read(text)
     assert [json.loads(piece.text) for piece in made if isinstance(piece, CallArguments)] == calls

@@ -1,4 +1,4 @@
-"""The rules by which schemas are adapted: what is closed, what stays open, what is refused and in which words."""
+"""The rules by which schemas are adapted: what is closed, what stays open, what is refused and with which words."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_a_name_that_two_parts_require_is_required_once() -> None:
 @settings(max_examples=examples(400), deadline=None)
 @given(schema=SCHEMAS, definition=SCHEMAS, value=VALUES)
 def test_whatever_fits_the_adapted_schema_fits_the_one_that_was_given(schema: Any, definition: Any, value: Any) -> None:
-    """But for items that repeat, which is the stated rule."""
+    """The stated exception is items that repeat."""
     if "$ref" in json.dumps(definition):
         return
     whole = {**schema, "$defs": {"d": definition}}

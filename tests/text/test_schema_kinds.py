@@ -1,4 +1,4 @@
-"""What zod and pydantic write is taken, and a random answer that fits the grammar fits the schema."""
+"""Schemas of zod and pydantic are taken, and a random answer that fits the grammar fits the schema."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compiler(tokenizer: Tokenizer) -> Iterator[GrammarCompiler]:
 
 
 def written(grammar: Grammar, compiler: GrammarCompiler, tokenizer: Tokenizer, seed: int) -> str:
-    """A random answer; brackets and quotes are closed often, so that it comes to its end."""
+    """A random answer. Brackets and quotes are often closed, so that it comes to its end."""
     closing = {i for i in range(tokenizer.vocab_size) if tokenizer.token_bytes(i) in (b'"', b"}", b"]")}
     machine, dice, tokens = compiler.compile(grammar), random.Random(seed), list[int]()
     while len(tokens) < MOST_TOKENS:
@@ -58,7 +58,7 @@ def written(grammar: Grammar, compiler: GrammarCompiler, tokenizer: Tokenizer, s
 
 
 def finite(text: str) -> float:
-    """JSON has numbers that no float holds."""
+    """JSON has numbers that no float can represent."""
     return max(-1e300, min(1e300, float(text)))
 
 

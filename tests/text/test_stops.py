@@ -13,7 +13,7 @@ stop_lists = st.lists(st.text(alphabet="abé", min_size=1, max_size=5), max_size
 
 
 def first_complete(text: str, stops: list[str], begin: int = 0) -> tuple[str, str | None]:
-    """The definition: the stop string that is complete first after `begin`, the longer one of two."""
+    """The definition: the stop string that is complete first after `begin`, or the longer one of two."""
     for end in range(begin + 1, len(text) + 1):
         found = [stop for stop in stops if text[:end].endswith(stop)]
         if found:

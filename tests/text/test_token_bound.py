@@ -39,7 +39,7 @@ def with_nfc() -> tokenizers.Tokenizer:
 
 
 def with_greedy_tokens() -> tokenizers.Tokenizer:
-    """Tokens that take the white space around them, as Phi-3 has."""
+    """Tokens that include the white space around them, as Phi-3 has."""
     library = byte_level()
     library.add_special_tokens([AddedToken("<tall>", lstrip=True, rstrip=True, special=True)])
     return library
@@ -66,7 +66,7 @@ def test_the_bound_is_never_above_the_number_of_tokens(kind: str, text: str) -> 
 
 
 def test_it_is_of_use() -> None:
-    """Within a factor of ten of the truth for words, and near it for characters that merge little."""
+    """It is within a factor of ten of the truth for words, and near it for characters that merge little."""
     for kind in ("byte_level", "nfc"):
         assert bound_of(kind).fewest("é".encode() * 100_000) > 10_000
     tokenizer = Tokenizer.from_folder(spark_path())
@@ -100,7 +100,7 @@ def test_normalizers_that_drop_characters_have_none() -> None:
 @given(text=TEXTS)
 @pytest.mark.parametrize("kind", sorted(MAKERS))
 def test_encoding_without_the_gil_gives_the_same_ids(kind: str, text: str) -> None:
-    """Special tokens, limits left in the file and all."""
+    """This includes special tokens, and limits that are left in the file."""
     library, ours = _both(kind)
     assert ours.encode_prompt(text) == library.encode(text, add_special_tokens=True).ids
     assert ours.encode_rendered(text) == library.encode(text, add_special_tokens=False).ids

@@ -1,4 +1,4 @@
-"""The tokenizer agrees with transformers, and broken folders are refused in words."""
+"""The tokenizer agrees with transformers, and a message tells why a broken folder is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A tokenizer.json with merges is built the quick way, and is the tokenizer that the library reads from that file."""
+"""A tokenizer.json with merges is built in the quick way, and is the tokenizer that the library reads from that
+file."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ TEXTS = [*CORPUS, "", " ", "<s>inside</s><tool>", "x▁y  \n\n", "naïve tôken"
 
 
 def same(ours: tokenizers.Tokenizer, theirs: tokenizers.Tokenizer) -> None:
-    """All that a tokenizer is, as the library writes it down, and what it makes of texts."""
+    """All properties of a tokenizer, as the library writes them, and its results for texts."""
     assert ours.to_str() == theirs.to_str()
     for text in TEXTS:
         for special in (False, True):
@@ -37,7 +38,7 @@ def same(ours: tokenizers.Tokenizer, theirs: tokenizers.Tokenizer) -> None:
 
 
 def older(said: dict[str, Any]) -> dict[str, Any]:
-    """Merges as text, as files had them before tokens could hold spaces."""
+    """Merges as text, as files had them before tokens could contain spaces."""
     said["model"]["merges"] = ["#version: 0.2", *(f"{left} {right}" for left, right in said["model"]["merges"])]
     return said
 
@@ -69,7 +70,7 @@ WORDS = st.text("ab▁\n é", min_size=1, max_size=4)
 
 @st.composite
 def drawn(draw: st.DrawFn) -> tokenizers.Tokenizer:
-    """Merges of a drawn order, options, and added tokens within the vocabulary and next to it."""
+    """Merges in a random order, options, and added tokens within the vocabulary and outside it."""
     vocabulary, merges = {letter: number for number, letter in enumerate("ab▁\n é")}, []
     for _ in range(draw(st.integers(0, 12))):
         left, right = (draw(st.sampled_from(sorted(vocabulary))) for _ in range(2))
@@ -200,7 +201,7 @@ def test_garbage_is_collected_afterwards_as_before(collects: bool, tmp_path: Pat
 
 
 def test_a_start_builds_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library is given a file without vocabulary; it would decode that of the whole file three times."""
+    """The library gets a file without a vocabulary, because it would decode that of the whole file three times."""
     built: list[int] = []
 
     def noted(raw: bytes) -> tokenizers.Tokenizer:

@@ -1,4 +1,4 @@
-"""The threads that are chosen against every other number, simulated on recorded topologies."""
+"""The chosen number of threads, compared with every other number, simulated on recorded topologies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SERVERS = ["one_and_memory", "quota_64", "quota_v1", "small_vm"]
 DESKTOPS = ["core_hybrid", "big_little", "ryzen_2ccd", "offline"]
 MACHINES = [*((name, SERVER) for name in SERVERS), *((name, DESKTOP) for name in DESKTOPS)]
 LEFT_OUT = 1.10
-"""So much longer than the best number of threads may the chosen one take: a model is no truer than that."""
+"""The most by which the chosen number may be slower than the best one, because the model is not more exact."""
 
 
 def longer(topology: Topology, rates: CoreRates, rows: int) -> float:
@@ -57,7 +57,7 @@ def test_decoding_is_as_quick_as_with_any_other_number(name: str, rates: CoreRat
 
 @pytest.mark.parametrize(("name", "rates"), MACHINES)
 def test_prompts_are_as_quick_as_with_any_other_number(name: str, rates: CoreRates, tmp_path: Path) -> None:
-    """What is lost is the part of a core in a quota that gets no thread."""
+    """The loss is the part of a core in a quota that gets no thread."""
     topology = recorded(name, tmp_path)
     assert longer(topology, rates, 128) <= LEFT_OUT * unused_quota(topology)
 
@@ -90,13 +90,13 @@ RATES = st.builds(
 def test_whatever_the_rates_no_other_number_is_much_quicker(
     name: str, rates: CoreRates, rows: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Where few cores fill the memory's rate, and where half of the cores do."""
+    """It tests rates at which few cores reach the memory's rate, and rates at which half of the cores do."""
     topology = recorded(name, tmp_path_factory.mktemp("tree"))
     assert longer(topology, rates, rows) <= LEFT_OUT
 
 
 def test_half_a_core_of_a_quota_is_used_where_it_is_worth_a_thread(tmp_path: Path) -> None:
-    """1.5 cores have two threads, and 2.3 cores have two: three would do at most 1.15 times as much."""
+    """1.5 cores have two threads, and so have 2.3 cores, because three would do at most 1.15 times as much."""
     topology = recorded("offline", tmp_path)
     assert longer(replace(topology, quota=1.5), SERVER, 128) == 1.0
     assert 1.0 < longer(replace(topology, quota=2.3), SERVER, 128) <= 1.15 * 1.06

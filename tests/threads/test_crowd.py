@@ -1,5 +1,5 @@
-"""Far more threads than CPUs: every answer has the bits of one thread, and everything ends. Times are measured by
-`tools/study_threads.py stress`, and never here."""
+"""Far more threads than CPUs: every answer has the bits of one thread, and everything ends. `tools/study_threads.py
+stress` measures times, and these tests do not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twostroke.ops.quant.codec import pack_weight
 from twostroke.ops.quant.formats import weight_format
 
 CROWD = 64
-PATIENCE_S = 60.0  # a hang fails the test instead of the run
+PATIENCE_S = 60.0  # a hang fails the test instead of blocking the run
 PROMPTS = [[3 + number, *range(5, 5 + length)] for number, length in enumerate((1, 7, 70, 200))]
 ASKED = SamplingParams(max_tokens=12, temperature=0.8, seed=3, logprobs=2, ignore_eos=True)
 OPTIONS: dict[str, Any] = {"cache": "off", "kv_memory": "32MB", "context": 256, "speculate": "off"}
@@ -53,7 +53,7 @@ def test_products_of_a_crowd_have_the_bits_of_one_thread(kind: str, rows: int) -
 
 
 def test_several_crowds_at_once_end_and_are_right() -> None:
-    """Four pools of 64 threads, made, used and ended by four threads of Python at the same time."""
+    """Four threads of Python make, use and end four pools of 64 threads at the same time."""
     matrix = weight("int8", 320, 512)
     x = np.random.default_rng(0).standard_normal((5, 512)).astype(np.float32)
     with closing(CpuOps(None, 1)) as ops:

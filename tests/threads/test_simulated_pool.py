@@ -1,4 +1,4 @@
-"""The model of the pool: what it must hold for any machine, and that it is the pool of csrc."""
+"""The model of the pool: properties that hold for any machine, and its agreement with the pool of csrc."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READING = PoolJob(64, 1.0, 1e7)
 
 
 def plain(cores: int, threads: int = 1, quota: float | None = None, nodes: int = 1) -> Topology:
-    """Equal cores in equal nodes; the second hardware threads have the numbers after all first ones."""
+    """Equal cores in equal nodes. The second hardware threads have numbers after all first ones."""
     cpus = [
         Cpu(core + cores * thread, 0, core, core * nodes // cores) for thread in range(threads) for core in range(cores)
     ]
@@ -66,7 +66,8 @@ def test_the_second_thread_of_a_core_reads_a_little_more_and_computes_nothing_mo
 
 
 def test_a_slow_core_takes_fewer_tasks_and_holds_nothing_up_but_the_last() -> None:
-    """Two cores of which one has half the speed do nearly 1.5 times what one does: tasks are claimed one by one."""
+    """Two cores, of which one has half the speed, do nearly 1.5 times what one does, because tasks are claimed one by
+    one."""
     topology = Topology((Cpu(0, 0, 0, 0), Cpu(1, 0, 1, 0, 512)))
     gain = taken(topology, 1, COMPUTING).now / taken(topology, 2, COMPUTING).now
     slow_task = 2 * 1e8 / 100e9
@@ -138,7 +139,7 @@ JOBS = st.builds(
 def test_no_number_of_threads_beats_what_the_machine_can_do(
     topology: Topology, threads: int, jobs: list[PoolJob], between_s: float
 ) -> None:
-    """And a list of equal tasks is shared out so that no core waits for more than one task and its claims."""
+    """A list of equal tasks is divided so that no core waits for more than one task and its claims."""
     machine = PoolMachine(topology, RATES)
     places = machine.places(threads)
     pool = SimulatedPool(machine, places)
@@ -152,7 +153,7 @@ def test_no_number_of_threads_beats_what_the_machine_can_do(
 
 
 def _longest(machine: PoolMachine, places: tuple[Cpu, ...], job: PoolJob) -> float:
-    """Rounds in which all threads do one task each, at the speeds of all together, and one task more."""
+    """Rounds in which all threads do one task each, at the speed of all together, and one task more."""
     speeds = machine.speeds(places, job)
     rounds = math.ceil(job.tasks / len(places)) + 1
     claims = TAKE_S + len(places) * LOOK_S

@@ -1,4 +1,5 @@
-"""Families of models that see, as tiny folders: random weights, a tokenizer of bytes, a template, a processor file."""
+"""Families of models that see images, as tiny folders: random weights, a tokenizer of bytes, a template, a processor
+file."""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ def qwen_ids() -> Given:
 
 
 def qwen_processed(images: Sequence[Image.Image], settings: Given) -> Given:
-    """Patches of all images, and the grid of each."""
+    """The patches of all images, and the grid of each."""
     found = Qwen2VLImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
     return {name: found[name] for name in ("pixel_values", "image_grid_thw")}
 
 
 def qwen_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = given["image_grid_thw"].prod(-1) // 4
     return [f"<|vision_start|>{'<|image_pad|>' * int(count)}<|vision_end|>" for count in counts]
 
@@ -47,7 +48,7 @@ TOWER = {
 
 
 def qwen3_vl() -> torch.nn.Module:
-    """Rows of two layers are added; heads of 24 elements, so that sections do not end where pairs do."""
+    """Rows of two layers are added. Heads have 24 elements, so that sections do not end where pairs do."""
     tower = {**TOWER, "deepstack_visual_indexes": [0, 2]}
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 4, 4], "mrope_interleaved": True}
     text = {**TEXT, "head_dim": 24, "rope_parameters": turn}
@@ -72,12 +73,12 @@ def qwen3_vl_moe() -> torch.nn.Module:
 
 
 def qwen3_5_moe() -> torch.nn.Module:
-    """The same before a mixture of experts."""
+    """The same model with a mixture of experts."""
     return qwen3_5("Qwen3_5Moe", **MOE, shared_expert_intermediate_size=48)
 
 
 def qwen3_5(name: str = "Qwen3_5", **more: Any) -> torch.nn.Module:
-    """No rows are added; most layers of the language model keep states, and a part of each head turns."""
+    """No rows are added. Most layers of the language model keep states, and a part of each head is rotated."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
     text = {
         **TEXT,
@@ -108,7 +109,7 @@ def qwen2_5_vl() -> torch.nn.Module:
 
 
 def qwen2_vl() -> torch.nn.Module:
-    """No windows; layer norms."""
+    """A tower without windows, with layer norms."""
     tower = {"depth": 2, "embed_dim": 48, "hidden_size": 64, "mlp_ratio": 2, "num_heads": 2, "patch_size": 8}
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
     config = transformers.Qwen2VLConfig(
@@ -146,13 +147,13 @@ def paddleocr_vl() -> torch.nn.Module:
 
 
 def paddle_processed(images: Sequence[Image.Image], settings: Given) -> Given:
-    """Patches of all images in reading order, and the grid of each."""
+    """The patches of all images in reading order, and the grid of each."""
     found = PaddleOCRVLImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
     return {name: found[name] for name in ("pixel_values", "image_grid_thw")}
 
 
 def paddle_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = given["image_grid_thw"].prod(-1) // 4
     return [f"<|IMAGE_START|>{PADDLE_MARKS[0] * int(count)}<|IMAGE_END|>" for count in counts]
 
@@ -179,7 +180,7 @@ def glm46v() -> torch.nn.Module:
 
 
 def glm4v(name: str = "Glm4v", **more: Any) -> torch.nn.Module:
-    """Learned places of 5 x 5 patches, fitted to each image by cubics; half of each head of the text turns."""
+    """Learned places of 5 x 5 patches, fitted to each image by cubics. Half of each head of the text is rotated."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [1, 2, 1], "partial_rotary_factor": 0.5}
     find = library(GLM_MARKS).token_to_id
     kind = "glm4v_moe_vision" if "n_group" in more else "glm4v_vision"
@@ -203,19 +204,20 @@ def glm4v(name: str = "Glm4v", **more: Any) -> torch.nn.Module:
 
 
 def glm_processed(images: Sequence[Image.Image], settings: Given) -> Given:
-    """Patches of all images, and the grid of each."""
+    """The patches of all images, and the grid of each."""
     found = Glm4vImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
     return {name: found[name] for name in ("pixel_values", "image_grid_thw")}
 
 
 def glm_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = given["image_grid_thw"].prod(-1) // 4
     return [f"<|begin_of_image|>{GLM_MARKS[0] * int(count)}<|end_of_image|>" for count in counts]
 
 
 def glm_ocr() -> torch.nn.Module:
-    """No learned places; heads have norms, products biases, and an image row an inner block of its own width."""
+    """No learned places. Heads have norms, products have biases, and an image row has an inner block of its own
+    width."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
     find = library(GLM_MARKS).token_to_id
     config = transformers.GlmOcrConfig(
@@ -273,7 +275,7 @@ LIGHTON_MARKS = ("<|image_pad|>", "<|end|>", "<|start|>", "<|vision_start|>", "<
 
 
 def lighton_ocr() -> torch.nn.Module:
-    """Four patches become one image row before another language model; no breaks between lines."""
+    """Four patches become one image row, before another language model, and there are no breaks between lines."""
     config = transformers.LightOnOcrConfig(
         text_config={**TEXT, "model_type": "qwen3", "head_dim": 16},
         vision_config=PIXTRAL_TOWER,
@@ -285,12 +287,12 @@ def lighton_ocr() -> torch.nn.Module:
 
 
 def lighton_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     return [LIGHTON_MARKS[0] * int(lines * columns) for lines, columns in given["image_sizes"] // 16]
 
 
 def pixtral_process(unit: int) -> Callable[[Sequence[Image.Image], Given], Given]:
-    """Images of one prompt, padded to one size, and the size of each. unit: the side of an image row."""
+    """The images of one prompt, padded to one size, and the size of each. unit: the side of an image row."""
 
     def process(images: Sequence[Image.Image], settings: Given) -> Given:
         made = PixtralImageProcessorPil(**{**settings, "patch_size": {"height": unit, "width": unit}})
@@ -325,17 +327,17 @@ GEMMA_SETTINGS: Given = {
 
 
 def gemma3_wide() -> torch.nn.Module:
-    """A window that is longer than most prompts."""
+    """The window is longer than most prompts."""
     return gemma3(100)
 
 
 def gemma3_sliding() -> torch.nn.Module:
-    """As files of GGUF have it: of six layers the last one has no window."""
+    """The layers are as in GGUF files, where the last one of six layers has no window."""
     return gemma3(12, ["sliding_attention"] * 4)
 
 
 def gemma3(window: int = 12, kinds: Sequence[str] = ("sliding_attention", "full_attention") * 2) -> torch.nn.Module:
-    """A window that is shorter than an image; every second layer sees everything."""
+    """The window is shorter than an image, and every second layer sees everything."""
     find = library(GEMMA_MARKS).token_to_id
     config = transformers.Gemma3Config(
         text_config={

@@ -1,4 +1,5 @@
-"""A family of models that see as a tiny folder: random weights, a tokenizer of bytes, a template, a processor file."""
+"""A family of models that see images, as a tiny folder: random weights, a tokenizer of bytes, a template, a processor
+file."""
 
 from __future__ import annotations
 
@@ -18,19 +19,18 @@ Given = dict[str, Any]
 
 
 def wide(parameter: torch.Tensor) -> tuple[float, float]:
-    """So much that each part of a tiny model counts."""
+    """A deviation so large that each part of a tiny model matters."""
     return (0.0, 0.15) if parameter.ndim > 1 else (0.5, 0.2)
 
 
 class Family(Struct, frozen=True):
-    """config: the judge's configuration and class. marks: special tokens, the placeholder first. written: what the
-    template writes for an image. settings: the processor's file. processor: the judge's. text(given, place): what
-    stands in the prompt for an image of one prompt. types: the judge's input that says which tokens are image rows.
-    pixels(given): those of the judge for each tile of one image. doubled: the tower reads twice its pixels less one.
-    unread: what texts are made of and the judge's model does not take. masks: what each row of the judge sees, of the
-    judge and of the tokens that are image rows; None where its model makes that itself.
-    pool: so little memory for pages that requests of the tests preempt each other; empty where windows admit too few.
-    """
+    """One family. config: the judge's configuration and class. marks: special tokens, the placeholder first. written:
+    what the template writes for an image. settings: the processor's file. processor: the judge's processor. text(given,
+    place): the text of the prompt for one image of it. types: the judge's input that tells which tokens are image rows.
+    pixels(given): the judge's pixels for each tile of one image. doubled: whether the tower reads twice its pixels
+    minus one. unread: inputs from which texts are made and which the judge's model does not take. masks: what each row
+    of the judge sees, given the judge and the tokens that are image rows; None where its model makes that itself. pool:
+    so little memory for pages that requests of the tests preempt each other; empty where windows admit too few."""
 
     name: str
     judge: Callable[[], torch.nn.Module]
@@ -48,11 +48,11 @@ class Family(Struct, frozen=True):
 
     @property
     def placeholder(self) -> int:
-        """Its token id."""
+        """The placeholder's token id."""
         return library(self.marks).token_to_id(self.marks[0])  # type: ignore[return-value]
 
     def token_ids(self, text: str) -> list[int]:
-        """A rendered prompt's."""
+        """The token ids of a rendered prompt."""
         return library(self.marks).encode(text, add_special_tokens=False).ids
 
     def processed(self, images: Sequence[Image.Image], **settings: Any) -> Given:
@@ -60,11 +60,11 @@ class Family(Struct, frozen=True):
         return self.process(images, {**self.settings, **settings}) if images else {}
 
     def inputs(self, images: Sequence[Image.Image]) -> Given:
-        """What the judge's model takes of its processor's results."""
+        """The results of the judge's processor that its model takes."""
         return {name: value for name, value in self.processed(images).items() if name not in self.unread}
 
     def write(self, folder: Path, spread: Callable[[torch.Tensor], tuple[float, float]] = wide) -> torch.nn.Module:
-        """Writes the folder; -> the judge. spread: mean and standard deviation of a tensor's random numbers."""
+        """Writes the folder and returns the judge. spread: mean and standard deviation of a tensor's random numbers."""
         torch.manual_seed(7)
         judge = self.judge().eval().float()
         for parameter in judge.parameters():
@@ -88,10 +88,10 @@ TEMPLATE = (
 
 @cache
 def library(marks: tuple[str, ...]) -> Tokenizer:
-    """Bytes and the marks."""
+    """A tokenizer of bytes and the marks."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = {letter: place for place, letter in enumerate([*letters, "qz"])}
-    made = Tokenizer(models.BPE(words, [("q", "z")]))  # one merge: files of GGUF must have some
+    made = Tokenizer(models.BPE(words, [("q", "z")]))  # one merge, because files of GGUF must have some
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in marks])

@@ -1,4 +1,5 @@
-"""Tiny folders of models that see: random weights, a tokenizer of bytes, a chat template, settings of a processor."""
+"""Tiny folders of models that see images: random weights, a tokenizer of bytes, a chat template, settings of a
+processor."""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ TEMPLATE = (
     "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n"
     "{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
 )
-"""As SmolVLM's: a content is a list of parts."""
+"""As in SmolVLM's template, a content is a list of parts."""
 
 
 @cache
 def _library() -> Tokenizer:
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = {letter: place for place, letter in enumerate([*letters, "qz"])}
-    made = Tokenizer(models.BPE(words, [("q", "z")]))  # one merge: files of GGUF must have some
+    made = Tokenizer(models.BPE(words, [("q", "z")]))  # one merge, because files of GGUF must have some
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in (*MARKS, *PLACES)])
@@ -55,12 +56,12 @@ def image_token() -> int:
 
 
 def token_ids(text: str) -> list[int]:
-    """A rendered prompt's."""
+    """The token ids of a rendered prompt."""
     return _library().encode(text, add_special_tokens=False).ids
 
 
 def smolvlm(folder: Path, **settings: Any) -> torch.nn.Module:
-    """Writes the folder; -> the judge. settings: of the processor, over the usual ones."""
+    """Writes the folder and returns the judge. settings: settings of the processor that replace the usual ones."""
     config = transformers.SmolVLMConfig(
         text_config=TEXT,
         vision_config=TOWER,
@@ -84,7 +85,7 @@ def smolvlm(folder: Path, **settings: Any) -> torch.nn.Module:
 
 
 def processor_settings() -> dict[str, Any]:
-    """What the judge's processor and the folder say."""
+    """The settings of the judge's processor and of the folder."""
     return {
         **{"size": {"longest_edge": LONGEST}, "max_image_size": {"longest_edge": SIDE}, "do_image_splitting": True},
         **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7], "resample": 1},

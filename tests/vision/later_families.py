@@ -1,4 +1,4 @@
-"""Further families of models that see, as tiny folders: Gemma 4 and InternVL."""
+"""Further families of models that see images, as tiny folders: Gemma 4 and InternVL."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ GEMMA4_SETTINGS: Given = {
     **{"patch_size": 4, "max_soft_tokens": 20, "pooling_kernel_size": 3, "do_normalize": True},
     **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7]},
 }
-image_processing_pil_gemma4._SUPPORTED_SOFT_TOKENS = (20,)  # as few as fit into the steps of the tests
+image_processing_pil_gemma4._SUPPORTED_SOFT_TOKENS = (20,)  # this few fit into the steps of the tests
 
 
 def gemma4(tower: Given | None = None, text: Given | None = None) -> torch.nn.Module:
-    """Rows of an image see each other in two of four layers; what the tower gives is standardized."""
+    """Rows of an image see each other in two of four layers, and the tower's results are standardized."""
     find = library(GEMMA4_MARKS).token_to_id
     usual = {
         **{"head_dim": 16, "global_head_dim": 24, "sliding_window": 12, "hidden_size_per_layer_input": 0},
@@ -74,19 +74,19 @@ def gemma4_small() -> torch.nn.Module:
 
 
 def gemma4_processed(images: Sequence[Image.Image], settings: Given) -> Given:
-    """Patches of each image in reading order with padding after them, and their places."""
+    """The patches of each image in reading order with padding after them, and their places."""
     found = Gemma4ImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
     return {name: found[name] for name in ("pixel_values", "image_position_ids")}
 
 
 def gemma4_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = (given["image_position_ids"] >= 0).all(-1).sum(-1) // 9
     return [f"<|image>{GEMMA4_MARKS[0] * int(count)}<image|>" for count in counts]
 
 
 def gemma4_unified() -> torch.nn.Module:
-    """No tower: an image row is made of its pixels alone."""
+    """There is no tower: an image row is made of its pixels alone."""
     find = library(GEMMA4_MARKS).token_to_id
     config = transformers.Gemma4UnifiedConfig(
         text_config={
@@ -116,7 +116,7 @@ def gemma4_unified() -> torch.nn.Module:
 
 
 def unified_processed(images: Sequence[Image.Image], settings: Given) -> Given:
-    """The patches of Gemma 4, put together to those of image rows, as its own processor does, which needs torchvision.
+    """The patches of Gemma 4, joined to those of image rows, as its own processor does, which needs torchvision.
     Padding has the place -1."""
     found, most = Gemma4ImageProcessorPil(**settings)(images=list(images), return_tensors="pt"), 20
     patches, places = torch.zeros(len(images), most, 12 * 12 * 3), torch.full((len(images), most, 2), -1)
@@ -131,7 +131,7 @@ def unified_processed(images: Sequence[Image.Image], settings: Given) -> Given:
 
 
 def unified_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = (given["image_position_ids"] >= 0).all(-1).sum(-1)
     return [f"<|image>{GEMMA4_MARKS[0] * int(count)}<image|>" for count in counts]
 
@@ -143,9 +143,9 @@ def unified_pixels(given: Given) -> list[torch.Tensor]:
 
 
 def unified_masks(judge: torch.nn.Module, types: torch.Tensor) -> Given:
-    """Those that the judge's class makes for a static cache: rows of an image see each other in layers with a window,
-    within the window. What its forward pass makes by itself lets them see each other in all layers and beyond the
-    window, as in Gemma 3. transformers mended that in Gemma 4 alone (huggingface/transformers#46850)."""
+    """The masks that the judge's class makes for a static cache: rows of an image see each other in layers with a
+    window, within the window. The masks of its forward pass let them see each other in all layers and beyond the
+    window, as in Gemma 3. transformers corrected that in Gemma 4 alone (huggingface/transformers#46850)."""
     length = types.shape[1]
     masks: Given = judge.create_masks_for_generate(
         judge.config, torch.empty(1, length, 0), None, None, torch.arange(length)[None], types
@@ -187,7 +187,7 @@ INTERNVL_SETTINGS: Given = {
 
 
 def internvl(**tower: Any) -> torch.nn.Module:
-    """Layer norms, and products of q, k and v with biases."""
+    """The tower has layer norms, and products of q, k and v with biases."""
     config = transformers.InternVLConfig(
         text_config={**TEXT, "model_type": "qwen2", "sliding_window": None},
         vision_config={
@@ -203,12 +203,12 @@ def internvl(**tower: Any) -> torch.nn.Module:
 
 
 def internvl_large() -> torch.nn.Module:
-    """As the tower of 6B parameters: RMS norms, also of the whole of q and of k."""
+    """As in the tower with 6B parameters, there are RMS norms, also of the whole of q and of k."""
     return internvl(norm_type="rms_norm", use_qk_norm=True, attention_bias=False)
 
 
 def internvl_processed(images: Sequence[Image.Image], settings: Given) -> Given:
-    """All tiles of all images; how many each image has stands next to them, for texts alone."""
+    """All tiles of all images. The number of tiles of each image comes with them, for texts alone."""
     found = GotOcr2ImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
     return {name: found[name] for name in ("pixel_values", "num_patches")}
 

@@ -33,7 +33,7 @@ LFM2_SETTINGS: Given = {
 
 
 def lfm2_vl() -> torch.nn.Module:
-    """Learned places of 5 x 5 patches, fitted to each tile; short convolutions and attention in turn."""
+    """Learned places of 5 x 5 patches, fitted to each tile, and short convolutions and attention in turn."""
     config = transformers.Lfm2VlConfig(
         text_config={
             **{**TEXT, "layer_types": ["conv", "full_attention"] * 2, "block_multiple_of": 16, "model_type": "lfm2"},
@@ -52,7 +52,7 @@ def lfm2_vl() -> torch.nn.Module:
 
 
 class ByPillow(judges.TorchvisionBackend):  # type: ignore[misc, name-defined]
-    """Resizes as Pillow does: torchvision's filters differ by one step of 255 in places."""
+    """Resizes as Pillow does, because torchvision's filters differ by one step of 255 in places."""
 
     def resize(self, image: torch.Tensor, size: Any, resample: Any = None, **more: Any) -> torch.Tensor:
         """See TorchvisionBackend."""
@@ -62,14 +62,14 @@ class ByPillow(judges.TorchvisionBackend):  # type: ignore[misc, name-defined]
 
 
 class Lfm2ByPillow(judges.Lfm2VlImageProcessor, ByPillow):  # type: ignore[misc, name-defined]
-    """The judge's sizes and grids over Pillow."""
+    """The judge's sizes and grids, with Pillow."""
 
     def __init__(self) -> None:
-        """Without torchvision."""
+        """Makes the processor without torchvision."""
 
 
 def lfm2_processed(images: Sequence[Image.Image], settings: Given) -> Given:
-    """Patches of all tiles in reading order with padding; what the texts ask for stands next to them."""
+    """The patches of all tiles in reading order with padding. The inputs for texts come with them."""
     usual = ("downsample_factor", "min_tiles", "max_tiles", "use_thumbnail", "max_pixels_tolerance", "resample")
     asked = {name: getattr(judges.Lfm2VlImageProcessor, name) for name in usual}
     mean, std = (torch.tensor(settings[name])[:, None, None] for name in ("image_mean", "image_std"))
@@ -94,7 +94,7 @@ def lfm2_processed(images: Sequence[Image.Image], settings: Given) -> Given:
 
 
 def lfm2_texts(given: Given) -> list[str]:
-    """Marks of tiles where there are several."""
+    """The marks of tiles, where there are several."""
     texts = []
     for rows, columns, (height, width) in zip(
         given["image_rows"], given["image_cols"], given["image_sizes"], strict=True

@@ -24,7 +24,7 @@ SIZES = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "nu
 
 
 def judge(kind: str, layer: int, strategy: str) -> torch.nn.Module:
-    """layer: whose rows become image rows, counted from the last."""
+    """layer: the layer whose rows become image rows, counted from the last."""
     config = transformers.LlavaConfig(
         text_config={**TEXT, "model_type": "llama"},
         vision_config={**SIZES, "image_size": 32, "patch_size": 8, "model_type": kind},
@@ -38,12 +38,12 @@ def judge(kind: str, layer: int, strategy: str) -> torch.nn.Module:
 
 
 def clip() -> torch.nn.Module:
-    """Rows of the layer before the last, without the row that is no patch."""
+    """The rows of the layer before the last, without the row that is no patch."""
     return judge("clip_vision_model", -2, "default")
 
 
 def siglip() -> torch.nn.Module:
-    """Rows of the layer before the last."""
+    """The rows of the layer before the last."""
     return judge("siglip_vision_model", -2, "full")
 
 
@@ -91,7 +91,7 @@ def llava_next_siglip() -> torch.nn.Module:
 
 
 def onevision() -> torch.nn.Module:
-    """Long lines are shrunk; of several images each is one square."""
+    """Long lines are shrunk. Of several images, each is one square."""
     config = transformers.LlavaOnevisionConfig(
         text_config={**TEXT, "model_type": "qwen2"},
         vision_config={**SIZES, "image_size": 32, "patch_size": 8, "model_type": "siglip_vision_model"},
@@ -112,20 +112,20 @@ def next_processed(images: Sequence[Image.Image], settings: Given) -> Given:
 
 
 def onevision_processed(images: Sequence[Image.Image], settings: Given) -> Given:
-    """The same; images of one prompt know of each other."""
+    """The same, where the images of one prompt are processed together."""
     made = LlavaOnevisionImageProcessorPil(**settings)(images=[list(images)], return_tensors="pt")
     return {name: made[name] for name in ("pixel_values", "image_sizes", "batch_num_images")}
 
 
 def next_texts(given: Given) -> list[str]:
-    """As many placeholders as the judge counts."""
+    """The placeholders, of which the judge gives the number."""
     counted = _processor(LlavaNextProcessor, LlavaNextImageProcessorPil(**NEXT), patch_size=8)
     counts = [counted._get_number_of_features(*map(int, size), 32, 32) for size in given["image_sizes"]]
     return ["<image>" * count for count in counts]
 
 
 def onevision_texts(given: Given) -> list[str]:
-    """As many placeholders as the judge counts."""
+    """The placeholders, of which the judge gives the number."""
     counted = _processor(
         LlavaOnevisionProcessor,
         LlavaOnevisionImageProcessorPil(**ONEVISION),

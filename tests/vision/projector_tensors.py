@@ -1,4 +1,4 @@
-"""What llama.cpp's converter writes of each tower: keys of its own, names by the `gguf` package, changed values."""
+"""The output of llama.cpp's converter for each tower: keys of its own, names by the `gguf` package, changed values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHOLE = ("vision_tower.", "multi_modal_projector.", "embed_vision.")
 
 
 def tower_of(outer: Given) -> Given:
-    """vision_config; of the model without a tower as the converter has it."""
+    """The vision_config; for the model without a tower it is as the converter has it."""
     own: Given = outer["vision_config"]
     none = {"intermediate_size": 0, "depth": 0, "num_heads": 0, "hidden_size": own.get("mm_embed_dim")}
     return {**own, **none} if outer["model_type"] == "gemma4_unified" else own
@@ -46,7 +46,7 @@ def stored_tensors(folder: Path, word: str, outer: Given) -> dict[str, np.ndarra
 
 
 def _changed(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
-    """(name that the package knows or that a file has, values) of what becomes of a tensor."""
+    """(name that the package knows or that a file has, values) for each tensor that one tensor becomes."""
     if word in ("gemma4v", "internvl") and name.startswith(WHOLE):
         name = f"model.{name}"
     if name.startswith(("visual.", "model.visual.")):
@@ -116,7 +116,7 @@ def _gemma4(name: str, values: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def _gemma4_unified(name: str, values: np.ndarray, own: Given) -> tuple[str, np.ndarray]:
-    """Names are those of newer versions of the package."""
+    """The names are those of newer versions of the package."""
     stem, _, ending = name.rpartition(".")
     word, side = stem.rpartition(".")[2], own["patch_size"] * own["pooling_kernel_size"]
     if ending == "pos_embedding":
@@ -160,7 +160,7 @@ def _qwen3_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> No
 
 
 def _qwen2_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
-    """Neither activation is named: it is quick_gelu."""
+    """No key names an activation, so it is quick_gelu."""
     _bounds(writer, settings)
 
 
@@ -200,18 +200,18 @@ def _internvl_keys(writer: Writer, outer: Given, own: Given, settings: Given) ->
 
 
 def _gemma4_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
-    """As for LFM2-VL."""
+    """The keys as for LFM2-VL."""
     writer.add_vision_max_pixels(settings["max_soft_tokens"] * (3 * own["patch_size"]) ** 2)
 
 
 def _unified_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
-    """As for Gemma 4."""
+    """The keys as for Gemma 4."""
     writer.add_vision_projector_scale_factor(own["pooling_kernel_size"])
     _gemma4_keys(writer, outer, own, settings)
 
 
 def _llava_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
-    """As old scripts write them: the width is that of CLIP's own projection."""
+    """The keys as old scripts write them: the width is that of CLIP's own projection."""
     writer.add_bool("clip.use_gelu", own["model_type"] == "siglip_vision_model")
     if grids := outer.get("image_grid_pinpoints"):
         turned = [side for high, wide in grids for side in (wide, high)]

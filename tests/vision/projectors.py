@@ -1,6 +1,7 @@
-"""Tiny folders of models that see written as two GGUF files, by the `gguf` package's names: the text model and mmproj.
+"""Tiny folders of models that see images, written as two GGUF files, by the `gguf` package's names: the text model and
+mmproj.
 
-What convert_hf_to_gguf.py does to values is spelled out once more here.
+The changes of convert_hf_to_gguf.py to values are written once more here.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ PLAIN = ("model.layers.", "model.embed_tokens.", "model.norm.")
 
 
 def write_text(folder: Path, path: Path, arch: str) -> Path:
-    """The language model of a folder, with its tokenizer."""
+    """Writes the language model of a folder, with its tokenizer."""
     return _write_other(folder, path, arch) if arch in OTHER_KEYS else _write_plain(folder, path, arch)
 
 
 def _write_other(folder: Path, path: Path, arch: str) -> Path:
-    """A language model whose tensors the converter changes more."""
+    """Writes a language model whose tensors the converter changes more."""
     outer = json.loads((folder / "config.json").read_text())
     config = {**outer["text_config"], "tie_word_embeddings": outer.get("tie_word_embeddings", False)}
     writer = gguf.GGUFWriter(path, arch)
@@ -125,7 +126,7 @@ def _write_plain(folder: Path, path: Path, arch: str) -> Path:
 
 
 def write_projector(folder: Path, path: Path, word: str, type_of: TypeOf = FLOATS, **changed: Any) -> Path:
-    """The tower and the projector of a folder. changed: keys with other values."""
+    """Writes the tower and the projector of a folder. changed: keys with other values."""
     outer = json.loads((folder / "config.json").read_text())
     own, settings = tower_of(outer), json.loads((folder / "preprocessor_config.json").read_text())
     writer = gguf.GGUFWriter(path, "clip")
@@ -150,7 +151,7 @@ def _first(value: Any) -> int:
 
 
 def _add_sizes(writer: gguf.GGUFWriter, own: Given, left_out: int) -> None:
-    """What MmprojModel writes for every tower. left_out: layers that the file does not have."""
+    """Adds what MmprojModel writes for every tower. left_out: the number of layers that the file does not have."""
     layers, patch = (own.get("num_hidden_layers") or own["depth"]) - left_out, _first(own["patch_size"])
     places = own.get("num_position_embeddings") or own.get("num_patches") or 0
     writer.add_vision_image_size(_first(own.get("image_size") or round(places**0.5) * patch or 224))

@@ -1,5 +1,5 @@
-"""Wrong images in every API: one clear error with the field, and the server goes on. Damaged files: never more than
-one image is lost."""
+"""Wrong images in every API give one clear error with the field, and the server goes on. Of damaged files, at most one
+image is lost."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def blind(folder: Path) -> Iterator[Live]:
 
 
 def post(live: Live, api: str, data: bytes) -> tuple[int, str, str]:
-    """Status, everything that the answer says, and the field that it must name."""
+    """The status, the whole text of the answer, and the field that it must name."""
     path, body, field = APIS[api](data)
     body["model"] = live.get("/v1/models").json["data"][0]["id"]
     reply = live.post(path, body)
@@ -221,7 +221,8 @@ def test_a_corner_is_where_its_camera_says(decoder: ImageDecoder, turn: int) -> 
 
 
 def damaged(data: bytes, dice: random.Random) -> bytes:
-    """Bytes changed, cut out, put in, or the end cut off; the first bytes stay, which say the format."""
+    """The file with bytes changed, cut out or added, or with the end cut off. The first bytes, which give the format,
+    stay."""
     made = bytearray(data)
     for _ in range(dice.choice((1, 1, 2, 8))):
         at, kind = dice.randrange(12, max(13, len(made))), dice.randrange(4)
@@ -238,7 +239,7 @@ def damaged(data: bytes, dice: random.Random) -> bytes:
 
 @pytest.mark.parametrize("kind", ("PNG", "JPEG", "WEBP", "GIF", "BMP"))
 def test_damaged_files_are_read_or_refused(decoder: ImageDecoder, kind: str) -> None:
-    """The process is limited in memory and time. Whatever it makes of a file, the next one is read."""
+    """The process is limited in memory and time. Whatever it does with a file, the next one is read."""
     image = picture(24, 16)
     seeds = [saved(image, kind), saved(image.convert("L"), kind)]
     if kind == "JPEG":

@@ -1,5 +1,5 @@
-"""The exactness law with images: the same bits alone, among others, in any chunks, from cached pages, after preemption,
-with rows of images that were kept and with rows that are computed again."""
+"""The exactness law with images. The bits are the same alone, among others, in any chunks, from cached pages, after
+preemption, and with rows of images that were kept or are computed again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def bits(output: GenerationOutput) -> tuple[Any, ...]:
 
 @pytest.fixture(scope="module")
 def alone(folder: Path) -> list[tuple[Any, ...]]:
-    """Each conversation on an engine that has seen no other."""
+    """Each conversation on an engine that has computed no other."""
     found = []
     for place in range(len(CONVERSATIONS)):
         with opened(folder) as llm:
@@ -66,7 +66,7 @@ def alone(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def test_pictures_count(alone: list[tuple[Any, ...]]) -> None:
-    """The first and the last conversation differ by the picture alone."""
+    """The first and the last conversation differ only in the picture."""
     assert alone[0] != alone[-1]
 
 
@@ -97,7 +97,8 @@ def test_the_same_bits_from_cached_pages(folder: Path, alone: list[tuple[Any, ..
 
 
 def test_the_same_bits_after_preemption(folder: Path) -> None:
-    """The pool is full before the answers are whole: some give their pages back, and read their images again."""
+    """The pool is full before the answers are whole. So some requests give their pages back and read their images
+    again."""
     places, params = (0, 5, 2, 0, 5), replace(PARAMS, max_tokens=70)
     with opened(folder, context=256) as llm:
         own = {place: replace(prompt_of(llm, place), params=params) for place in set(places)}

@@ -1,4 +1,4 @@
-"""Every family whole, from files of images to log probabilities, compared with transformers; and the exactness law."""
+"""Every whole family, from files of images to log probabilities, compared with transformers; and the exactness law."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def parts_of(name: str) -> list[Any]:
 
 
 def judged(made: Opened, ids: list[int], images: list[Image.Image]) -> np.ndarray:
-    """Log probabilities (positions, vocabulary)."""
+    """The judge's log probabilities (positions, vocabulary)."""
     given = made.family.inputs(images)
     types = torch.tensor([[int(each == made.family.placeholder) for each in ids]])
     if given and made.family.types:
@@ -76,7 +76,7 @@ def judged(made: Opened, ids: list[int], images: list[Image.Image]) -> np.ndarra
 
 
 def compare(llm: LLM, made: Opened, messages: list[Any], images: list[Image.Image]) -> None:
-    """The prompt's log probabilities and those of the answer, token by token."""
+    """Compares the prompt's log probabilities and those of the answer, token by token."""
     output = llm.chat(messages, PARAMS)
     prompt = list(output.prompt_token_ids)
     ids = prompt + list(output.completions[0].token_ids)
@@ -108,7 +108,7 @@ def test_prompts_are_those_of_the_judges_processor(llm: LLM, made: Opened, size:
     image = picture(*size)
     try:
         (text,) = made.family.texts(made.family.processed([image]))
-    except ValueError:  # the judge makes an image without a side of it
+    except ValueError:  # the judge computes a side of 0 for this image
         with pytest.raises(InvalidRequest, match="narrow"):
             llm.chat([user("See ", image, "!")])
         return
@@ -124,7 +124,7 @@ def prompt_of(llm: LLM, name: str) -> Prompt:
 
 @pytest.fixture(scope="module")
 def alone(made: Opened) -> list[tuple[Any, ...]]:
-    """Each conversation on an engine that has seen no other."""
+    """Each conversation on an engine that has computed no other."""
     found = []
     for name in CONVERSATIONS:
         with opened(made.folder) as own:
@@ -183,7 +183,7 @@ class CutAt:
 
 
 def test_the_same_bits_with_a_chunk_that_ends_at_each_place(made: Opened) -> None:
-    """Where rows of an image see each other it ends before or after them."""
+    """Where rows of an image see each other, the chunk ends before or after them."""
     with opened(made.folder, max_step_tokens=256, image_cache="1MB") as own:
         prompt, cut = prompt_of(own, "three images"), CutAt()
         prompt = replace(prompt, params=replace(DRAWN, max_tokens=3))

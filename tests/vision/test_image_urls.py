@@ -1,4 +1,5 @@
-"""Images by URL: closed by default; only listed hosts, only at addresses that were judged, within bytes and seconds."""
+"""Images by URL are refused by default. Only listed hosts are read, only at checked addresses, within limits of bytes
+and seconds."""
 
 from __future__ import annotations
 
@@ -140,7 +141,7 @@ def site() -> Iterator[Site]:
 
 
 class Network:
-    """Names of the test, and where connections went. Every address that is connected to is the site."""
+    """The names of the test, and the addresses of connections. Every address leads to the site."""
 
     def __init__(self, site: Site, names: dict[str, Sequence[str]]) -> None:
         self.site, self.names = site, names
@@ -310,7 +311,7 @@ def test_hosts_of_the_option() -> None:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[Live]:
-    """A server that may ask the site by the digits of its address."""
+    """A server that may read from the site by the digits of its address."""
     folder: Path = tmp_path_factory.mktemp("seeing")
     smolvlm(folder)
     options = {**OPTIONS, "image_urls": f"http://127.0.0.1:{site.port}"}
@@ -342,7 +343,7 @@ def test_a_fetch_that_fails_is_told_by_its_part(live: Live, site: Site) -> None:
 
 
 def test_short_questions_are_read_while_images_are_waited_for(live: Live, site: Site) -> None:
-    """More slow fetches than threads of a lane: none of them holds one of these threads."""
+    """There are more slow fetches than threads of a lane, and none of them holds one of these threads."""
     arrived = len(site.heads)
     slow = f"http://127.0.0.1:{site.port}/held"
     results: list[Any] = []

@@ -1,4 +1,4 @@
-"""Images in requests of each API, and what is refused: by the field, while the engine goes on."""
+"""Images in requests of each API. Errors name the field, and the engine goes on."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def rendered(live: Live, content: Any) -> str:
 
 
 def test_a_prompt_with_an_image_is_that_of_a_conversation(live: Live) -> None:
-    """The template is written by hand around the mark, and both make as many tokens and one answer."""
+    """The template is written by hand around the mark. Both give as many tokens and the same answer."""
     image = picture(50, 20)
     told = chat(live, [text("See "), part(url_of(image)), text(" and say")]).json
     before, after = rendered(live, [text("See @@ and say")]).split("@@")

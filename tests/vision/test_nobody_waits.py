@@ -1,6 +1,6 @@
-"""A large image is opened and encoded while a stream goes on; a second question about it costs what its text costs.
+"""A large image is opened and encoded while a stream goes on. A second question about it costs what its text costs.
 
-No clock decides here: what must come first is waited for, and tokens, steps and pieces are counted.
+No clock decides here: the test waits for events, and counts tokens, steps and pieces.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Watch:
-    """Holds the engine until an image is being opened, and the image until the stream has had its tokens meanwhile."""
+    """Holds the engine until an image is being opened, and holds the image until the stream has had its tokens
+    meanwhile."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opening, self.enough, self.is_open = threading.Event(), threading.Event(), threading.Event()
@@ -85,7 +86,7 @@ def test_a_stream_has_tokens_while_a_large_image_is_opened_and_encoded(
         answers.insert(0, chat(live, [part(url_of(large)), text("x")]))
         stream.join()
     assert [each.status for each in answers] == [200, 200]
-    assert watch.tokens_beside >= 10  # while the file was open
+    assert watch.tokens_beside >= 10  # these came while the file was open
     pieces = [plan for plan in watch.plans if plan.encode is not None]
     tiles = {plan.encode.key for plan in pieces if plan.encode is not None}
     assert len(tiles) >= 2 and len(pieces) > 2 * len(tiles)
@@ -93,7 +94,7 @@ def test_a_stream_has_tokens_while_a_large_image_is_opened_and_encoded(
 
 
 def test_a_second_question_computes_what_follows_the_image_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many positions as the same prompt of text, asked again: nothing is opened and no piece is run."""
+    """It computes as many positions as the same prompt of text, asked again: nothing is opened, and no piece runs."""
     begun: list[ImageTile] = []
     begin = ImageEncoder.begin
     monkeypatch.setattr(ImageEncoder, "begin", lambda own, tile: (begun.append(tile), begin(own, tile))[1])

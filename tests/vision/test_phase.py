@@ -1,4 +1,4 @@
-"""The phase encode: seconds of images in the ledger, in explanations and in metrics, of the asker and of streams."""
+"""The phase encode: seconds of images in the ledger, in explanations and in metrics, for the asker and for streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encodes in pieces of rows: the same bits however they are cut, and no piece longer than it may be."""
+"""Encodes in pieces of rows: the bits are the same however they are cut, and no piece is longer than it may be."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIZES = ((90, 31), (150, 140))
 
 
 def tiles_of(folder: Path) -> tuple[np.ndarray, list[ImageTile]]:
-    """Tiles of some pictures as the folder's family cuts them, and what bytes mean there."""
+    """Tiles of some pictures as the folder's family cuts them, and the meaning of their bytes."""
     sight = found_encoder(folder).sight
     processor = read_processor(sight.family, sight.tiling(64), read_settings(folder))
     eyes = Eyes(processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder)
@@ -74,7 +74,7 @@ def test_a_tile_given_up_leaves_nothing_in_the_next_one(tmp_path: Path) -> None:
 
 
 class Parts(LineCost):
-    """A second for each row of products, of attention, and of the head."""
+    """A cost of a second for each row of products, of attention, and of the head."""
 
     def predict(self, segments):  # type: ignore[no-untyped-def]
         rows, head = sum(each.num_tokens for each in segments), sum(each.logit_rows for each in segments)

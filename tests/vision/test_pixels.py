@@ -1,4 +1,4 @@
-"""Pixels as transformers' PIL processor makes them, and towers over them: sizes, modes, settings; files by hand."""
+"""Pixels compared with transformers' PIL processor, and towers over them: sizes, modes, settings; files by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def decoder() -> Iterator[ImageDecoder]:
 
 
 def tiles_of(decoder: ImageDecoder, data: bytes, **settings: Any) -> tuple[np.ndarray, Cut]:
-    """Bytes of tiles (tiles, height, width, 3)."""
+    """The bytes of tiles (tiles, height, width, 3)."""
     processor = read(Fields({**processor_settings(), **settings}, "settings"), TILING)
     cuts: list[Cut] = []
 

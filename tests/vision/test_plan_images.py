@@ -1,4 +1,4 @@
-"""What plans and predictions say of images: tokens by size, memory, seconds of the encode, a first token after it."""
+"""Images in plans and predictions: tokens by size, memory, seconds of the encode, and the first token after it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_sizes() -> None:
 
 
 def test_patches_of_an_encode_see_each_other() -> None:
-    """As many pairs as patches squared: twice those of causal rows, but for half a row."""
+    """There are as many pairs as patches squared: twice those of causal rows, minus half a row."""
     seen = []
 
     class Noted(LineCost):
@@ -138,7 +138,7 @@ def test_rows_that_were_dropped_are_encoded_again_in_front_of_their_prompt() -> 
 
 
 def test_an_encode_begins_with_little_until_one_was_measured() -> None:
-    """Then its seconds are corrected by what the last pieces took."""
+    """Then its seconds are corrected by the times of the last pieces."""
     turns, seeing, stream = ImageTurns(COST), sequence(request("a", 60, tile(-2))), sequence(request("s", 4))
     stream.role = Role.DECODE
     found = []
@@ -152,7 +152,7 @@ def test_an_encode_begins_with_little_until_one_was_measured() -> None:
 
 
 def test_a_request_is_held_or_refused_by_the_time_of_its_image() -> None:
-    """Two requests of one length; the image of one of them alone takes longer than the promise."""
+    """There are two requests of one length, and only one of them has an image that takes longer than the promise."""
     limits = SchedulerLimits(64, 4)
     big = EncodeCost(LineCost(), 4000)
     for cost, late in ((None, False), (big, True)):

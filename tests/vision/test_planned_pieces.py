@@ -1,6 +1,6 @@
-"""Next to a stream a large image is encoded in pieces that are planned within what the gap rule leaves.
+"""While a stream runs, a large image is encoded in pieces that are planned within the time that the gap rule leaves.
 
-It is opened and resized in a process of its own, which has a lower priority: tests/vision/test_pieces.py.
+A process of its own, with a lower priority, opens and resizes it: tests/vision/test_pieces.py.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_every_piece_next_to_a_stream_is_planned_within_the_rule(
         left = [each.left_s(step) for each in limiters if isinstance(each, GapLimiter)]
         found = take(own, step, limiters)
         if found.tile is not None and step.streams():
-            turns.append((min(left), found.seconds * own._factor))  # predicted seconds, by how long they take here
+            turns.append((min(left), found.seconds * own._factor))  # predicted seconds, times how long they take here
         return found
 
     def advanced(own: ImageEncoder, most_s: float = float("inf"), *, least: bool = True) -> EncodePiece | None:

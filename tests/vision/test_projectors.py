@@ -1,4 +1,5 @@
-"""Models that see as GGUF files: the file of the encoder next to that of the language model; others are refused."""
+"""Models that see images as GGUF files: the file of the encoder next to that of the language model. Others are
+refused."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ OPTIONS: dict[str, Any] = {"kv_format": "f32", "context": 512, "max_step_tokens"
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Each family's folder, and its files in the folder `files` of it."""
+    """Each family's folder, and its files in the subfolder `files`."""
     found = {}
     for name, (arch, word) in KINDS.items():
         folder: Path = tmp_path_factory.mktemp(name)
@@ -76,7 +77,7 @@ def test_files_of_other_types(folders: dict[str, Path], tmp_path: Path, kind: Ty
 
 
 def test_the_usual_weights_of_a_file_see_too(folders: dict[str, Path]) -> None:
-    """The prompt's alone: the answers may differ."""
+    """Only the prompt's log probabilities are compared, because the answers may differ."""
     law, found = (logprobs(model_of(folders, "smolvlm"), **more)[:-8] for more in ({"weights": "f32"}, {}))
     assert np.abs(law - found).max() < 0.05 * (law.max() - law.min())
 

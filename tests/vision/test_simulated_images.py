@@ -1,4 +1,4 @@
-"""The simulator knows the phase encode: its time passes in pieces next to streams, else in the step that needs it."""
+"""The simulator has the phase encode. Its time passes in pieces next to streams, else in the step that needs it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from twostroke.types.result import StepResult
 
 IMAGES = SimulatedImages((16, 16), 36, EncodeCost(LineCost(0.0, 0.01, 0.0), 4, layers=8))
 ROW_S = 0.001
-"""A step takes so long for each of its rows."""
+"""The time that a step takes for each of its rows."""
 ENCODE_S = IMAGES.cost.seconds(16)
 
 
@@ -47,14 +47,14 @@ class Noted(EncodingExecutor):
 
 
 LARGE = SimulatedImages((1024,), 1028, EncodeCost(LineCost(0.0, 0.005, 0.0), 16, layers=8))
-"""As an image of 4,096 x 4,096 pixels may be: 16,384 patches, whose encode takes 82 s."""
+"""Roughly an image of 4,096 x 4,096 pixels: 16,384 patches, whose encode takes 82 s."""
 
 
 def run(
     *asked: WorkloadRequest, images: SimulatedImages = IMAGES, rule: GapRule | None = None, step_tokens: int = 64
 ) -> tuple[list[tuple[Plan, StepResult]], float, list[float]]:
-    """Steps until all requests end; those with a prompt of 50 tokens or more show images. -> the steps, the seconds,
-    and those of each step."""
+    """Runs steps until all requests end; requests with a prompt of 50 tokens or more have images. Returns the steps,
+    the seconds, and those of each step."""
     clock, steps, lengths = VirtualClock(), list[tuple[Plan, StepResult]](), list[float]()
     limits, cost = SchedulerLimits(step_tokens, 4), LineCost(row_s=ROW_S)
     setup = ReplicaSetup(cost, 999, limits, 2048, 1, images=images, gap_rule=rule)  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def test_next_to_a_stream_it_is_done_in_pieces() -> None:
 
 
 def test_no_gap_grows_beyond_the_rule_while_a_large_image_is_encoded() -> None:
-    """In predicted seconds: every step with a stream keeps 250 ms, and most of them use what the stream leaves."""
+    """In predicted seconds, every step with a stream keeps 250 ms, and most of them use what the stream leaves."""
     rule = GapRule()
     steps, _, lengths = run(WorkloadRequest(0.0, 30, 500), WorkloadRequest(0.2, 1040, 3), images=LARGE, rule=rule)
     beside = [seconds for (plan, _), seconds in zip(steps, lengths, strict=True) if plan.encode is not None]

@@ -60,14 +60,14 @@ def expected_text(rows: int, columns: int) -> str:
 
 
 def judged(judge: torch.nn.Module, ids: list[int], images: list[Image.Image]) -> np.ndarray:
-    """Log probabilities (positions, vocabulary)."""
+    """The judge's log probabilities (positions, vocabulary)."""
     given = {"pixel_values": torch.tensor(processed(images)[0])} if images else {}
     with torch.no_grad():
         return torch.log_softmax(judge(torch.tensor([ids]), **given).logits[0].double(), -1).numpy()
 
 
 def compare(llm: LLM, judge: torch.nn.Module, messages: list[Any], images: list[Image.Image]) -> None:
-    """The prompt's log probabilities and those of the answer, token by token."""
+    """Compares the prompt's log probabilities and those of the answer, token by token."""
     output = llm.chat(messages, PARAMS)
     prompt = list(output.prompt_token_ids)
     ids = prompt + list(output.completions[0].token_ids)

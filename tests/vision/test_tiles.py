@@ -1,4 +1,4 @@
-"""Grids of tiles, places on smaller grids, and settings and configs that cannot be kept, of the later families."""
+"""Grids of tiles, places on smaller grids, and refused settings and configs, for the later families."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_configs_that_cannot_be_kept_are_refused(
 
 
 def test_the_judge_of_lfm2_sorts_grids_alike() -> None:
-    """Its list is made of a set; ours is sorted."""
+    """Its list comes from a set, and ours is sorted."""
     judge = judges.Lfm2VlImageProcessor._get_grid_layout
     rng = np.random.default_rng(5)
     own = object.__new__(judges.Lfm2VlImageProcessor)

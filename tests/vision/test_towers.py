@@ -39,7 +39,7 @@ def test_rows_of_square_tiles(idefics: tuple[Path, torch.nn.Module], level: str)
     processor = read(Fields(processor_settings(), "settings"), Tiling(Patching(8, 2), SIDE, 4))
     values = np.array(processor.values, np.float32)
     with open_encoder(folder, level, values) as encoder:
-        assert len(encoder._parts) == 8  # three attentions, what stands around each of them, the head
+        assert len(encoder._parts) == 8  # three attentions, the parts around each of them, the head
         for seed in range(3):
             image = picture(SIDE, SIDE, seed)
             pixels = np.asarray(image)
@@ -52,7 +52,7 @@ def test_rows_of_square_tiles(idefics: tuple[Path, torch.nn.Module], level: str)
 
 SIZES = [(1, 1), (1, 150), (27, 28), (32, 32), (33, 32), (97, 96), (400, 300), (5, 900), (1000, 13)]
 ROWS = 64
-"""The most image rows: more than any of the families' settings allows."""
+"""The most image rows, which is more than any of the families' settings allows."""
 
 
 class Opened:
@@ -69,7 +69,7 @@ class Opened:
         self.values = np.array(self.processor.values, np.float32)
 
     def tiles(self, size: tuple[int, int], seed: int = 0) -> tuple[ImageTile, ...]:
-        """A picture as the family's tiles, through a file."""
+        """A picture as the family's tiles, read from a file."""
         return self.eyes.open(AskedImage(png(picture(*size, seed)), False)).tiles
 
 
@@ -82,10 +82,10 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_pixels_of_every_size(opened: Opened, size: tuple[int, int]) -> None:
-    """Equal bytes, and equal numbers of them."""
+    """The bytes are equal, and so are their numbers."""
     try:
         laws = opened.family.pixels(opened.family.processed([picture(*size)]))
-    except ValueError:  # the judge makes an image without a side of it
+    except ValueError:  # the judge computes a side of 0 for this image
         with pytest.raises(InvalidRequest, match="narrow"):
             opened.tiles(size)
         return
@@ -98,7 +98,7 @@ def compare_pixels(opened: Opened, tile: ImageTile, law: np.ndarray) -> None:
     layout = PatchLayout(structs.replace(opened.encoder.sight, windows=None), opened.values)
     if tile.sheet is None and len(law) == len(layout.patches(tile)) > 1:  # patches
         rows, order = layout.patches(tile), layout.order(tile.lines, tile.columns)
-        if law.ndim == 4:  # in reading order, each patch apart
+        if law.ndim == 4:  # in reading order, with each patch separate
             law = law[order.lines * layout.grid(tile)[1] + order.columns].reshape(len(law), -1)
         assert rows.shape == law.shape and np.abs(rows - law).max() < 1e-5
     made = np.stack([opened.values[pixels[..., channel], channel] for channel in range(3)])

@@ -1,4 +1,5 @@
-"""Encodes next to streams: in pieces, each image once, and nobody waits for ever; a fault ends one request alone."""
+"""Encodes next to streams: they run in pieces, each image once, and nobody waits for ever. A fault ends one request
+alone."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def prompt_of(llm: LLM, *parts: Any, tokens: int) -> Prompt:
 
 
 def one_piece_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps next to streams leave no time for encodes, so they get the least piece."""
+    """Steps next to streams leave no time for encodes, so they get the smallest piece."""
     monkeypatch.setattr(image_turns, "_left_s", lambda step, limiters: 0.0)
 
 

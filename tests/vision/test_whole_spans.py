@@ -1,4 +1,4 @@
-"""The limit that keeps rows of an image in one step, over every chunk that the limits before it may ask for."""
+"""The limit that keeps rows of an image in one step, with every chunk that the limits before it may choose."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_rows_that_do_not_see_each_other_are_cut_anywhere() -> None:
 
 
 class Together(SimulatedImages, frozen=True):
-    """Rows of each image see each other."""
+    """A model in which rows of each image see each other."""
 
     def shown_by(self, request: Request) -> Request:
         shown = super().shown_by(request)
@@ -75,7 +75,8 @@ class Together(SimulatedImages, frozen=True):
 
 
 def test_a_gap_grows_by_one_image_at_most() -> None:
-    """Two prompts with two images each next to a stream: the rule is kept, but by steps that hold one image alone."""
+    """Two prompts with two images each run next to a stream. The rule is kept, except by steps that contain one image
+    alone."""
     rule, rows = GapRule(), 400
     images = Together((rows, rows), 2 * rows + 4, EncodeCost(LineCost(0.0, 0.0, 0.0), 4, layers=8))
     asked = [WorkloadRequest(0.0, 30, 400), *(WorkloadRequest(0.1 + place, 2 * rows + 300, 3) for place in range(2))]
@@ -88,7 +89,7 @@ def test_a_gap_grows_by_one_image_at_most() -> None:
 
 
 def test_the_predicted_step_counts_all_rows_of_an_image() -> None:
-    """The step in which a span is computed is predicted with each of its rows, before it is run."""
+    """The step that computes a span is predicted with each of its rows before it runs."""
     rule, rows = GapRule(), 400
     images = Together((rows,), rows + 4, EncodeCost(LineCost(0.0, 0.0, 0.0), 4, layers=8))
     asked = [WorkloadRequest(0.0, 30, 60), WorkloadRequest(0.1, rows + 30, 3)]
@@ -102,7 +103,7 @@ def test_the_predicted_step_counts_all_rows_of_an_image() -> None:
 def test_a_start_says_what_a_step_with_an_image_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], told: bool
 ) -> None:
-    """Where a limit of time is kept and such a step is predicted to be longer."""
+    """The start reports it where a limit of time is kept and such a step is predicted to be longer."""
     FAMILIES["gemma3"].write(tmp_path)
     monkeypatch.setattr(config, "GapRule", lambda: GapRule(least_s=0.0))
     found = find_model(str(tmp_path), {"context": 512, "kv_memory": "2MB", **options})

@@ -1,4 +1,4 @@
-"""An encoder of images on its own, for comparisons with a judge's tower."""
+"""An encoder of images without a language model, for comparisons with a judge's tower."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from twostroke.weights.tensors import with_prefix
 
 
 class RowsOfPieces(EncodeCost, frozen=True):
-    """A piece costs a second for each of its rows, so that seconds are the most rows of one."""
+    """A piece costs a second for each of its rows, so the seconds are the most rows of a piece."""
 
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
         return float(rows)
@@ -48,7 +48,8 @@ def found_encoder(folder: Path) -> SightEncoder:
 def open_encoder(
     folder: Path, level: str, values: F32Array, rows: int = 64, weights_format: str = "f32"
 ) -> Iterator[ImageEncoder]:
-    """values: what bytes mean. rows: the most image rows. An encode's seconds are rows of a piece."""
+    """Opens the encoder. values: the meaning of bytes. rows: the most image rows. The seconds of an encode are rows of
+    a piece."""
     found = found_encoder(folder)
     sight, table, newline = found.sight, None, None
     with Checkpoint.open(folder) as checkpoint:

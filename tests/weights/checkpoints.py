@@ -1,4 +1,4 @@
-"""Tiny checkpoints written by the tests themselves, with the safetensors library as the other side."""
+"""Tiny checkpoints that the tests write themselves, with the safetensors library on the other side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BIASED = {**CONFIG, "attention_bias": True, "mlp_bias": True}
 
 
 def shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Tensor names and shapes of a checkpoint for `config`."""
+    """The tensor names and shapes of a checkpoint for `config`."""
     hidden, wide, dim = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     q_rows, kv_rows = config["num_attention_heads"] * dim, config["num_key_value_heads"] * dim
     family = config["architectures"][0]
@@ -63,7 +63,7 @@ def random_tensors(
 
 
 def write(folder: Path, config: dict[str, Any], tensors: dict[str, torch.Tensor], shards: int = 1) -> Path:
-    """Write config.json and one safetensors file, or `shards` of them after an index."""
+    """Writes config.json and one safetensors file, or `shards` of them with an index."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     if shards == 1:

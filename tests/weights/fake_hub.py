@@ -1,4 +1,4 @@
-"""A hub on 127.0.0.1 that speaks as much of the API as a snapshot download uses, and breaks on request."""
+"""A hub on 127.0.0.1 with as much of the API as a snapshot download uses. It breaks on request."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Repo:
     gated: bool = False
     card: dict[str, Any] = field(default_factory=dict)
     token: str = ""
-    """Who sends it may have the files of a gated repository."""
+    """A client that sends it may have the files of a gated repository."""
 
 
 @dataclass
 class FakeHub:
-    """State of the server: what it holds, what it was asked, what it breaks."""
+    """The state of the server: its repositories, its requests, and what it breaks."""
 
     repos: dict[str, Repo]
     url: str = ""
@@ -43,18 +43,19 @@ class FakeHub:
     """File name -> bytes of its body after which the connection is cut, as long as `cuts_left`."""
     cuts_left: int = 1 << 30
     refuse_after_cuts: bool = False
-    """When no cuts are left, send nothing at all of those files."""
+    """When no cuts are left, whether to send nothing at all of those files."""
     ignores_ranges: bool = False
     announced_bytes: dict[str, int] = field(default_factory=dict)
     """File name -> a length that HEAD claims."""
     broken: bool = False
     stops_at: dict[str, tuple[int, Callable[[str], None]]] = field(default_factory=dict)
-    """File name -> bytes of a whole body, and what is called once so many were sent; nothing is sent after them."""
+    """File name -> bytes of a whole body, and the function that is called once so many were sent. Nothing is sent after
+    them."""
 
 
 @contextmanager
 def serve(repos: dict[str, Repo]) -> Iterator[FakeHub]:
-    """Run a FakeHub on an ephemeral port. Where the client would wait for up to 23 seconds, it asks again at once."""
+    """Runs a FakeHub on an ephemeral port. Where the client would wait for up to 23 seconds, it asks again at once."""
     hub = FakeHub(repos)
 
     class Handler(_Handler):

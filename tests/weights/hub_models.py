@@ -20,7 +20,7 @@ HUGE: dict[str, Any] = {
     "num_attention_heads": 128, "num_key_value_heads": 8, "intermediate_size": 53248,
     "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16",
 }  # fmt: skip
-"""Llama 3.1 405B's shape: no machine of a developer holds it in 8 bits."""
+"""The sizes of Llama 3.1 405B, which no developer's machine can hold in 8 bits."""
 
 
 @cache
@@ -36,8 +36,8 @@ def spark_files() -> dict[str, bytes]:
 
 
 def repos() -> dict[str, Repo]:
-    """acme/spark: safetensors. acme/spark-GGUF: a GGUF file. acme/huge: fits nowhere. acme/strange: no architecture
-    that runs. acme/gated: for who has the token `hf_yes`."""
+    """acme/spark: safetensors. acme/spark-GGUF: a GGUF file. acme/huge: fits nowhere. acme/strange: has an architecture
+    that does not run. acme/gated: for clients with the token `hf_yes`."""
     huge = {"config.json": json.dumps(HUGE).encode(), "model.safetensors": b"x" * 4096}
     strange = {"config.json": b'{"architectures": ["NoSuchForCausalLM"]}', "model.safetensors": b"x" * 4096}
     ggufs = {NAME: spark_gguf(), "README.md": b"no"}

@@ -20,8 +20,8 @@ INT8 = WeightFormat(WeightKind.INT8, 64)
 
 
 class Start:
-    """One start of an engine on a folder, and what it did. config: None reads the folder's. finish: wait until a file
-    that this start makes has its name. limit_bytes, memory_bytes: of the cache."""
+    """One start of an engine on a folder, and what it did. config: None reads the folder's. finish: whether to wait
+    until a file that this start makes has its name. limit_bytes, memory_bytes: limits of the cache."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Start:
 
 
 def leaves(weights: ModelWeights) -> dict[str, np.ndarray]:
-    """All arrays of a model by name, those of packed matrices one by one."""
+    """All arrays of a model by name, with those of packed matrices one by one."""
     found: dict[str, np.ndarray] = dict(weights.vectors)
     for key, packed in weights.matrices.items():
         found[key + ".data"] = packed.data

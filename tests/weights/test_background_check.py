@@ -1,4 +1,4 @@
-"""Damage in packed weights after the start: it ends the engine, and nothing is answered from it without a word."""
+"""Damage in packed weights after the start ends the engine, and no answer comes from it without an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGE = {**CONFIG, "hidden_size": 768, "vocab_size": 4096}
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """A start from a file of several chunks, two blocks of which are looked at before."""
+    """A start from a file of several chunks, two blocks of which are read before."""
     monkeypatch.setattr(room, "KEPT_FREE_BYTES", 0)
     monkeypatch.setattr(packed_file, "SAMPLED_BLOCKS", 2)
     monkeypatch.setattr(packed_file, "CHUNK_BLOCKS", 4)
@@ -37,7 +37,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
 
 
 def noise(start: Start) -> None:
-    """200 KB at a third of the file."""
+    """Writes 200 KB of noise at a third of the file."""
     flip(start.entry.path, start.entry.plan.file_bytes // 3, 200_000, 0x5A)
 
 
@@ -127,7 +127,7 @@ def test_ctrl_c_gives_up_what_is_not_on_the_disk(monkeypatch: pytest.MonkeyPatch
     check.start()
     with pytest.raises(KeyboardInterrupt):
         check.finish()
-    check.close()  # does not wait again
+    check.close()  # this does not wait again
     assert disk.is_discarded and not disk.is_whole
     disk.written.set()
 

@@ -58,7 +58,7 @@ def test_only_what_is_not_in_memory_is_read_in_order_and_told_with_its_sum(
     preadv = os.preadv
 
     def watched(descriptor: int, buffers: list[bytearray], offset: int, flags: int = 0) -> int:
-        if not flags:  # with one it is asked what is in memory
+        if not flags:  # with a flag, the call asks what is in memory
             read.append(offset)
         return preadv(descriptor, buffers, offset, flags)
 
@@ -73,8 +73,8 @@ def test_only_what_is_not_in_memory_is_read_in_order_and_told_with_its_sum(
 def test_what_was_read_is_compared_as_long_as_the_disk_is_late(
     late: tuple[int, ...], while_waiting: int, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """late: the pieces that are not in memory yet when it is their turn, until something was compared for each that
-    was read. The rest is left to the check after the start."""
+    """late: the pieces that are not in memory yet when it is their turn, until something was compared for each that was
+    read. The rest is left to the check after the start."""
     done: list[tuple[str, int]] = []
 
     def told(read_bytes: int, total_bytes: int, what: str) -> None:
@@ -109,7 +109,7 @@ def test_blocks_that_a_start_has_compared_are_not_compared_again(tmp_path: Path)
 
 
 def test_damage_is_found_while_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a block that the sample leaves out: nothing but the comparison during the reading can see it."""
+    """The damage is in a block that the sample leaves out, so only the comparison during the reading can find it."""
     model, cache = write(tmp_path / "model", LARGE, random_tensors(LARGE)), tmp_path / "cache"
     first = Start(model, cache, LARGE)
     monkeypatch.setattr(packed_file, "SAMPLED_BLOCKS", 1)
@@ -135,7 +135,7 @@ def test_nothing_is_read_where_little_is_missing_or_nothing_can_be_read(file: Pa
 
 
 def test_what_was_read_is_in_memory(file: Path) -> None:
-    """The system decides what it forgets when it is asked to; what was just read it has. Asking changes nothing."""
+    """The system decides what it forgets when it is asked to. It has what was just read, and asking changes nothing."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
         if hasattr(os, "posix_fadvise"):
@@ -177,7 +177,7 @@ def test_a_start_without_a_terminal_prints_how_far_it_is(
 
 
 def test_lines_come_by_share_and_by_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An injected clock: a slow disk prints a line every ten seconds, a quick one five in all."""
+    """The clock is injected. A slow disk prints a line every ten seconds, a quick one five lines in all."""
     now = [0.0]
     update = shown._line_printer("load", lambda: now[0])
     for done in range(1, 101):

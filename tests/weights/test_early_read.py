@@ -29,7 +29,8 @@ from twostroke.weights.early.record import FOLDER, files_of, named_model, rememb
 
 
 class CountedFile:
-    """A file that notes what is fetched. there: numbers of pieces that are in memory. most: bytes of one call."""
+    """A file that records what is fetched. there: the numbers of pieces that are in memory. most: the most bytes of one
+    call."""
 
     def __init__(self, num_bytes: int, there: frozenset[int] = frozenset(), most: int = 1 << 62) -> None:
         self.num_bytes, self._there, self._most = num_bytes, there, most
@@ -103,7 +104,7 @@ def test_files_are_read_in_their_order_by_a_thread(tmp_path: Path, monkeypatch: 
 
 
 def test_what_was_read_is_in_memory(tmp_path: Path) -> None:
-    """Also where this system cannot tell, or fetch."""
+    """This holds also where this system cannot report or fetch it."""
     path = tmp_path / "x"
     path.write_bytes(bytes(100_000))
     file = reading.SystemFile(str(path))
@@ -217,7 +218,7 @@ def test_words_that_mean_nothing_are_no_error(words: list[str]) -> None:
 
 
 def test_a_closed_standard_stream_is_not_replaced_by_a_file(tmp_path: Path) -> None:
-    """`twostroke serve m.gguf <&-`: the next file that is opened would be standard input."""
+    """With `twostroke serve m.gguf <&-`, the next file that is opened would be standard input."""
     path = tmp_path / "m.gguf"
     path.write_bytes(bytes(1000))
     code = (

@@ -79,7 +79,7 @@ def test_a_byte_order_mark_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_an_index_of_a_very_large_model_is_read(tmp_path: Path) -> None:
-    """Mixtures with hundreds of experts a layer have an index of more than 16 MiB."""
+    """Mixtures with hundreds of experts in a layer have an index of more than 16 MiB."""
     folder = write(tmp_path / "large", CONFIG, TENSORS, 2)
     path = folder / INDEX_NAME
     path.write_bytes(path.read_bytes() + b" " * (17 << 20))

@@ -1,4 +1,4 @@
-"""generation_config.json as transformers writes it, as publishers write it, and broken."""
+"""generation_config.json as transformers writes it, as publishers write it, and with errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models from a path and from a hub: against a server on 127.0.0.1 through the real huggingface_hub."""
+"""Models from a path and from a hub: a server on 127.0.0.1, with the real huggingface_hub."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ SHARD = "model-00001-of-00002.safetensors"
 
 
 def first_bytes(hub: FakeHub, name: str) -> list[int]:
-    """Where the ranges asked of a file began."""
+    """The beginnings of the ranges that were asked for in a file."""
     return [int(entry.split("bytes=")[1].split("-")[0]) for entry in hub.ranges if entry.startswith(name)]
 
 

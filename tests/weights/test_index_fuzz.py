@@ -1,4 +1,5 @@
-"""A shard index of any kind is refused, or names files next to it that hold what it says: never a file elsewhere."""
+"""A shard index of any kind is refused, or names files next to it that have the listed tensors, and never a file
+elsewhere."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def check(folder: Path, content: bytes) -> None:
-    """Only the project's errors come out; what is opened is one of the shards, and each tensor reads from there."""
+    """Only the project's errors come out. What is opened is one of the shards, and each tensor reads from there."""
     (folder / INDEX_NAME).write_bytes(content)
     try:
         checkpoint = Checkpoint.open(folder)

@@ -1,4 +1,4 @@
-"""From a checkpoint to packed weights: fusing, formats, dtypes, shards, and misfits."""
+"""From a checkpoint to packed weights: fusing, formats, dtypes, shards, and checkpoints that do not fit."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ ALL_CONFIGS = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """One panel a block, so that tiny matrices take the path of large ones."""
+    """One panel for each block, so that tiny matrices take the path of large ones."""
     monkeypatch.setattr(rounded_packing, "BLOCK_BYTES", 1)
 
 
 def expected_matrices(config, tensors) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
-    """Fused matrices and biases, put together once more with torch."""
+    """Fused matrices and biases, joined once more with torch."""
     found = {"embedding": (f32(tensors["model.embed_tokens.weight"]), None)}
     for i in range(config["num_hidden_layers"]):
         for key, names in {
@@ -195,7 +195,7 @@ def readers() -> list[str]:
 
 
 def test_rows_are_read_while_those_before_are_packed(tmp_path, monkeypatch):
-    """The packer waits until the next block is read: it would wait for ever for a reader that waits for it."""
+    """The packer waits until the next block is read. It would wait for ever for a reader that waits for it."""
     read, packed = threading.Semaphore(0), []
     whole = rounded_packing.RoundedPacking._read
     monkeypatch.setattr(rounded_packing.RoundedPacking, "_read", lambda *given: (whole(*given), read.release())[0])

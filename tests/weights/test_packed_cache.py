@@ -1,4 +1,4 @@
-"""The cache of packed weights: bit-exact, never trusted, safe under crashes, full disks and concurrent starts."""
+"""The cache of packed weights: bit-exact, never trusted, safe with crashes, full disks and concurrent starts."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_damage_in_the_first_and_last_bytes_of_each_blob_is_seen_at_start(model,
 
 
 def flip(path: Path, place: int, count: int = 1, mask: int = 16) -> None:
-    """Damage bytes in place: the file stays the one that others have mapped."""
+    """Damages bytes in place, so that the file stays the one that others have mapped."""
     with path.open("r+b") as file:
         file.seek(place)
         damaged = bytes(byte ^ mask for byte in file.read(count))
@@ -216,7 +216,7 @@ def test_block_sums_see_sectors_that_changed_places():
 
 
 def test_block_sums_are_part_of_the_format():
-    """They must stay what they are: files of earlier releases hold them."""
+    """They must not change, because files of earlier releases contain them."""
     data = (np.arange(BLOCK_BYTES + SECTOR_BYTES) % 251).astype(np.uint8)
     assert block_sums(data) == GOLDEN_SUMS
 

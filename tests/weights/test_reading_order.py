@@ -1,4 +1,4 @@
-"""A start that packs reads each byte of a checkpoint at most once, and its file forwards."""
+"""A start that packs reads each byte of a checkpoint at most once, and reads its file forwards."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
 
 
 def twice(reads: list[Read]) -> int:
-    """Bytes that were read again."""
+    """The bytes that were read again."""
     count = end = 0
     for first, last in sorted(reads):
         count += max(0, min(last, end) - first)
@@ -47,7 +47,7 @@ def twice(reads: list[Read]) -> int:
 
 
 def farthest_back(reads: list[Read]) -> int:
-    """The most bytes from the end of what was read to the beginning of the next read before it."""
+    """The most bytes from the end of one read back to the beginning of the next."""
     most = end = 0
     for first, last in reads:
         most, end = max(most, end - first), max(end, last)
@@ -55,7 +55,7 @@ def farthest_back(reads: list[Read]) -> int:
 
 
 def test_a_file_is_read_forwards_and_once_whatever_the_order_of_layers_is(tmp_path: Path, reads: list[Read]) -> None:
-    """Names are sorted in the file, so layer 10 lies before layer 2."""
+    """Names are sorted in the file, so layer 10 comes before layer 2."""
     tensors = random_tensors(LAYERS)
     model = write(tmp_path / "model", LAYERS, tensors)
     one = Start(model, tmp_path / "cache", LAYERS)

@@ -1,4 +1,5 @@
-"""Room in the cache of packed weights: what was used longest ago goes, what is in use stays, no mapping ever breaks."""
+"""Room in the cache of packed weights: files that were used longest ago are removed, files in use stay, and no mapping
+ever breaks."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def old(cache: Path) -> list[Path]:
-    """Three files of 1000 bytes, from the one used longest ago to the last one; the order of their names is another."""
+    """Three files of 1000 bytes, from the one used longest ago to the last one. Their names have another order."""
     cache.mkdir()
     paths = [cache / name for name in ("c.pack", "a.pack", "b.pack")]
     for at, path in enumerate(paths):

@@ -1,4 +1,4 @@
-"""The safetensors reader against the library that defines the format, and against mutilated headers."""
+"""The safetensors reader with files of the library that defines the format, and with damaged headers."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ MEMBERS = st.dictionaries(
 
 
 def open_and_read_everything(path: Path) -> None:
-    """Nothing but CorruptModel comes out, and whatever is accepted lies inside the file and reads."""
+    """Only CorruptModel comes out, and whatever is accepted lies inside the file and can be read."""
     size = path.stat().st_size
     try:
         file = SafetensorsFile.open(path)

@@ -29,7 +29,7 @@ def test_bytes_stay_where_they_are(tmp_path: Path) -> None:
     before = whole.copy()
     first = aligned(whole)
     assert settle(first, 2 * HUGE_PAGE_BYTES)
-    (tmp_path / "weights").write_bytes(b"\0" * whole.nbytes)  # what was moved is no longer the file's
+    (tmp_path / "weights").write_bytes(b"\0" * whole.nbytes)  # what was moved does not belong to the file any more
     offset = first - whole.ctypes.data
     assert np.array_equal(whole[offset : offset + 2 * HUGE_PAGE_BYTES], before[offset : offset + 2 * HUGE_PAGE_BYTES])
     assert not whole[offset + 2 * HUGE_PAGE_BYTES :].any()
@@ -87,5 +87,5 @@ def test_small_models_and_early_ends_are_left_alone(tmp_path: Path) -> None:
     small.close()
     large = Settler(np.empty(settle_room.LEAST_BYTES + (4 << 20), np.uint8), never, HUGE_PAGE_BYTES)
     large.start()
-    large.close()  # within the delay: nothing was moved
+    large.close()  # within the delay, so nothing was moved
     assert large.moved_bytes == 0

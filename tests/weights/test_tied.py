@@ -1,4 +1,5 @@
-"""A second head next to a tied embedding: compared to its last bit once, remembered by the checkpoint's fingerprint."""
+"""A second head next to a tied embedding: it is compared to its last bit once, and the checkpoint's fingerprint
+remembers this."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ TABLE = "model.embed_tokens.weight"
 
 
 def with_head(folder: Path, change: bool) -> Path:
-    """A tied model whose checkpoint has a copy of the embedding as its head; `change`: one bit is another one."""
+    """A tied model whose checkpoint has a copy of the embedding as its head. `change`: whether one bit differs."""
     config = FAMILIES["llama-tied"]().to_dict()
     write_random(config, folder)
     with Checkpoint.open(folder) as checkpoint:
@@ -36,7 +37,7 @@ def with_head(folder: Path, change: bool) -> Path:
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Grows with each comparison."""
+    """The number of comparisons so far."""
     found: list[str] = []
     same = tied.same_numbers
 

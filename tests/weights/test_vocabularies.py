@@ -53,7 +53,8 @@ def folder_of(place: Path, files: dict[str, bytes | dict[str, Any]]) -> Path:
 
 @cache
 def small_tekken() -> dict[str, Any]:
-    """A real tekken.json, with the first 20,000 of its tokens: a short vocabulary is made in less than a second."""
+    """A real tekken.json, with the first 20,000 of its tokens, because a short vocabulary is made in less than a
+    second."""
     said: dict[str, Any] = json.loads((DATA / "tekken_240718.json").read_bytes())
     said["config"] |= {"num_vocab_tokens": 20_000, "default_vocab_size": 21_000}
     return {**said, "vocab": said["vocab"][:20_000]}
@@ -68,7 +69,7 @@ def tekken_of(version: str, *more: str) -> dict[str, Any]:
 
 
 def check_same(ours: Tokenizer, judge: Callable[[str], list[int]], texts: tuple[str, ...], begins: int) -> None:
-    """begins: the number of special tokens that we put in front of a text."""
+    """begins: the number of special tokens that we put before a text."""
     for text in texts:
         found = ours.encode_prompt(text, parse_special=False)[begins:]
         assert found == judge(text), text

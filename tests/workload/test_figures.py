@@ -1,4 +1,5 @@
-"""Figures of observations: by hand for one request, as properties for many, and next to other tools' definitions."""
+"""Figures of observations, by hand for one request and as properties for many, compared with other tools'
+definitions."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from twostroke.lab.workload.objectives import Objectives, met
 from twostroke.lab.workload.observation import Observation
 from twostroke.lab.workload.summary import counted_percentile, percentile, summary, weighted_summary
 
-# Intended at 1, sent at 1.5, a first chunk without text at 2, text at 3, two tokens at 4, one at 6, the closing chunk
-# at 7, the end at 8.
+# Intended at 1, sent at 1.5, and ended at 8. Chunks came at 2 (no text), at 3 (text), at 4 (two tokens), at 6 (one
+# token) and at 7 (the closing chunk).
 ONE = Observation(1.0, 1.5, 8.0, (2.0, 3.0, 4.0, 6.0, 7.0), (0, 1, 2, 1, 0), 100, 4)
 SINGLE = Observation(0.0, 0.0, 2.0, (1.0,), (), 5, 1)
 FAILED = Observation(0.0, 0.1, 0.2, status=429, error="429 too many")

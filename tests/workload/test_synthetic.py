@@ -1,4 +1,4 @@
-"""Workloads from a seed: repeatable, of the rate asked, with the sharing and bursts of their names."""
+"""Workloads from a seed: repeatable, with the requested rate, and with the sharing and bursts of their names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gaps(times: list[float]) -> list[float]:
 
 
 def variation(values: list[float]) -> float:
-    """Squared coefficient of variation."""
+    """The squared coefficient of variation."""
     mean = sum(values) / len(values)
     return sum((value - mean) ** 2 for value in values) / len(values) / mean**2
 

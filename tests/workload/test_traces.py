@@ -1,4 +1,4 @@
-"""Trace parsers: what they read, and the line they name where they cannot."""
+"""Trace parsers: what they read, and the line that an error names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares the simulator with three processes behind a front."""
+"""Compares the simulator with three processes with a front."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Compares the memory that an engine holds for one file with the memory that `plan` predicts: the arena of a step, the
-caches, and the pages behind windows."""
+caches, and the pages before windows."""
 
 from __future__ import annotations
 

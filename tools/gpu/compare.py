@@ -119,7 +119,7 @@ def compared(ours: np.ndarray, theirs: np.ndarray) -> Row:
 
 def compare_ops(make: Callable[[], CudaDevice], ops: CpuOps, has_time: HasTime, every: int = 1) -> Iterator[Row]:
     """Yields one row for each case, or with `every` > 1 for one of `every` cases. The row of a case for which there was
-    no time says so."""
+    no time has a note."""
     device = make()
     have_kernels = (case for case in op_cases() if case.op in device.numbers)
     for case in itertools.islice(have_kernels, 0, None, every):

@@ -26,7 +26,7 @@ START_S = 60.0
 """Seconds within which a server must answer."""
 REQUEST_S = 30.0
 FLAGS = ("--speculate", "off", "--context", "4096", "--served-name", "any")
-"""Options of the server. Speculation is off: random weights repeat themselves or never do, and neither says anything
+"""Options of the server. Speculation is off: random weights repeat themselves or never do, and neither tells anything
 about a real model."""
 
 

@@ -135,7 +135,7 @@ class Steps:
 
 
 def figures(steps: Steps, name: str, rows: int, is_prompt: bool) -> dict[str, Any]:
-    """Returns the figures of one case. When the compiler fails, the case runs without it and its row says so."""
+    """Returns the figures of one case. When the compiler fails, the case runs without it and its row tells this."""
     problem = ""
     try:
         seconds, how = (

@@ -49,9 +49,9 @@ Nothing is looked up in the template's source, and no format is chosen by a mode
 A prompt is what transformers renders, but for these cases, in which transformers refuses or drops
 something.
 
-- A conversation is not refused for its form. Two messages of a user in a row, a second system message, a system
-  message without a place, an empty answer, two calls where the template takes one: each is put into the nearest shape
-  that the template takes, and the header `x-twostroke-warnings` names the change.
+- A conversation is not refused for its form. Some histories do not fit a template: two messages of a user in a row,
+  a second system message, a system message without a place, an empty answer, or two calls where one is allowed. Each is
+  changed to the nearest form that the template takes, and the header `x-twostroke-warnings` names the change.
 - Offered tools, calls and results that a template leaves out are written in the format's own notation.
 - Thoughts come under the name that the template reads, whatever name the client used.
 - Ids of calls have the form that the template prints or asks for. An id that a model writes a second time is
@@ -76,8 +76,8 @@ old thoughts. 3 refuse every conversation of more than one turn, and one is no t
 | the vocabulary, a format of the table | 13 |
 | nothing; common notations are read | 76 |
 
-gpt-oss leaves out a text next to a call. Of raw answers in the tests of other servers, these are read in another way on
-purpose: a call within a thought ends the thought, though a closing mark follows later.
+gpt-oss leaves out a text next to a call. Some raw answers in the tests of other servers are read in another way on
+purpose: a call within a thought ends the thought, although a closing mark comes later.
 
 ## Formats
 
@@ -90,7 +90,7 @@ cut, and damaged. Told by: what tells the format, besides what the template writ
 
 
 def conversation_page(note: str) -> str:
-    """Returns the page. note: the line that says which program wrote the page."""
+    """Returns the page. note: the line that names the program which wrote the page."""
     return note + TEXT + "".join(_row(form) for form in FORMATS.values())
 
 

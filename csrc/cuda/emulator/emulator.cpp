@@ -1,4 +1,5 @@
-// emulator.h: fibers, their order, and the check of shared memory. Used by tests alone; no library that is installed contains it.
+// The emulator that emulator.h declares: fibers, the order in which they run, and the check of shared memory. Only tests use it; no
+// installed library contains it.
 #include "twostroke/cuda/machine/emulator.h"
 
 #include <stdio.h>
@@ -14,11 +15,11 @@ namespace cuda {
 namespace {
 
 constexpr int32_t kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
-constexpr int32_t kMostGiven = 6;   // words that a thread gives to its warp at once
-constexpr int32_t kMostCopies = 64;  // of a thread that have begun and are not done
-// No multiple of a page: the ends of the stacks, which are used most, lie in different sets of a cache.
+constexpr int32_t kMostGiven = 6;  // the most words that a thread gives to its warp at once
+constexpr int32_t kMostCopies = 64;  // the most copies of a thread that have begun and are not done
+// The size is not a multiple of a page. So the ends of the stacks, which are used most, lie in different sets of a cache.
 constexpr size_t kStackBytes = (64 << 10) + 5 * 64;
-constexpr int32_t kSeveral = -1, kAdding = -2;  // readers; whoever adds
+constexpr int32_t kSeveral = -1, kAdding = -2;  // marks for an element that several threads read, and for one to which threads add
 
 struct Fiber {
 #if defined(__x86_64__)
@@ -27,12 +28,13 @@ struct Fiber {
   ucontext_t context;
 #endif
   Copy copies[kMostCopies];
-  int32_t groups[kMostCopies], copies_begun, group;  // the group of each copy, the number of the group that is open
+  int32_t groups[kMostCopies], copies_begun, group;  // groups: the group of each copy; group: the number of the group that is open
 };
 
 enum State : uint8_t { kReady, kAtBarrier, kInWarp, kDone };
 
-// What the threads of a warp give to each other. Two rounds: a thread may begin the next one before others have read this one.
+// The words that the threads of a warp give to each other. There are two rounds, because a thread may begin the next round before others
+// have read this one.
 struct Warp {
   uint32_t given[2][kWarp][kMostGiven];
   int64_t rounds;
@@ -43,11 +45,12 @@ struct Machine {
   Kernel kernel;
   const void* args;
   Fiber fibers[kMostThreads], scheduler;
-  State states[kMostThreads];  // of the fibers; next to each other, for they are read far more often than the rest
+  // the states of the fibers lie next to each other, because they are read far more often than the other fields
+  State states[kMostThreads];
   Warp warps[kMostWarps];
   char* stacks;
   int32_t threads, thread;
-  int64_t block, serial, stretch, launch;  // serial: of the block among all that ever ran
+  int64_t block, serial, stretch, launch;  // serial: the number of the block among all blocks that ever ran
   uint64_t random;
   bool failed;
   char error[256];
@@ -55,7 +58,7 @@ struct Machine {
 
 Machine machine;
 
-uint64_t next_random() {  // xorshift64*
+uint64_t next_random() {  // the generator xorshift64*
   uint64_t x = machine.random;
   x ^= x >> 12;
   x ^= x << 25;
@@ -76,7 +79,7 @@ void shuffle_order(Index* order, int64_t count) {
 }
 
 #if defined(__x86_64__)
-// Keeps what a call must keep on the stack, then goes on with another one.
+// Stores on the stack the registers that a call must preserve, then continues on another stack.
 extern "C" void ts_switch_stacks(void** keep, void* to);
 __asm__(
     ".text\n.type ts_switch_stacks,@function\nts_switch_stacks:\n"
@@ -100,9 +103,9 @@ void thread_main() {
 void prepare(Fiber& fiber, char* stack) {
   fiber.copies_begun = fiber.group = 0;
 #if defined(__x86_64__)
-  void** top = reinterpret_cast<void**>(stack + kStackBytes) - 2;  // the function begins as if it had been called
+  void** top = reinterpret_cast<void**>(stack + kStackBytes) - 2;  // the function begins as if a call had entered it
   *top = reinterpret_cast<void*>(thread_main);
-  fiber.stack_pointer = top - 6;  // the six registers
+  fiber.stack_pointer = top - 6;  // room for the six registers
   memset(top - 6, 0, 6 * sizeof(void*));
 #else
   getcontext(&fiber.context);
@@ -113,7 +116,7 @@ void prepare(Fiber& fiber, char* stack) {
 #endif
 }
 
-// Runs every thread to its next barrier or its end. False where threads are left that wait for others of their warp.
+// Runs every thread to its next barrier or its end. Returns false where threads are left that wait for other threads of their warp.
 bool run_stretch(const int32_t* order) {
   for (bool ran = true, waiting = true; waiting; ran = false) {
     waiting = false;
@@ -143,7 +146,7 @@ void run_block(int64_t block) {
     shuffle_order(order, machine.threads);
     if (!run_stretch(order)) {
       fail("an operation of a warp that some of its threads do not reach", "threads", machine.thread);
-      return;  // they are left where they wait
+      return;  // the waiting threads stay where they are
     }
     const int32_t before = done;
     done = 0;
@@ -153,12 +156,12 @@ void run_block(int64_t block) {
     }
     if (done > before && done < machine.threads) {
       fail("a barrier that threads which have ended do not reach", "threads", done);
-      return;  // the others are left where they wait
+      return;  // the other threads stay where they are
     }
   }
 }
 
-// Gives `count` words to the warp and waits for what its other threads give; returns those of all.
+// Gives `count` words to the warp and waits until the other threads have given theirs. Returns the words of all.
 const uint32_t (*exchanged(const uint32_t* own, int32_t count))[kMostGiven] {
   const int32_t first = machine.thread / kWarp * kWarp, rest = machine.threads - first, lanes = rest < kWarp ? rest : kWarp;
   Warp& warp = machine.warps[machine.thread / kWarp];
@@ -176,7 +179,8 @@ const uint32_t (*exchanged(const uint32_t* own, int32_t count))[kMostGiven] {
   return given;
 }
 
-// The 32 bytes of a row or a column that four threads hold, the first 16 in word `first` of each and the others in word `second`.
+// Widens the 32 bytes of a row or a column that four threads hold. Word `first` of each thread has the first 16 bytes, word `second` the
+// others.
 void widen(const uint32_t (*given)[kMostGiven], int32_t first, int32_t second, bool is_signed, int16_t (&bytes)[32]) {
   for (int32_t k = 0; k < 32; ++k) {
     const uint32_t byte = given[k % 16 / 4][k < 16 ? first : second] >> (8 * (k % 4)) & 0xff;
@@ -184,12 +188,12 @@ void widen(const uint32_t (*given)[kMostGiven], int32_t first, int32_t second, b
   }
 }
 
-// See simt.h.
+// simt.h defines what this computes.
 void multiply_matrices(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], bool a_signed, bool b_signed) {
   const uint32_t own[kMostGiven] = {a[0], a[1], a[2], a[3], b[0], b[1]};
   const int32_t lane = machine.thread % kWarp;
   const uint32_t(*given)[kMostGiven] = exchanged(own, kMostGiven);
-  int16_t rows[2][32], columns[2][32];  // rows lane / 4 and 8 more, columns lane % 4 * 2 and the next
+  int16_t rows[2][32], columns[2][32];  // rows lane / 4 and lane / 4 + 8; columns lane % 4 * 2 and the next
   for (int32_t i = 0; i < 2; ++i) {
     widen(given + lane / 4 * 4, i, i + 2, a_signed, rows[i]);
     widen(given + (lane % 4 * 2 + i) * 4, 4, 5, b_signed, columns[i]);

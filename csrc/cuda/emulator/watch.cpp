@@ -1,8 +1,8 @@
-// A check of global memory inside a launch: two accesses to a byte, one of them a write, by two threads that no barrier orders are a
-// race. Threads of one block are ordered by barriers, threads of different blocks by nothing before the launch ends. What is found does
-// not depend on the order in which the threads happened to run.
-// Kernels are compiled with -fsanitize-coverage=func,trace-loads,trace-stores: the compiler then calls the functions below before each
-// access. Pages of device memory are announced; accesses to other memory are not looked at.
+// This file checks global memory inside a launch. A race is two accesses to one byte by two threads, where one of them writes and no
+// barrier orders them. Barriers order the threads of one block; nothing orders threads of different blocks before the launch ends. The
+// result does not depend on the order in which the threads happened to run.
+// Kernels are compiled with -fsanitize-coverage=func,trace-loads,trace-stores, so that the compiler calls the functions below before each
+// access. Pages of device memory are announced; accesses to other memory are ignored.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +16,14 @@ namespace {
 constexpr uint64_t kPageBytes = 4096, kBuckets = 1 << 16;
 constexpr int64_t kSeveral = -1;
 
-struct Byte {  // accesses of one launch; a block of 0: no access yet
+struct Byte {  // the accesses of one launch; block 0 means that there was none yet
   int64_t launch, write_block, write_stretch, read_block, read_stretch;
   int32_t writer, reader;
 };
 
 struct Page {
   uint64_t number;
-  Byte* bytes;  // NULL for a place that is free
+  Byte* bytes;  // NULL where the place is free
 };
 
 Page pages[kBuckets];

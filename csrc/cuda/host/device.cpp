@@ -1,4 +1,4 @@
-// The device behind a ts_context: the driver's library, opened when it is asked for, its memory and its module.
+// The device of a ts_context: the driver's library, which is opened when it is needed, the device's memory and its module.
 #include "twostroke/cuda/host/device.h"
 
 #include <dlfcn.h>
@@ -12,8 +12,8 @@ namespace {
 
 thread_local char last_error[512] = "";
 
-constexpr int32_t kLeastMajor = 8;  // of compute capability: the PTX is of sm_80
-constexpr int32_t kLeastVersion = 11000;  // of CUDA, as the driver says it: the PTX is of version 7.0
+constexpr int32_t kLeastMajor = 8;  // the compute capability must be at least this, because the PTX is for sm_80
+constexpr int32_t kLeastVersion = 11000;  // the driver must have at least this version of CUDA, because the PTX has version 7.0
 constexpr int64_t kAlignment = 256;
 
 int32_t open_driver(const char* path, Driver& driver) {
@@ -101,7 +101,7 @@ int32_t checked(const ts_context& device, const char* call, CUresult result) {
   return result == kOutOfMemory ? TS_NO_MEMORY : TS_CUDA_FAILED;
 }
 
-// The context belongs to the thread that calls: engines are built and stepped by different ones.
+// The driver's context is bound to the calling thread, because different threads build and step an engine.
 int32_t begin(ts_context* device) {
   if (device == nullptr) return TS_BAD_POINTER;
   const int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
@@ -112,8 +112,9 @@ int32_t begin(ts_context* device) {
 uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status) {
   *status = TS_OK;
   if (bytes <= device.scratch_bytes) return device.scratch;
-  *status = launch_each(device);  // what was collected has the old address
-  if (*status == TS_OK && device.scratch != 0) *status = ts_cuda_free(&device, device.scratch);  // waits for what uses it
+  *status = launch_each(device);  // the collected launches have the old address
+  // the call waits for the work that uses the memory
+  if (*status == TS_OK && device.scratch != 0) *status = ts_cuda_free(&device, device.scratch);
   if (*status != TS_OK) return 0;
   drop_graphs(device);
   device.scratch = 0;
@@ -156,7 +157,7 @@ int32_t ts_cuda_load(ts_context* device, const void* image, int64_t bytes, int32
   if (status != TS_OK) return status;
   if (image == nullptr) return TS_BAD_POINTER;
   const char* text = static_cast<const char*>(image);
-  if (device->module != nullptr || bytes < 1 || text[bytes - 1] != 0) return TS_BAD_FORMAT;  // the driver reads up to a zero
+  if (device->module != nullptr || bytes < 1 || text[bytes - 1] != 0) return TS_BAD_FORMAT;  // the driver reads up to a zero byte
   find_graphs(*device, waits != 0);
   const int32_t loaded = load_kernels(*device, image);
   if (loaded != TS_OK && device->module != nullptr) {
@@ -183,7 +184,7 @@ void ts_context_destroy(ts_context* device) {
   if (device->retained) driver.release(device->device);
   free(device->collected.data);
   pthread_mutex_destroy(&device->lock);
-  free(device);  // the driver's library stays open: it may not be closed safely
+  free(device);  // the driver's library stays open, because it may not be closed safely
 }
 
 int32_t ts_cuda_describe(ts_context* device, ts_cuda_device* out) {

@@ -1,6 +1,6 @@
-// Graphs of launches: a list that comes for the second time becomes one, and is kept for the next time. Where few launches of a kept graph
-// differ from the list, such as those that depend on the contexts' lengths, they are changed in it.
-// Nothing here is an error: what cannot be had is done by launches.
+// Graphs of launches. A list of launches that comes for the second time becomes a graph, and the graph is kept. Where few launches of a
+// kept graph differ from the list, for example because they depend on the contexts' lengths, they are changed in the graph. Nothing here is
+// an error: where a graph cannot be made, the launches run one by one.
 #include "twostroke/cuda/host/device.h"
 
 #include <dlfcn.h>
@@ -12,10 +12,11 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kLeastLaunches = 3;  // a graph has a cost of its own
-constexpr int64_t kFewest = 2;         // one launch of so many may differ; of others a graph of their own pays
+constexpr int64_t kLeastLaunches = 3;  // a graph has a cost of its own, so shorter lists run one by one
+// A kept graph may differ from a list in at most one of this many launches. Where more differ, a new graph is quicker.
+constexpr int64_t kFewest = 2;
 
-// The function, by its second version where the driver has one: that one takes more of CUkernelNode.
+// Returns the function, in its second version where the driver has one, because that version takes more fields of CUkernelNode.
 void* find(void* library, const char* symbol) {
   char second[64];
   snprintf(second, sizeof second, "%s_v2", symbol);
@@ -65,7 +66,7 @@ void release(Graphs& graphs, KeptGraph& kept) {
   kept = {};
 }
 
-// How many launches differ; -1 where a graph of one cannot become one of the other: it keeps its kernels.
+// Returns how many launches differ, or -1 where the kept graph cannot become a graph of the list. A changed launch keeps its kernel.
 int64_t differing(const LaunchList& kept, const LaunchList& list) {
   if (kept.count != list.count || kept.bytes != list.bytes) return -1;
   int64_t found = 0;
@@ -90,7 +91,7 @@ bool change(const ts_context& device, KeptGraph& kept, const LaunchList& list) {
   return true;
 }
 
-// Each launch after the one before, as in a stream.
+// Adds each launch after the one before it, as in a stream.
 bool build(const ts_context& device, const LaunchList& list, KeptGraph& made) {
   const GraphDriver& driver = device.graphs.driver;
   made.nodes = static_cast<CUgraphNode*>(malloc(static_cast<size_t>(list.count) * sizeof(CUgraphNode)));
@@ -111,7 +112,7 @@ bool build(const ts_context& device, const LaunchList& list, KeptGraph& made) {
   return driver.instantiate(&made.exec, made.graph, 0) == 0 && driver.upload(made.exec, device.stream) == 0;
 }
 
-// A free place, or that of the graph which was not used for the longest time.
+// Returns a free place, or the place of the graph that was not used for the longest time.
 KeptGraph& place_for(ts_context& device) {
   KeptGraph* oldest = &device.graphs.kept[0];
   for (int i = 0; i < device.graphs.most; ++i) {
@@ -119,7 +120,7 @@ KeptGraph& place_for(ts_context& device) {
     if (each.exec == nullptr) return each;
     if (each.used < oldest->used) oldest = &each;
   }
-  device.driver.synchronize(device.stream);  // it may run still
+  device.driver.synchronize(device.stream);  // the graph may still run
   release(device.graphs, *oldest);
   return *oldest;
 }
@@ -132,7 +133,7 @@ KeptGraph* make(ts_context& device, const LaunchList& list) {
     device.graphs.join = nullptr;
     return make(device, list);
   }
-  device.graphs.is_full = true;  // to try again at each step would cost more than launches
+  device.graphs.is_full = true;  // a new try at each step would cost more than launches
   return nullptr;
 }
 
@@ -145,7 +146,7 @@ KeptGraph* kept_graph(ts_context& device, const LaunchList& list) {
     if (different < 0 || different * kFewest > list.count) continue;
     if (change(device, each, list)) return &each;
     device.driver.synchronize(device.stream);
-    release(graphs, each);  // some of it may be changed
+    release(graphs, each);  // a part of the graph may have changed
     return nullptr;
   }
   return nullptr;

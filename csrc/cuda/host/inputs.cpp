@@ -1,11 +1,11 @@
-// Blocks of inputs: what the host writes before each step of a program, mirrored on the device.
+// Blocks of inputs: the host writes them before each step of a program, and the device has a mirror of each.
 #include "twostroke/cuda/host/device.h"
 
 namespace twostroke {
 namespace cuda {
 namespace {
 
-// The block that begins there (nullptr: a free place); NULL where there is none.
+// Returns the block that begins at this address, or a free place for nullptr. Returns NULL where there is none.
 InputBlock* block_at(ts_context& device, const void* host) {
   for (InputBlock& block : device.inputs)
     if (block.host == host) return &block;
@@ -32,7 +32,7 @@ int32_t ts_cuda_inputs(ts_context* device, const void* host, int64_t bytes) {
   if (device == nullptr || host == nullptr) return TS_BAD_POINTER;
   if (bytes < 0) return TS_BAD_SHAPE;
   if (InputBlock* known = block_at(*device, host)) {
-    const int32_t status = ts_cuda_free(device, known->mirror);  // waits for what reads it
+    const int32_t status = ts_cuda_free(device, known->mirror);  // the call waits for the work that reads the mirror
     if (status != TS_OK) return status;
     *known = {};
   }

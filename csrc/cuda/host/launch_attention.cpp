@@ -1,4 +1,4 @@
-// kv_write and attention. Slots and page tables are checked on the host, where the step was written.
+// The launchers of kv_write and attention. Slots and page tables are checked on the host, where the step was written.
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/launch.h"
@@ -21,11 +21,12 @@ int32_t check_attention(const ts_attention_args& a) {
   return TS_OK;
 }
 
-constexpr int32_t kFewQueryRows = 64;         // of a sequence, over int8 and int4; above it a warp goes over the whole context
-constexpr int64_t kPartialBytes = 32 << 20;  // of partial results at once, where one tile of rows does not have more
+// the most query rows of a sequence for blocks of segments, over int8 and int4; with more, a warp goes over the whole context
+constexpr int32_t kFewQueryRows = 64;
+constexpr int64_t kPartialBytes = 32 << 20;  // the most bytes of partial results at once, unless a single tile of rows has more
 
-// Which sequences a kernel takes, by their rows in this step: more than `above` and at most `few`. columns: pairs of a row and a query head
-// that share a KV head and a block, or a warp.
+// The sequences that a kernel takes, by their rows in this step: more than `above` and at most `few`. columns: the number of pairs of a row
+// and a query head that share a KV head and a block, or a warp.
 struct Way {
   KernelNumber kernel;
   int32_t threads, above, few;
@@ -58,7 +59,7 @@ int64_t bounded_context(const ts_sequences& s) {
   return bound;
 }
 
-// Tiles of rows, with room for those of each sequence that are not full.
+// Counts the tiles of rows, with room for the last tile of each sequence, which may not be full.
 int64_t share_rows(const ts_attention_args& a, const Way& way, AttentionArgs* args) {
   const int64_t group = a.q.heads / a.layer->kv_heads;
   args->above = way.above;
@@ -68,8 +69,8 @@ int64_t share_rows(const ts_attention_args& a, const Way& way, AttentionArgs* ar
   return args->together == 1 ? a.q.rows : a.q.rows / args->together + a.batch.count;
 }
 
-// How a prompt's tiles lie in the memory that a block shares; no stages where they do not: their rows of V are copied 16 bytes at a time, and
-// sums of 256 dimensions still are exact as floats.
+// Returns how a prompt's tiles lie in the memory that a block shares. There are no stages where tiles do not fit, where V cannot be copied
+// 16 bytes at a time, or where sums of 256 dimensions are not exact as floats.
 StageShape stage_of(const ts_kv_layer& layer) {
   StageShape shape = {};
   const bool nibbles = layer.kind == TS_KV_INT4;
@@ -94,7 +95,7 @@ StageShape stage_of(const ts_kv_layer& layer) {
   return shape;
 }
 
-// Blocks that go over the whole context.
+// Launches blocks that go over the whole context.
 int32_t start_whole(ts_context& device, const ts_attention_args& a, const Way& way, AttentionArgs args) {
   const int64_t group = a.q.heads / a.layer->kv_heads;
   args.above = way.above;
@@ -106,11 +107,11 @@ int32_t start_whole(ts_context& device, const ts_attention_args& a, const Way& w
   return start(device, way.kernel, args.prompt_blocks * parts, way.threads, &args);
 }
 
-// Blocks of one segment each, then the merge of those of a row, some tiles of rows at a time.
+// Launches blocks of one segment each, then the merge of the segments of a row. It does this for some tiles of rows at a time.
 int32_t start_segments(ts_context& device, const ts_attention_args& a, const Way& way, AttentionArgs args) {
   const int64_t tiles = share_rows(a, way, &args);
   int64_t segments = bounded_context(a.batch) / kSegment;
-  if (a.window != 0 && args.ends == nullptr) {  // what a tile of rows sees lies in this many
+  if (a.window != 0 && args.ends == nullptr) {  // the positions that a tile of rows sees lie in at most this many segments
     const int64_t seen = (a.window > 0 ? a.window : -a.window) + a.ahead + args.together, most = divide_up(seen, kSegment) + 1;
     segments = most < segments ? most : segments;
   }
@@ -148,7 +149,7 @@ int32_t start_attention(ts_context& device, const ts_attention_args& a, Attentio
   return any_few && status == TS_OK ? start_segments(device, a, few, args) : status;
 }
 
-// Launches attention over pages. ends: for span_attention, the position at which each row stops to see; else NULL.
+// Launches attention over pages. ends: for span_attention, the position at which each row ceases to see; else NULL.
 int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places& places, const ts_indices* ends = nullptr) {
   int32_t status = check_attention(a);
   if (status != TS_OK || a.batch.count == 0) return status;
@@ -187,7 +188,7 @@ int32_t check_pages(const ts_sequences& s, const ts_kv_layer& layer, int64_t all
     const int64_t rows = static_cast<int64_t>(s.row_starts[i + 1]) - s.row_starts[i], end = s.context_tokens[i];
     const int64_t pages = divide_up(end, TS_PAGE_TOKENS);
     if (s.row_starts[i] < 0 || rows < 0 || rows > end || pages > s.max_pages) return TS_BAD_SHAPE;
-    // Pages before the window were given back, and their entries say nothing.
+    // Pages before the window were given back, so their entries have no meaning.
     const int64_t seen = first_seen(window, end - rows);
     for (int64_t p = seen / TS_PAGE_TOKENS; p < pages; ++p) {
       const int32_t page = s.page_table[i * s.max_pages + p];
@@ -218,7 +219,7 @@ int32_t launch(ts_context& device, const ts_span_attention_args& a) {
   return launch_with(device, {a.out, a.q, a.layer, a.batch, a.scale, a.window, a.soft_cap, {}, {}, 0}, {}, &a.ends);
 }
 
-// What lies on the device is not looked at: a kernel makes NaN of a score whose place is none.
+// Operands on the device are not checked here. A kernel computes NaN for a score whose place does not exist.
 int32_t launch(ts_context& device, const ts_placed_attention_args& a) {
   int32_t status = check_layer(a.layer);
   if (status == TS_OK) status = check_shapes(a);

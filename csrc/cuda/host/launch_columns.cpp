@@ -1,4 +1,4 @@
-// low_rank and take_columns.
+// The launchers of low_rank and take_columns.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/launch.h"
 
@@ -9,7 +9,7 @@ namespace {
 LowRankArgs with_bank(LowRankArgs args, const ts_weight& bank, int64_t parts) {
   args.data = static_cast<const uint8_t*>(bank.data);
   args.panels = divide_up(bank.rows, kPanel);
-  args.panel_bytes = panel_bytes(bank.kind, bank.columns);  // whole steps of ranks: no kind pads them
+  args.panel_bytes = panel_bytes(bank.kind, bank.columns);  // ranks are whole steps, because no kind pads them
   args.width = bank.rows;
   args.kind = bank.kind;
   args.parts = parts;

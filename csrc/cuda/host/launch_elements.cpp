@@ -1,4 +1,4 @@
-// Ops that make every element by itself, norms, rope, rows of a table.
+// The launchers of ops that compute each element by itself, of norms, of rope, and of rows of a table.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/launch.h"
 #include "twostroke/cuda/products/packed.h"

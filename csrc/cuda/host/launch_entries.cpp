@@ -1,4 +1,4 @@
-// Ops over pages of entries. Slots and page tables are checked on the host, where the step was written.
+// The launchers of ops over pages of entries. Slots and page tables are checked on the host, where the step was written.
 #include "twostroke/attention/entry_page.h"
 #include "twostroke/cuda/host/launch.h"
 

@@ -1,5 +1,6 @@
-// experts of many rows: pairs of a row and an expert put into the order of experts on the device, so that weights are read once for all rows
-// of a tile. How many pairs an expert has is known there alone: there is room for the worst, and tiles that none fills end at once.
+// The op experts for many rows. The device puts the pairs of a row and an expert into the order of experts, so that weights are read once
+// for all rows of a tile. Only the device knows how many pairs an expert has. So the host reserves room for the worst case, and tiles
+// without pairs end at once.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/product.h"
 
@@ -7,12 +8,12 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kTiledPairs = 4096;  // at once
-constexpr int64_t kRowsApart = 1;      // with so many rows hardly two choose the same expert
+constexpr int64_t kTiledPairs = 4096;  // the most pairs that are computed at once
+constexpr int64_t kRowsApart = 1;  // up to this many rows, hardly two choose the same expert
 
-// Scratch memory of some rows: their pairs, where those lie in tiles, both products, the rounded activations of one of them.
+// Scratch memory for some rows: their pairs, the places of these pairs in tiles, both products, and the rounded activations of one product.
 struct TiledRoom {
-  int64_t chosen, experts, rows;  // rows: of x at once
+  int64_t chosen, experts, rows;  // rows: the rows of x that are computed at once
   int64_t matrices, weights, counts, order, places, tiles, middle, results, rounded, bytes;
 
   explicit TiledRoom(const ts_experts_args& a) : chosen(width_of(a.routes) / 2), experts(a.gate_up->experts) {
@@ -30,14 +31,14 @@ struct TiledRoom {
     const int64_t first = tiles_scratch(*a.gate_up, most), second = tiles_scratch(*a.down, most);
     bytes = rounded + (first > second ? first : second);
   }
-  // Whole tiles for every expert, and of those whole tiles of kTileTokens.
+  // The most places: each expert has whole tiles, and the sum is rounded up to whole tiles of kTileTokens.
   int64_t most_places(int64_t pairs) const {
     const int64_t begun = experts < pairs ? experts : pairs;
     return divide_up(pairs + begun * (kNarrowTokens - 1), kTileTokens) * kTileTokens;
   }
 };
 
-// Rows [first, first + count) of x.
+// The rows [first, first + count) of x.
 struct TiledRows {
   ts_context& device;
   const ts_experts_args& a;

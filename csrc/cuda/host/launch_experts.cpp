@@ -1,5 +1,6 @@
-// route, sparse_mixer, experts. What rows choose is known on the device alone: each row has as many pairs of a row and an expert as it
-// chooses experts, and every pair meets its own matrix. So a row's bits depend on that row alone, and nothing waits for the host.
+// The launchers of route, sparse_mixer and experts. Only the device knows which experts the rows choose. Each row has as many pairs of a
+// row and an expert as it chooses experts, and every pair is multiplied by its own matrix. So a row's bits depend on that row alone, and
+// nothing waits for the host.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/product.h"
 #include "twostroke/cuda/machine/words.h"
@@ -19,9 +20,9 @@ int32_t check(const ts_experts_args& a) {
   return a.activation < 0 || a.activation >= kActivationKinds ? TS_BAD_FORMAT : TS_OK;
 }
 
-// Scratch memory of some rows: their pairs, the pairs' rows, both products, the rounded activations of one of them.
+// Scratch memory for some rows: their pairs, the pairs' rows, both products, and the rounded activations of one product.
 struct ExpertRoom {
-  int64_t rows, pairs;  // of x at once
+  int64_t rows, pairs;  // rows: the rows of x that are computed at once
   int64_t weights, gathered, middle, results, rounded, bytes;
 
   explicit ExpertRoom(const ts_experts_args& a) {
@@ -38,7 +39,7 @@ struct ExpertRoom {
   }
 };
 
-// Rows [first, first + count) of x, whose pairs lie in `room` of the scratch memory.
+// The rows [first, first + count) of x. Their pairs lie in `room`, a part of the scratch memory.
 struct SomeRows {
   ts_context& device;
   const ts_experts_args& a;
@@ -103,7 +104,7 @@ int32_t launch(ts_context& device, const ts_experts_args& a) {
   return status;
 }
 
-// Pairs of a row and a choice lie as rows of x and of out do, or x has one row for all choices of a row.
+// Pairs of a row and a choice are in the order of the rows of x and of out, or x has one row for all choices of a row.
 int32_t launch(ts_context& device, const ts_chosen_linear_args& a) {
   int32_t status = check_shapes(a);
   if (status != TS_OK) return status;

@@ -1,4 +1,4 @@
-// Products with weights of floats: which kernel for how many rows.
+// Products with float weights: this file chooses the kernel by the number of rows.
 #include "twostroke/cuda/host/product.h"
 
 namespace twostroke {
@@ -19,7 +19,7 @@ int32_t start_float(ts_context& device, LinearArgs args) {
   if (args.tokens <= kFloatSome || args.aligned == 0)
     return start(device, kKernel_linear_float_some, halves * divide_up(args.tokens, kFloatSome), kFloatThreads, &args);
   const int64_t many = args.panels * divide_up(args.tokens, kFloatMany), wide = divide_up(args.panels, 2) * divide_up(args.tokens, kFloatWide);
-  // Where these are few, too many multiprocessors have no work, and smaller blocks do more.
+  // With few of these blocks, too many multiprocessors would be idle, and smaller blocks are quicker.
   if (args.tokens > kFloatMore && 2 * wide >= 3 * device.multiprocessors) return start(device, kKernel_linear_float_wide, wide, kFloatThreads, &args);
   if (args.tokens > kFloatMore && 4 * many >= 7 * device.multiprocessors) return start(device, kKernel_linear_float_many, many, kFloatThreads, &args);
   return start(device, kKernel_linear_float_more, halves * divide_up(args.tokens, kFloatMore), kFloatMoreThreads, &args);

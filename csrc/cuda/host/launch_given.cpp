@@ -1,4 +1,4 @@
-// Rows that come from images.
+// The launcher of the op for rows that come from images.
 #include "twostroke/cuda/host/launch.h"
 
 namespace twostroke {

@@ -1,4 +1,4 @@
-// Ops over pages of latents. Slots and page tables are checked on the host, where the step was written.
+// The launchers of ops over pages of latents. Slots and page tables are checked on the host, where the step was written.
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/cuda/host/launch.h"
 
@@ -6,7 +6,7 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kSelectRows = 16;  // whose scores are in scratch memory at once
+constexpr int64_t kSelectRows = 16;  // the rows whose scores are in scratch memory at once
 constexpr int64_t kMostPositions = 1 << 24;  // whole numbers below it are exact in float32
 
 int32_t check_latents(const ts_kv_layer* layer) {
@@ -15,7 +15,7 @@ int32_t check_latents(const ts_kv_layer* layer) {
   return layer->latent == 0 || layer->head_dim > kMostLatent ? TS_BAD_SHAPE : TS_OK;
 }
 
-// The operands that both attentions have.
+// Fills in the operands that both attention ops have.
 template <class Args>
 int32_t fill(ts_context& device, const Args& a, int64_t window, AttentionArgs* args) {
   int32_t status = check_latents(a.layer);

@@ -1,5 +1,5 @@
-// Products with packed weights: activations rounded to int8 first where weights are whole numbers, kRowsAtOnce rows at a time, so that
-// scratch memory stays small. A row's bits do not depend on which rows share these.
+// Products with packed weights. Where weights are whole numbers, activations are first rounded to int8, kRowsAtOnce rows at a time, so that
+// scratch memory stays small. A row's bits do not depend on the rows that are computed with it.
 #include "twostroke/cuda/host/product.h"
 #include "twostroke/cuda/machine/words.h"
 #include "twostroke/cuda/products/packed.h"
@@ -8,9 +8,9 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kNarrowBlocks = 2;  // of linear_narrow, that a multiprocessor holds at once
+constexpr int64_t kNarrowBlocks = 2;  // the blocks of linear_narrow that a multiprocessor holds at once
 
-// Where rows of activations lie in scratch memory, in int8 with their scales and corrections.
+// The places of rounded activations in scratch memory: int8 numbers, their scales and their corrections.
 struct Rounded {
   int64_t padded, groups, q_bytes, pair_bytes;
 
@@ -48,13 +48,14 @@ LinearArgs arguments_of(const ts_weight& w, const Rounded& rounded, const Produc
   return args;
 }
 
-// Kernels whose blocks go through strips of a matrix: the rows of a strip, the blocks that a multiprocessor holds at once, their threads.
+// The shape of a kernel whose blocks go through strips of a matrix: the rows of a strip, the blocks on a multiprocessor, and the threads of
+// a block.
 struct StripShape {
   int64_t strip, blocks;
   int32_t threads;
 };
 
-// A strip of 0 for other kernels.
+// Returns the shape of a kernel. The strip is 0 for a kernel without strips.
 StripShape strip_shape(KernelNumber kernel) {
   switch (kernel) {
     case kKernel_linear_one: return {kOneStrip, 1, kOneThreads};
@@ -64,7 +65,7 @@ StripShape strip_shape(KernelNumber kernel) {
   }
 }
 
-// grids: rows of activations that are multiplied apart.
+// grids: the number of rows of activations that are multiplied separately.
 int32_t start_strips(ts_context& device, KernelNumber kernel, int64_t grids, LinearArgs& args) {
   const StripShape shape = strip_shape(kernel);
   const int64_t tiles = kernel == kKernel_linear_few && args.tokens > kFewRows ? divide_up(args.tokens, kFewTile) : 1;
@@ -74,22 +75,22 @@ int32_t start_strips(ts_context& device, KernelNumber kernel, int64_t grids, Lin
   return start(device, kernel, grids * args.parts, shape.threads, &args);
 }
 
-// The kernel of a product. Tiles of whole panels of a matrix that has few of them leave too many multiprocessors without work: up to
-// kNarrowTokens rows are then multiplied by strips, whose columns are shared out among warps.
+// Returns the kernel for a product. Where a matrix has few panels, tiles of whole panels leave too many multiprocessors idle. Up to
+// kNarrowTokens rows are then multiplied by strips, whose columns are divided among warps.
 KernelNumber kernel_for(const ts_context& device, const ts_weight& w, bool bank, int64_t rows) {
   const bool few_panels = divide_up(w.rows, kPanel) < kNarrowBlocks * device.multiprocessors;
   if (!bank && few_panels && rows > kFewRows && rows <= kNarrowTokens && (w.kind == TS_W_INT8 || w.kind == TS_W_INT4)) return kKernel_linear_few;
   return product_kernel(w.kind, bank, rows);
 }
 
-// Whether a kernel can gate its products itself: both halves begin with a strip.
+// Whether a kernel can apply the gate itself. It can where both halves begin at the beginning of a strip.
 bool gates_itself(const ts_context& device, const ts_weight& w, int64_t rows) {
   const int64_t strip = strip_shape(kernel_for(device, w, false, rows)).strip;
   return strip != 0 && w.rows / 2 % strip == 0;
 }
 
-// silu of the first half of the product times the second. Where the product's kernel leaves that to another, both halves go to scratch
-// memory.
+// Computes silu of the first half of the product times the second half. Where the product's kernel cannot do this itself, both halves go to
+// scratch memory and another kernel multiplies them.
 int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight) {
   int32_t status = check_weight(weight);
   if (status != TS_OK) return status;
@@ -156,7 +157,7 @@ int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, 
   if (reinterpret_cast<uint64_t>(w.data) % 16 != 0) return TS_BAD_POINTER;  // kernels load 16 bytes at once
   const KernelNumber kernel = kernel_for(device, w, rows.matrices != nullptr, rows.count);
   if (strip_shape(kernel).strip == 0) return start_tiles(device, w, scratch, rows);
-  if (kernel != kKernel_linear_few) return start_strips(device, kernel, rows.count, args);  // it rounds each row itself
+  if (kernel != kKernel_linear_few) return start_strips(device, kernel, rows.count, args);  // this kernel rounds each row itself
   const int32_t status = start_quantize(device, w, rounded, scratch, rows, args);
   return status == TS_OK ? start_strips(device, kernel, 1, args) : status;
 }
@@ -186,7 +187,7 @@ int32_t launch(ts_context& device, const ts_feed_forward_args& a) {
   return status == TS_OK ? product(device, a.out, a.middle, a.down, true) : status;
 }
 
-// Each head's vectors meet that head's matrix, as rows of any product.
+// Each head's vectors are multiplied by that head's matrix, like the rows of any product.
 int32_t launch(ts_context& device, const ts_head_linear_args& a) {
   int32_t status = check_weight(a.weight);
   if (status != TS_OK) return status;

@@ -1,5 +1,5 @@
-// Ops that go through sequences token by token, and gated_norm, which stands after them. Slots and rows are checked on the host, where
-// the step was written.
+// The launchers of ops that go through sequences token by token, and of gated_norm, which comes after them in models. Slots and rows are
+// checked on the host, where the step was written.
 #include "twostroke/cuda/host/launch.h"
 #include "twostroke/cuda/machine/words.h"
 #include "twostroke/states.h"
@@ -10,7 +10,7 @@ namespace {
 
 static_assert(kMostHeadRows == twostroke::kMostHeadRows, "kernels have room for every head");
 
-// Checks slots and rows; *args: where kernels find them.
+// Checks slots and rows, and writes into *args where kernels find them.
 int32_t fill(ts_context& device, const ts_state& state, const ts_indices& slots, const ts_sequences& batch, int64_t rows, int64_t elements,
              StateArgs* args) {
   const int32_t status = check_states(state, slots, batch, rows, elements);
@@ -21,7 +21,8 @@ int32_t fill(ts_context& device, const ts_state& state, const ts_indices& slots,
 
 constexpr int64_t kChunkTokens = 8;
 
-// Cuts sequences into chunks of tokens, of which only the first reads the state: `width` - 1 tokens do, or one.
+// Cuts sequences into chunks of tokens. Only the first chunk of a sequence reads the state, because a chunk has at least `width` - 1 tokens
+// or is the whole sequence.
 void cut(const ts_sequences& batch, ConvArgs* args) {
   int64_t most = 1;
   for (int64_t s = 0; s < batch.count; ++s) {
@@ -32,7 +33,7 @@ void cut(const ts_sequences& batch, ConvArgs* args) {
   args->chunks = divide_up(most, args->tokens);
 }
 
-// The operands that both scans of RWKV have.
+// Fills in the operands that both scans of RWKV have.
 template <class Args>
 WkvArgs wkv_args(const Args& a) {
   WkvArgs args = {};
@@ -54,7 +55,8 @@ WkvArgs wkv_args(const Args& a) {
   return args;
 }
 
-// A thread a column: as few as they need, since the columns of short heads then stay in shared memory.
+// Returns the threads of a block with one thread for each column. It is the smallest possible number, because the columns of short heads
+// then fit into shared memory.
 int32_t column_threads(int64_t width) {
   if (width <= kGroupThreads) return kGroupThreads;
   return width <= kNormThreads ? kNormThreads : kMostHeadRows;

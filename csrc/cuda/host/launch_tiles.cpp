@@ -1,5 +1,5 @@
-// Products of whole-number weights with many rows of activations: the rows rounded into tiles, then the matrix units. More token tiles of
-// one panel run at the same time than not, so that weights are read from memory once.
+// Products of whole-number weights with many rows of activations. The rows are rounded into tiles, and then the matrix units multiply them.
+// Mostly, all token tiles of one panel run at the same time, so that weights are read from memory once.
 #include "twostroke/cuda/host/product.h"
 #include "twostroke/packed.h"
 
@@ -7,11 +7,11 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kSmallGroup = 256;  // columns whose sums are within 2^22: 256 * 128 * 127
+constexpr int64_t kSmallGroup = 256;  // the most columns of a group whose sums are below 2^22: 256 * 128 * 127
 constexpr int32_t kSmallBits = 0x4b400000;
-constexpr int64_t kTileBlocks = 2;  // that a multiprocessor holds at once; those of linear_steps go through many tiles
+constexpr int64_t kTileBlocks = 2;  // the blocks that a multiprocessor holds at once; those of linear_steps go through many tiles
 
-// Tiles of one kernel, of `strip` rows of a matrix.
+// The shape of one kernel's tiles, which have `strip` rows of a matrix.
 struct TileShape {
   KernelNumber kernel;
   int64_t tokens, strip;
@@ -28,7 +28,7 @@ KernelNumber steps_kernel(int32_t kind) {
   }
 }
 
-// enough: tiles of kTileTokens for all multiprocessors.
+// enough: whether tiles of kTileTokens give work to all multiprocessors.
 TileShape shape_of(int32_t kind, int64_t rows, bool bank, bool enough) {
   const bool int4 = kind == TS_W_INT4;
   if (is_stored_kind(kind)) {
@@ -40,7 +40,7 @@ TileShape shape_of(int32_t kind, int64_t rows, bool bank, bool enough) {
   return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kPanel, kTileThreads};
 }
 
-// Where rounded rows lie in scratch memory: whole tiles of them, pairs, scales.
+// The places of rounded rows in scratch memory: whole tiles of rows, their pairs and their scales.
 struct TileRoom {
   int64_t padded, groups, room, pairs, scales, bytes;
 

@@ -1,4 +1,5 @@
-// Launches of one call, collected: then they run one by one, or as a graph that was kept. A launch in a graph takes a fraction of the time.
+// The launches of one call are collected first. Then they run one by one, or as a graph that was kept, in which a launch takes a fraction
+// of the time.
 #include "twostroke/cuda/host/device.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// ts_run on a device: goes through the words of a step's calls, collects the kernels of one after the other, and starts them on one
-// stream. Nothing waits.
+// ts_run on a device. It goes through the words of a step's calls, collects the kernels of each call in order, and starts them on one
+// stream. It waits for nothing.
 #include "twostroke/cuda/host/product.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ Launcher find_launch() {
   return [](ts_context& device, const int64_t* words) { return launch(device, *reinterpret_cast<const Args*>(words)); };
 }
 
-// The kernel of an op that has several: kKernels for one that has one form.
+// Returns the kernel of an op that has several, or kKernels for an op that has one.
 KernelNumber kernel_of(const char* op, int32_t weight_kind, int32_t kv_kind, int64_t rows) {
   const char* const products[] = {"linear", "linear_add", "linear_silu", "feed_forward", "head_linear"};
   for (const char* name : products)
@@ -43,7 +43,8 @@ const Entry kOps[] = {TS_OPS(OP)};
 
 constexpr int32_t kOpCount = sizeof(kOps) / sizeof(kOps[0]);
 
-// Collects the launches of all calls. A call that refuses lets none of them run, but for those before more scratch memory was taken.
+// Collects the launches of all calls. If a call is refused, none of them runs, except those that ran already because more scratch memory
+// was needed.
 int32_t collect(ts_context& device, const int64_t* words, int64_t count, int64_t* ran) {
   for (int64_t at = 0; at < count; ++*ran) {
     const int64_t op = words[at++];

@@ -1,4 +1,5 @@
-// Tokens of rows of logits: kRowsAtOnce rows at a time, so that scratch memory stays small. What is asked of each row is checked here.
+// This file samples a token from each row of logits. It takes kRowsAtOnce rows at a time, so that scratch memory stays small. It also
+// checks the options of each row.
 #include "twostroke/cuda/host/launch.h"
 
 #include <string.h>
@@ -7,10 +8,10 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 64;  // SAMPLED_AT_ONCE of src/twostroke/backends/cuda/limits.py
+constexpr int64_t kRowsAtOnce = 64;  // must equal SAMPLED_AT_ONCE of src/twostroke/backends/cuda/limits.py
 
 struct Wanted {
-  bool scored, sums, cuts;  // sums: of the weights of whole rows; cuts: of top-p without top-k
+  bool scored, sums, cuts;  // sums: whether the weights of whole rows are summed; cuts: whether top-p applies without top-k
 };
 
 bool has_tokens(const ts_context& device, const SampleRow* rows, const SampleList& list, int64_t words, bool are_tokens, int64_t count) {
@@ -45,7 +46,7 @@ int32_t sample_some(ts_context& device, SampleArgs& args, int64_t rows, const Wa
   return status == TS_OK && wanted.scored ? start(device, kKernel_sample_tell, rows, kThreads, &args) : status;
 }
 
-// Takes parts of a piece of memory, one after the other; counts alone where there is none.
+// Takes parts of a block of memory in order. Without memory it only counts bytes.
 struct Scratch {
   uint64_t at;
 
@@ -56,7 +57,8 @@ struct Scratch {
   }
 };
 
-// Where kernels keep what they find; the bytes of it where `at` is 0. sampling_bytes of limits.py counts the same.
+// Decides where kernels keep their results. Returns the bytes of these results if `at` is 0. sampling_bytes of limits.py must count the
+// same.
 uint64_t place(SampleArgs& args, uint64_t at, int64_t at_once, int64_t rows, bool changed) {
   Scratch scratch = {at};
   scratch.take(&args.told, rows);
@@ -68,7 +70,8 @@ uint64_t place(SampleArgs& args, uint64_t at, int64_t at_once, int64_t rows, boo
   return scratch.at - at;
 }
 
-// Collects the launches for all rows and runs everything. args: what is the same for them; told, afterwards, where the results are.
+// Collects the launches for all rows and runs everything. args: what all rows share; told: the place of the results, which is valid
+// afterwards.
 int32_t sample_all(ts_context& device, SampleArgs& args, const SampleRow* all, const float* logits, int64_t rows, int32_t slot) {
   const Held held(device);
   bool changed = false;

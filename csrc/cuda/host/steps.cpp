@@ -1,4 +1,5 @@
-// Steps that are started before the one ahead of them is looked at: where their results lie, and pinned memory, so that no copy waits.
+// Steps that are started before the results of the step before them are read. This file holds the places of their results, and pinned
+// memory, so that no copy waits.
 #include "twostroke/cuda/host/launch.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@ namespace {
 
 constexpr int64_t kLeastRoom = 1 << 14;
 
-// To take pinned memory may hold up the device, so it is taken rarely.
+// Taking pinned memory may hold up the device, so sizes grow in large steps.
 int64_t grown(int64_t bytes) {
   int64_t room = kLeastRoom;
   while (room < bytes) room *= 2;
@@ -42,7 +43,7 @@ uint64_t results_of(ts_context& device, int32_t slot, int64_t bytes, int32_t* st
   if (*status != TS_OK) return 0;
   ResultSlot& results = device.results[slot];
   if (bytes <= results.room) return results.there;
-  if (results.there != 0) *status = ts_cuda_free(&device, results.there);  // waits for what reads it
+  if (results.there != 0) *status = ts_cuda_free(&device, results.there);  // the call waits for the work that reads the memory
   results.there = 0;
   int64_t room = results.room;
   results.room = 0;

@@ -1,17 +1,17 @@
-// Ops that make every element by itself: a thread four elements of a row.
+// Ops that compute each element by itself. A thread has four elements of a row.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {
 namespace cuda {
 
-// x: (rows, 2 * width), gates first. out may be the first half of x.
+// x has the shape (rows, 2 * width), gates first. out may be the first half of x.
 TS_KERNEL(gate, ElementArgs) {
   const FourPlace e = four_place(args.parts, args.width);
   if (e.count == 0) return;
   const float* x = args.x + e.row * args.x_stride + e.at;
   Four gate = load_four(x, e.count), up = load_four(x + args.width, e.count);
-  if (args.limit > 0.0f || args.shift != 0.0f) {  // NaN stays: it is the second operand
+  if (args.limit > 0.0f || args.shift != 0.0f) {  // NaN stays NaN, because it is the second operand
     const float most = args.limit > 0.0f ? args.limit : __builtin_inff();
     TS_EACH_OF_FOUR {
       if (!args.hold_values) gate.v[i] = smaller(most, gate.v[i]);
@@ -38,7 +38,7 @@ TS_KERNEL(multiply, ElementArgs) {
   store_four(args.out + e.row * args.out_stride + e.at, x, e.count);
 }
 
-// rows: NULL for all of them, as they are.
+// rows: NULL for all rows in their order.
 TS_KERNEL(gather_rows, GatherArgs) {
   const FourPlace e = four_place(args.parts, args.width);
   if (e.count == 0) return;
@@ -46,7 +46,7 @@ TS_KERNEL(gather_rows, GatherArgs) {
   store_four(args.out + e.row * args.out_stride + e.at, load_four(args.x + from * args.x_stride + e.at, e.count), e.count);
 }
 
-// The first `count` of four pairs of dimensions.
+// Rotates the first `count` of four pairs of dimensions.
 TS_DEVICE_INLINE void turn_four(float* low_at, float* high_at, const float* cos_at, const float* sin_at, int32_t count) {
   const Four low = load_four(low_at, count), high = load_four(high_at, count), c = load_four(cos_at, count), s = load_four(sin_at, count);
   Four first, second;
@@ -58,7 +58,7 @@ TS_DEVICE_INLINE void turn_four(float* low_at, float* high_at, const float* cos_
   store_four(high_at, second, count);
 }
 
-// A thread four pairs of dimensions, of one head where heads have whole fours.
+// A thread has four pairs of dimensions. They belong to one head where heads have whole fours.
 TS_KERNEL(rope, RopeArgs) {
   const uint32_t half = static_cast<uint32_t>(args.half);
   const FourPlace e = four_place(args.parts, args.heads * args.half);

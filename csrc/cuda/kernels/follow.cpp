@@ -1,4 +1,4 @@
-// Token ids that the host does not know yet: a step begins with what the one before it sampled.
+// Fills in token ids that the host does not know yet, because a step begins with the tokens that the step before it sampled.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/simt.h"
 

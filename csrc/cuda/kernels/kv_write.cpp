@@ -1,4 +1,5 @@
-// kv_write: K and V of new positions into their pages, a block a token and KV head. The pages are the CPU's (attention/kv_page.h), byte for byte.
+// kv_write: writes K and V of new positions into their pages. A block has one token and one KV head. The pages equal the CPU's
+// (attention/kv_page.h), byte for byte.
 #include "twostroke/cuda/attention/pages.h"
 
 namespace twostroke {
@@ -41,7 +42,7 @@ TS_KERNEL(kv_write, KVWriteArgs) {
     write_float_keys(args.layer.kind, k, dim, offset, keys);
     return write_float_values(args.layer.kind, v, value_dim, offset, values);
   }
-  if (warp_index() < 2) {  // a warp for K, one for V
+  if (warp_index() < 2) {  // one warp writes K, one writes V
     const float extreme = warp_index() == 0 ? extreme_of(k, dim) : extreme_of(v, value_dim);
     if (warp_lane() == 0) extremes[warp_index()] = extreme;
   }

@@ -1,5 +1,6 @@
-// rms_norm, layer_norm: a block a row. head_layer_norm: a block a head. head_norm: rms_norm of many short vectors, sixteen threads each.
-// Sixteen partial sums, then one fixed tree, as at the CPU's vector levels: the same bits.
+// rms_norm and layer_norm, with a block for each row; head_layer_norm, with a block for each head; and head_norm, the rms_norm of many
+// short vectors, with sixteen threads for each. A sum is sixteen partial sums and then one fixed tree, as at the CPU's vector levels, so
+// the bits are the same.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 
@@ -8,7 +9,7 @@ namespace cuda {
 
 static_assert(kNarrowThreads == kLanes, "a thread of head_norm is a lane");
 
-constexpr int32_t kHeldWeights = 8;  // of a thread, which are asked for before the sum is known
+constexpr int32_t kHeldWeights = 8;  // weights of a thread that are loaded before the sum is known
 
 struct HeldWeights {
   float v[kHeldWeights];
@@ -21,7 +22,7 @@ struct HeldWeights {
       v[j] = i < count ? weights[i] : 0.0f;
     }
   }
-  // each(i, weight) for every element of this thread.
+  // Calls each(i, weight) for every element of this thread.
   template <class Each>
   TS_MEMBER_INLINE void each(int32_t count, const Each& each) const {
     TS_EVERY_LANE
@@ -33,7 +34,7 @@ struct HeldWeights {
   }
 };
 
-// x and out may be the same memory: an element is read and written by one thread, or before and after a barrier.
+// x and out may be the same memory. One thread reads and writes an element, or a barrier lies between the two.
 TS_KERNEL(rms_norm, NormArgs) {
   const float* in = args.x + block_index() * args.x_stride;
   float* out = args.out + block_index() * args.out_stride;
@@ -62,14 +63,14 @@ TS_KERNEL(layer_norm, NormArgs) {
   layer_norm_vector(args, args.x + block_index() * args.x_stride, args.out + block_index() * args.out_stride, args.weight, args.bias);
 }
 
-// A block a vector of a row.
+// A block has one vector of a row.
 TS_KERNEL(head_layer_norm, NormArgs) {
   const uint32_t vectors = static_cast<uint32_t>(args.vectors), block = static_cast<uint32_t>(block_index()), head = block % vectors;
   const int64_t at = block / vectors * args.x_stride + head * args.columns, weights = head * args.weight_step;
   layer_norm_vector(args, args.x + at, args.out + at, args.weight + weights, args.bias == nullptr ? nullptr : args.bias + weights);
 }
 
-// Vectors of up to kNarrow elements, which their threads keep in registers.
+// The vectors have up to kNarrow elements, which their threads keep in registers.
 TS_KERNEL(head_norm, NormArgs) {
   const int32_t lane = thread_index() % kLanes, count = static_cast<int32_t>(args.columns);
   const uint32_t vectors = static_cast<uint32_t>(args.vectors), all = static_cast<uint32_t>(args.rows) * vectors;

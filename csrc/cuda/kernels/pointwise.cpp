@@ -1,11 +1,11 @@
-// pointwise, a thread four elements: csrc/generic/rows/pointwise.cpp, step by step.
+// pointwise: a thread computes four elements, step by step as csrc/generic/rows/pointwise.cpp does.
 #include "twostroke/cuda/machine/fours.h"
 #include "twostroke/pointwise.h"
 
 namespace twostroke {
 namespace cuda {
 
-// exp(x) - 1 for x <= 0: by its series near 0, where the difference would lose all digits.
+// exp(x) - 1 for x <= 0. Near 0 it is computed by its series, because the difference would lose all digits.
 TS_DEVICE_INLINE float exp_less_one(float x) {
   float p = 1.0f / 5040.0f;
   p = fma(p, x, 1.0f / 720.0f);
@@ -24,7 +24,7 @@ TS_DEVICE_INLINE void xielu_four(const float* numbers, Four& four) {
   }
 }
 
-// The numbers of four columns; the one number of all columns in each place.
+// The numbers of four columns. Where one number applies to all columns, it is returned four times.
 TS_DEVICE_INLINE Four numbers_of(const PointwiseArgs& args, const FourPlace& e) {
   if (args.length != 1) return load_four(args.numbers + e.at, e.count);
   Four same;
@@ -36,7 +36,8 @@ TS_DEVICE_INLINE void take_step(const PointwiseArgs& args, int64_t step, const F
   switch (step) {
     case kTimesA: TS_EACH_OF_FOUR x.v[i] *= args.a; return;
     case kTimesB: TS_EACH_OF_FOUR x.v[i] *= args.b; return;
-    case kWithinA: TS_EACH_OF_FOUR x.v[i] = larger(0.0f - args.a, smaller(args.a, x.v[i])); return;  // NaN stays: it is the second operand
+    // NaN stays NaN, because it is the second operand
+    case kWithinA: TS_EACH_OF_FOUR x.v[i] = larger(0.0f - args.a, smaller(args.a, x.v[i])); return;
     case kTanh: TS_EACH_OF_FOUR x.v[i] = tanh_ratio(x.v[i]); return;
     case kTimesNumbers: {
       const Four numbers = numbers_of(args, e);

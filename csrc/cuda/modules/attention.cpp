@@ -1,4 +1,4 @@
-// Attention over pages of K and V, and what writes them. One translation unit: see kernels.cpp.
+// Attention over pages of K and V, and the kernels that write these pages. This is one translation unit: see kernels.cpp.
 #include "../kernels/attention/merge_segments.cpp"
 #include "../kernels/attention/prompt_whole.cpp"
 #include "../kernels/attention/segments_float.cpp"

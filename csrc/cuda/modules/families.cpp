@@ -1,4 +1,4 @@
-// What some families alone have: experts, states, latents, entries, streams, places. One translation unit: see kernels.cpp.
+// Kernels that only some families use: experts, states, latents, entries, streams, places. This is one translation unit: see kernels.cpp.
 #include "../kernels/attention/place_scores.cpp"
 #include "../kernels/entries/entry_attention.cpp"
 #include "../kernels/entries/entry_select.cpp"

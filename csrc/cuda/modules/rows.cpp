@@ -1,4 +1,4 @@
-// What goes row by row in every model, and sampling. One translation unit: see kernels.cpp.
+// Kernels that every model runs row by row, and sampling. This is one translation unit: see kernels.cpp.
 #include "../kernels/elements.cpp"
 #include "../kernels/follow.cpp"
 #include "../kernels/norm.cpp"

@@ -1,11 +1,11 @@
-// ts_attention: softmax attention over paged K and V, causal or both ways, with the online softmax (Milakov and Gimelshein 2018; Dao et al.
-// 2022) over fixed tiles of 64 positions, and a merge in order over fixed segments of 512 positions. No score matrix is ever
-// whole.
+// ts_attention: softmax attention over paged K and V, causal or in both directions. It uses the online softmax (Milakov and Gimelshein
+// 2018; Dao et al. 2022) over fixed tiles of 64 positions, and merges fixed segments of 512 positions in order. It never holds a whole
+// score matrix.
 //
-// A task is one block of query rows: tokens of one sequence times the heads that share a KV head, or several KV heads in step where rows
-// are few. Where blocks are too few for the threads, a task is one segment of a block. Tiles and segments lie at absolute positions, and
-// what a row does not see leaves it as it was, so its arithmetic is the same whichever rows share its block and whichever thread computes
-// its segments.
+// A task is one block of query rows: tokens of one sequence times the heads that share a KV head. Where rows are few, a block has several
+// KV heads in step. Where blocks are too few for the threads, a task is one segment of a block. Tiles and segments lie at absolute
+// positions, and positions that a row does not see leave its result unchanged. So a row's arithmetic is the same whichever rows share its
+// block and whichever thread computes its segments.
 #include "twostroke/attention/tile_run.h"
 #include "twostroke/context.h"
 #include "twostroke/kernel_case.h"
@@ -13,7 +13,7 @@
 namespace twostroke {
 namespace {
 
-// The tiles of one segment that some row of the block sees; part(head, i): where the results of head i go.
+// Computes the tiles of one segment that some row of the block sees. part(head, i) is the place for the results of head i.
 template <class Part>
 void run_segment(const AttentionJob* job, const Block& block, int64_t segment, const Part& part) {
   const KVLayout layout(job->layer);
@@ -32,7 +32,7 @@ void run_segment(const AttentionJob* job, const Block& block, int64_t segment, c
   }
 }
 
-// log2(e) is in the queries, because weights are powers of two.
+// Queries are multiplied by log2(e), because weights are powers of two.
 void load_head(const AttentionJob* job, const Block& block, int64_t kv_head, const HeadRows& rows) {
   const int64_t dim = job->layer->head_dim, padded = job->key_padded, behind = job->q_behind == nullptr ? 0 : dim - job->layer->value_dim;
   const float scale = job->scale * kLog2E;
@@ -56,7 +56,7 @@ void load_head(const AttentionJob* job, const Block& block, int64_t kv_head, con
   }
 }
 
-// Begins the block; end_queries ends it.
+// Begins the block's queries; end_queries finishes them.
 void load_queries(const AttentionJob* job, const Block& block) {
   for (int64_t i = 0; i < block.heads; ++i) load_head(job, block, block.first_head + i, block.head(job, i));
   if constexpr (kLevel.matrix_registers) {
@@ -70,7 +70,7 @@ void end_queries([[maybe_unused]] const AttentionJob* job) {
   }
 }
 
-// One over the sum of all weights, the sink's among them: a score without a value (gpt-oss). Relative to the row's own peak.
+// One over the sum of all weights, relative to the row's own peak. The sum includes the sink: a score without a value (gpt-oss).
 float with_sink(float sink, float peak, float total) {
   const Vec own = set1(peak), other = set1(sink * kLog2E), highest = max(other, own);
   float kept[kLanes], more[kLanes];
@@ -99,7 +99,7 @@ int64_t sequence_of(const AttentionJob* job, int64_t Starts::*first, int64_t ind
   return low;
 }
 
-// What one segment gave for a KV head's block; `index`: of one KV head after the other, as Block's.
+// The partial result of one segment for a KV head's block. `index` counts one KV head after the other, as in Block.
 Partial partial_of(const AttentionJob* job, int64_t s, int64_t index, int64_t segment) {
   Memory memory = {job->partials + (job->starts[s].partial + index * segments_of(job, s) + segment) * job->partial_floats};
   Partial found;
@@ -158,7 +158,7 @@ int32_t check(const AttentionJob& job) {
     const int64_t rows = static_cast<int64_t>(job.row_starts[s + 1]) - job.row_starts[s];
     const int64_t pages = divide_up(job.context_tokens[s], TS_PAGE_TOKENS);
     if (job.row_starts[s] < 0 || rows < 0 || rows > job.context_tokens[s] || pages > job.page_table_stride) return TS_BAD_SHAPE;
-    // Pages before the window were given back, and their entries say nothing.
+    // Pages before the window were given back, so their entries have no meaning.
     for (int64_t p = first_seen(&job, job.context_tokens[s] - rows) / TS_PAGE_TOKENS; p < pages; ++p) {
       const int32_t page = job.page_table[s * job.page_table_stride + p];
       if (page < 0 || page >= layer->num_pages) return TS_BAD_INDEX;
@@ -183,7 +183,7 @@ int64_t largest_divisor_below(int64_t number, int64_t below) {
   return below;
 }
 
-// As many heads in step as leave enough tasks for the threads, first of whole blocks, then of segments.
+// Puts as many heads in step as leave enough tasks for the threads, first with whole blocks, then with segments.
 void share_out(AttentionJob* job, int64_t threads) {
   const int64_t enough = threads > 1 ? kTasksPerThread * threads : 1;
   for (const bool split : {false, true}) {
@@ -199,7 +199,7 @@ bool takes_matrix(int32_t kv_kind, int64_t head_dim) {
   return kLevel.matrix_registers && kv_kind == TS_KV_BF16 && head_dim % kChunk == 0;
 }
 
-// Sizes of blocks and of a thread's memory.
+// Chooses the sizes of blocks and of a thread's memory.
 void plan(AttentionJob* job, int64_t threads) {
   const int64_t least = job->layer->kind == TS_KV_INT4 ? 2 * kLanes : kLanes;
   int64_t longest = 1;
@@ -208,7 +208,7 @@ void plan(AttentionJob* job, int64_t threads) {
   job->tokens_per_block = smaller(longest, larger(1, (job->layer->latent != 0 ? kLatentBlockRows : kBlockRows) / job->group));
   job->key_padded = divide_up(job->layer->head_dim, least) * least;
   job->value_padded = divide_up(job->layer->value_dim, least) * least;
-  // Matrix registers were never measured with two head sizes, nor with latents.
+  // Matrix registers are not used with two head sizes or with latents, because neither was ever measured.
   job->matrix = takes_matrix(job->layer->kind, job->layer->head_dim) && job->layer->value_dim == job->layer->head_dim && job->layer->latent == 0;
   share_out(job, threads);
   const int64_t capacity = whole_vectors(job->tokens_per_block * job->group);

@@ -1,5 +1,5 @@
-// entry_attention: softmax attention over entries, by the online softmax over tiles of those that a row sees, in their order. A task is
-// some heads of one row: an entry is widened once for them, and nothing of another row is looked at.
+// entry_attention: softmax attention over entries. The online softmax goes over tiles of the entries that a row sees, in their order. A
+// task is some heads of one row, for which an entry is widened once. A row's result does not depend on other rows.
 #include "twostroke/attention/entries.h"
 #include "twostroke/attention/rows.h"
 #include "twostroke/context.h"
@@ -7,21 +7,21 @@
 namespace twostroke {
 namespace {
 
-constexpr int kHeads = 4;    // of a task
-constexpr int kEntries = 32;  // of a tile
+constexpr int kHeads = 4;  // heads of a task
+constexpr int kEntries = 32;  // entries of a tile
 
-// One head: what is summed up, relative to the largest score.
+// The sums of one head, relative to the largest score.
 struct Head {
   const float* q;
   float *sum, peak, total;
 };
 
-// The entries that a row sees: `count` of them from `first` on, or those that `chosen` names among them.
+// The entries that a row sees: `count` entries from `first` on, or those among them that `chosen` lists.
 struct Seen {
   const float* chosen;
   int64_t choices, first, count, at;
 
-  // The next one, or -1.
+  // Returns the next entry, or -1.
   int64_t next() {
     if (chosen == nullptr) return at < count ? first + at++ : -1;
     for (; at < choices && chosen[at] >= 0.0f; ++at) {
@@ -55,7 +55,7 @@ void add_tile(Head* head, const float* scores, const float* entries, int64_t cou
   store_part(head->sum + d, dim - d, sum);
 }
 
-// Where the softmax ends: the sink's part is thrown away.
+// Finishes the softmax. The sink's part is dropped.
 void finish(const Head& head, const float* sink, int64_t dim) {
   float kept = 1.0f, total = head.total;
   if (sink != nullptr) {
@@ -73,7 +73,7 @@ struct AttendJob {
   float* scratch;
 };
 
-// What a head begins with: nothing, or what the call before has made.
+// Sets a head's state at the start: empty, or the state that the call before has stored.
 void begin(const ts_entry_attention_args& a, int64_t row, int64_t h, Head* head) {
   const int64_t dim = a.q.dim;
   head->q = a.q.data + row * a.q.stride + h * dim;

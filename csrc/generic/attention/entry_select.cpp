@@ -1,4 +1,5 @@
-// entry_select: the entries that each row attends to: scores of all visible ones, then the largest. A task is one row.
+// entry_select: the entries that each row attends to. It computes the scores of all visible entries and then finds the largest. A task is
+// one row.
 #include "twostroke/attention/choose.h"
 #include "twostroke/attention/entries.h"
 #include "twostroke/context.h"
@@ -6,7 +7,7 @@
 namespace twostroke {
 namespace {
 
-constexpr int kHeads = 4;  // whose products share the loads of an entry
+constexpr int kHeads = 4;  // heads whose products share the loads of an entry
 
 struct SelectJob {
   const ts_entry_select_args* args;

@@ -1,4 +1,4 @@
-// entry_write: entries that close in this step into their pages.
+// entry_write: writes entries that close in this step into their pages.
 #include "twostroke/attention/entries.h"
 #include "twostroke/tasks.h"
 

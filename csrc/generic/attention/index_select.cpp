@@ -1,5 +1,5 @@
-// index_select: the positions that each row attends to: scores of all visible ones, then the largest by a search of their bits, eight at
-// a time. A task is one row: its heads share a widened tile of keys.
+// index_select: the positions that each row attends to. It computes the scores of all visible positions and then finds the largest by a
+// search of their bits, eight at a time. A task is one row, whose heads share a widened tile of keys.
 #include "twostroke/attention/choose.h"
 #include "twostroke/attention/latent.h"
 #include "twostroke/context.h"
@@ -11,7 +11,7 @@ namespace {
 struct SelectJob {
   const ts_index_select_args* args;
   float* scratch;
-  int64_t thread_floats, most_positions;  // of the longest sequence, whole tiles
+  int64_t thread_floats, most_positions;  // most_positions: the positions of the longest sequence, rounded up to whole tiles
 };
 
 using Widen = void (*)(const KVLayout&, const ts_kv_layer*, const Tile&, float*);
@@ -27,7 +27,7 @@ Widen widen_way(int32_t kind) {
 
 int64_t keys_floats(const ts_kv_layer* layer) { return divide_up(layer->head_dim, kLanes) * kLanes * kTile; }
 
-// Scores (positions,) of a row whose sequence's pages are `table`.
+// Computes the scores (positions,) of a row whose sequence has the pages of `table`.
 void score_row(const SelectJob& job, int64_t row, const int32_t* table, int64_t positions, float* keys, float* scores, float* found) {
   const ts_index_select_args& a = *job.args;
   const KVLayout layout(a.layer);

@@ -1,4 +1,5 @@
-// ts_kv_write: K and V of new positions into their pages, rounded as ops/attention/kv_write.py says. A token writes its own bytes alone.
+// ts_kv_write: writes K and V of new positions into their pages, rounded as in ops/attention/kv_write.py. A token writes its own bytes
+// alone.
 #include "twostroke/context.h"
 #include "twostroke/attention/kv_row.h"
 
@@ -13,20 +14,20 @@ struct WriteJob {
   const int32_t* slots;
 };
 
-// V of the position at `offset`. Pairs of positions, of an even number of dimensions.
+// Writes V of the position at `offset`. A pair is two positions; the number of dimensions is even.
 void write_values_bf16(const float* v, int64_t dim, int64_t offset, Bf16Pair* values) {
   const int64_t even = (dim + 1) / 2 * 2;
   values += offset / 2 * even;
   for (int64_t d = 0; d < even; ++d) convert(d < dim ? v[d] : 0.0f, offset % 2 == 0 ? &values[d].first : &values[d].second);
 }
 
-// One dimension of four positions lies together.
+// The numbers of one dimension of four positions lie together.
 void write_values_int8(const Rounding& rounding, const float* v, int64_t dim, int64_t offset, uint8_t* values) {
   uint8_t* to = values + offset / kQuad * dim * kQuad + offset % kQuad;
   for (int64_t d = 0; d < dim; ++d) to[d * kQuad] = static_cast<uint8_t>(rounding(v[d]));
 }
 
-// A byte holds two dimensions, 16 apart.
+// A byte holds two dimensions that are 16 apart.
 void write_values_int4(const Rounding& rounding, const float* v, int64_t dim, int64_t offset, uint8_t* values) {
   const auto number = [&](int64_t d) { return rounding(v[d]); };
   const int64_t blocks = (dim + 31) / 32;
@@ -63,7 +64,8 @@ void write_head(const WriteJob* job, const KVLayout& layout, int64_t t, int64_t 
   }
 }
 
-// Tokens of one page share the lines of K, so threads take heads: two of them in one head's page would pass its lines to and fro.
+// Threads divide heads, because tokens of one page share cache lines of K. Two threads in one head's page would pass these lines to and
+// fro.
 constexpr int64_t kTokensPerTask = 64;
 constexpr int64_t kSerialTokens = 4;
 

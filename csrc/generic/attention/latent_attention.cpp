@@ -1,5 +1,5 @@
-// latent_attention: attention over paged latents, whose one head all query heads share. Blocks, segments and their order are those of
-// attention.cpp; a tile is widened once for all heads of a block.
+// latent_attention: attention over paged latents, whose single head all query heads share. The blocks, the segments and their order are
+// those of attention.cpp. A tile is widened once for all heads of a block.
 #include "twostroke/attention/job.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
@@ -7,7 +7,7 @@
 namespace twostroke {
 namespace {
 
-// The operands that both ops have, as a job; a ts_status.
+// Fills in a job with the operands that both ops have. Returns a ts_status.
 template <class Args>
 int32_t fill(ts_context* context, const Args& a, AttentionJob* job) {
   if (context == nullptr) return TS_BAD_POINTER;

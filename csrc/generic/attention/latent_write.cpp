@@ -1,4 +1,5 @@
-// latent_write: latents of new positions, with the turned keys after them, into their pages, rounded as ops/attention/latent_write.py says.
+// latent_write: writes latents of new positions, with the rotary keys after them, into their pages, rounded as in
+// ops/attention/latent_write.py.
 #include "twostroke/attention/kv_row.h"
 #include "twostroke/ops.h"
 #include "twostroke/tasks.h"
@@ -23,7 +24,8 @@ void write_row(const ts_latent_write_args& a, int64_t t) {
   nibbles ? write_keys_int4(number, dim, offset, keys) : write_keys_int8(number, dim, offset, keys);
 }
 
-constexpr int64_t kTokensPerTask = TS_PAGE_TOKENS;  // mostly one page: two threads in one would pass its lines to and fro
+// a task is mostly one page, because two threads in one page would pass its lines to and fro
+constexpr int64_t kTokensPerTask = TS_PAGE_TOKENS;
 
 void write_task(const ts_latent_write_args& a, int64_t index) {
   const int64_t first = index * kTokensPerTask, end = first + kTokensPerTask < a.rows.rows ? first + kTokensPerTask : a.rows.rows;

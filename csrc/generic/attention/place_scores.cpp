@@ -1,5 +1,5 @@
-// place_scores: each head's vector times a vector of every place. A task is one head of a few rows, so that a head's table stays in a
-// first- or second-level cache. Each sum is one chain of products over the dimensions, in order.
+// place_scores: multiplies each head's vector by a vector of every place. A task is one head of a few rows, so that a head's table stays in
+// a first- or second-level cache. Each sum is one chain of products over the dimensions, in order.
 #include "twostroke/checks.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
@@ -8,9 +8,10 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kRows = 4, kTaskRows = 32, kVectors = 4;  // rows and vectors of places whose sums are in registers
+// kRows, kVectors: the rows and the vectors of places whose sums are in registers
+constexpr int64_t kRows = 4, kTaskRows = 32, kVectors = 4;
 
-// Places [b, b + 16 kVectors) of `rows` rows.
+// Computes places [b, b + 16 kVectors) of `rows` rows.
 template <int kCount>
 void score_part(const ts_place_scores_args& a, int64_t row, int64_t rows, int64_t head, int64_t b) {
   const int64_t dim = a.x.dim, places = a.out.dim;
@@ -30,7 +31,7 @@ void score_part(const ts_place_scores_args& a, int64_t row, int64_t rows, int64_
     for (int64_t v = 0; v < kCount; ++v) store(a.out.data + (row + r) * a.out.stride + head * places + b + v * kLanes, sums[r][v]);
 }
 
-// The last places of a row, fewer than a vector has.
+// Computes the last places of a row, which are fewer than a vector has.
 void score_last(const ts_place_scores_args& a, int64_t row, int64_t head, int64_t b) {
   const int64_t dim = a.x.dim, places = a.out.dim, count = places - b;
   if (count == 0) return;

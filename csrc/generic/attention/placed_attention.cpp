@@ -1,5 +1,5 @@
-// placed_attention: attention whose scores have numbers next to them, by the place of a row and a position. Blocks, segments and their order
-// are those of attention.cpp; scores.h adds the numbers.
+// placed_attention: attention with numbers that are added to the scores, by the place of a row and a position. The blocks, the segments and
+// their order are those of attention.cpp; scores.h adds the numbers.
 #include "twostroke/attention/job.h"
 #include "twostroke/checks.h"
 #include "twostroke/context.h"

@@ -1,4 +1,5 @@
-// span_attention: attention in which the rows of a span see each other. Blocks, segments and their order are those of attention.cpp.
+// span_attention: attention in which the rows of a span see each other. The blocks, the segments and their order are those of
+// attention.cpp.
 #include "twostroke/attention/job.h"
 #include "twostroke/checks.h"
 #include "twostroke/context.h"

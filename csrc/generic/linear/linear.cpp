@@ -1,4 +1,5 @@
-// ts_linear and its kin: check shapes, take scratch memory, rows chunk by chunk and columns slice by slice.
+// ts_linear and similar ops. This file checks shapes, takes scratch memory, and goes through rows chunk by chunk and through columns slice
+// by slice.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/stored.h"
@@ -7,7 +8,7 @@ namespace twostroke {
 
 namespace {
 
-// prepare(): before each slice.
+// prepare() is called before each slice.
 template <class Prepare>
 void multiply_slices(ts_context* context, Job& job, const Prepare& prepare) {
   const int64_t panel_tasks = (job.panels + job.panels_each - 1) / job.panels_each, each = job.slice_groups;

@@ -1,4 +1,5 @@
-// What becomes of the sums of a product: stored, added to what is there, or gated by silu; bias first.
+// This file finishes the sums of a product. It adds the bias, and then stores the sums, adds them to the values in out, or gates them by
+// silu.
 #include "twostroke/activation.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/simd.h"
@@ -16,7 +17,7 @@ void add_row(float* row, const float* other, int64_t width) {
   for (; c < width; ++c) row[c] += other[c];
 }
 
-// One row of one part, `shift` columns into it and on into the next part, with bias.
+// Finishes one row of one part, with bias. The row begins `shift` columns into the part and ends in the next part.
 void part_row(const Operands& job, const float* sums, int64_t part_floats, int64_t shift, int64_t width, int64_t bias_at, float* row) {
   const int64_t from_first = kPanel - shift < width ? kPanel - shift : width;
   memcpy(row, sums + shift, static_cast<size_t>(from_first) * 4);
@@ -24,12 +25,12 @@ void part_row(const Operands& job, const float* sums, int64_t part_floats, int64
   if (job.w.bias != nullptr) add_row(row, job.w.bias + bias_at, width);
 }
 
-// Sixteen sums with their bias.
+// Returns sixteen sums with their bias.
 TS_INLINE Vec biased(const float* sums, const float* bias) { return bias == nullptr ? load(sums) : load(sums) + load(bias); }
 
 const float* bias_from(const Operands& job, int64_t column) { return job.w.bias == nullptr ? nullptr : job.w.bias + column; }
 
-// put(where it goes, the row's sums, column in the panel) for each vector of a panel of which every column is there.
+// Calls put(place, the row's sums, column in the panel) for each vector of a panel that has all its columns.
 template <class Put>
 TS_INLINE void whole_panel(const Place& out, int64_t rows, const float* sums, const Put& put) {
   float* row = out.at;

@@ -1,4 +1,4 @@
-// Where rows, panels and groups of one product lie.
+// The places of rows, panels and groups of one product.
 #include "twostroke/linear_job.h"
 
 namespace twostroke {

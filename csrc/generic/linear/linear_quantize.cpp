@@ -1,4 +1,4 @@
-// Rows of activations to int8, group by group: the same bits as ops/products/linear.py quantize_rows at every level.
+// Rounds rows of activations to int8, group by group. At every level the bits are those of quantize_rows in ops/products/linear.py.
 #include "twostroke/linear.h"
 #include "twostroke/quantize_steps.h"
 #include "twostroke/rotate.h"
@@ -6,7 +6,7 @@
 namespace twostroke {
 namespace {
 
-// One group: whole steps as they lie, and what is left padded with zeros to one more.
+// Rounds one group: whole steps directly, and the columns that are left as one more step, filled up with zeros.
 struct Steps {
   const float* x;
   int64_t whole, left;
@@ -34,7 +34,7 @@ int32_t quantize_all(const Steps& steps, float inverse, int8_t* q, int32_t* sub_
   return sum + quantize_steps(steps.padded, 1, inverse, q + steps.whole * kStep, sub_corrections + steps.whole * kStep / kSubgroup);
 }
 
-// kFineColumns columns, as quantize_steps does 64: the compiler finds the vectors. Returns the largest magnitude.
+// Rounds kFineColumns columns, as quantize_steps does with 64. The compiler finds the vector instructions. Returns the largest magnitude.
 float quantize_fine(const float* x, int8_t* q, int32_t* sub_corrections) {
   uint32_t most = 0;
   for (int64_t i = 0; i < kFineColumns; ++i) {
@@ -60,7 +60,7 @@ float quantize_fine(const float* x, int8_t* q, int32_t* sub_corrections) {
   return amax;
 }
 
-// Up to whole steps, because products read whole ones. Of a fine row's groups nobody asks for corrections.
+// Rounds up to whole steps, because products read whole steps. The groups of a fine row need no corrections.
 void quantize_fine_row(const float* x, int64_t columns, QuantizedRow to) {
   for (int64_t begin = 0; begin < round_up(columns, kStep); begin += kFineColumns) {
     const int64_t left = columns - begin;
@@ -89,8 +89,8 @@ float round_group(const float* x, int64_t columns, int8_t* q) {
   return amax;
 }
 
-// The element that was the largest has the code 127 or -127 and must be amax itself: amax / 127 * 127 may be another number. For any
-// other code, code * (amax / 127) * (127 / amax) is within a few units in the last place of the code, and rounds to it.
+// The element of the largest magnitude has the code 127 or -127 and must become amax itself, because amax / 127 * 127 may be another
+// number. For any other code, code * (amax / 127) * (127 / amax) is within a few units in the last place of the code, and rounds to it.
 void unround_group(const int8_t* q, float amax, int64_t columns, float* x) {
   if (!(amax >= kLeastMagnitude && amax <= kMostMagnitude)) {
     memset(x, 0, static_cast<size_t>(columns) * 4);

@@ -1,4 +1,4 @@
-// How much of a product is done at once, and where its scratch memory lies.
+// How much of a product is computed at once, and where its scratch memory lies.
 #include "twostroke/arena.h"
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
@@ -6,26 +6,28 @@
 namespace twostroke {
 namespace {
 
-// The int8 form of what is multiplied at once stays in a second-level cache: of many columns a slice at a time, while sums wait.
+// The int8 rows that are multiplied at once must fit in a second-level cache. With many columns, the product takes a slice of columns at a
+// time and keeps its sums.
 constexpr int64_t kSliceBytes = 1 << 20;
-constexpr int64_t kReadOn = 4, kTasksEach = 8;  // few rows: panels of a part; tasks that a thread should have at least
-constexpr int64_t kSlicedRows = 512;  // at a time, of columns in slices; kWholeRows: of columns too many for kSliceBytes
+constexpr int64_t kReadOn = 4, kTasksEach = 8;  // for few rows: the panels of a part, and the least number of tasks for a thread
+// the rows at a time where columns are in slices; kWholeRows: the rows where the columns are too many for kSliceBytes
+constexpr int64_t kSlicedRows = 512;
 
-// Waiting sums are worth their memory where they are fewer than what is summed up.
+// Keeping sums is worth its memory where the sums are fewer than the numbers that are added.
 bool in_slices(const Operands& job) { return is_integer_kind(job.w.kind) && job.panels * job.parts * kPanel <= job.padded; }
 
-// Panels that are read in turn: all of a task together.
+// The panels that are read in turn: all panels of a task together.
 int64_t panels_in_turn(const Operands& job) {
   return streams(job.w.kind) % job.parts == 0 ? streams(job.w.kind) / job.parts : 1;
 }
 
-// As many as leave tasks enough to even out the threads' speeds.
+// The most panels that leave enough tasks to even out the threads' speeds.
 int64_t panels_read_on(const Operands& job, int64_t num_together, int64_t threads) {
   const int64_t most = job.panels * num_together / (kTasksEach * threads);
   return most < 1 ? 1 : most < kReadOn ? most : kReadOn;
 }
 
-// How the weights are read.
+// Chooses how the weights are read.
 void choose_reading(const Operands& job, const ts_context* context, int64_t num_together, Schedule& to) {
   to.in_turn = ts_reads_in_turn(context);
   to.way = &way_of(job.w.kind, job.tokens, to.in_turn);
@@ -33,7 +35,7 @@ void choose_reading(const Operands& job, const ts_context* context, int64_t num_
   if (to.way->few != nullptr) to.panels_each = to.in_turn ? panels_in_turn(job) : panels_read_on(job, num_together, ts_threads(context));
 }
 
-// Which way, and in how many slices.
+// Chooses the way of the product and the number of slices.
 void schedule(Job& job, const ts_context* context, int64_t num_together) {
   choose_reading(job, context, num_together, job);
   if (!is_integer_kind(job.w.kind)) return;
@@ -42,7 +44,7 @@ void schedule(Job& job, const ts_context* context, int64_t num_together) {
   job.slice_groups = (job.groups + slices - 1) / slices;
 }
 
-// Where sums are, and an unpacked group.
+// Decides where sums and an unpacked group lie.
 int64_t lay_out_room(Job& job, const ts_context* context, Arena arena) {
   if (job.slice_groups < job.groups) job.partial = arena.take<float>(job.panels * job.parts * job.tokens * kPanel);
   job.room_bytes = job.panels_each * job.parts * job.tokens * kPanel * 4 + kBlockBytes;
@@ -77,7 +79,8 @@ int64_t chunk_rows(const Operands& job, int64_t tokens) {
 int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int64_t groups, uint8_t* scratch) {
   Arena arena = {scratch, 0};
   const int64_t read_rows = round_up(xq.rows, kReadRows), group = w.group < padded ? w.group : padded;
-  // Rows: one line more than the columns need, for rows a power of two apart would all use the same few sets of the cache.
+  // A row is one cache line longer than its columns need, because rows that are a power of two apart would all use the same few sets of the
+  // cache.
   xq.q_stride = xq.blocked ? group * kRowBlock : padded + 64;
   xq.scales_each = w.group / activation_columns(w);
   xq.q_group_stride = xq.blocked ? read_rows * group : activation_columns(w);
@@ -86,7 +89,8 @@ int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int6
   xq.scales = arena.take<float>(groups * xq.scales_each * xq.rows);
   xq.corrections = arena.take<int32_t>(groups * xq.scales_each * xq.rows);
   xq.sub_corrections = xq.blocked ? nullptr : arena.take<int32_t>(xq.rows * xq.subgroups);
-  if (scratch != nullptr && xq.blocked && read_rows > xq.rows) {  // what no row fills is multiplied all the same
+  // rows after the last one are multiplied, too, so they must hold valid numbers
+  if (scratch != nullptr && xq.blocked && read_rows > xq.rows) {
     const int64_t filled = xq.rows / kRowBlock * xq.q_stride;
     for (int64_t g = 0; g < groups; ++g) {
       memset(xq.q + g * xq.q_group_stride + filled, 0, static_cast<size_t>(xq.q_group_stride - filled));

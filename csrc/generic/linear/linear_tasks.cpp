@@ -1,4 +1,4 @@
-// The tasks of one product: rows quantized, panels multiplied, and how both are shared out.
+// The tasks of one product. Rows are quantized and panels are multiplied, and threads divide both.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 
@@ -14,7 +14,7 @@ void quantize_one(const Job& job, int64_t row) {
 
 void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }
 
-// One group of 16 rows.
+// Quantizes one group of 16 rows.
 void quantize_block_task(void* arg, int64_t index, int32_t) {
   const Job& job = *static_cast<const Job*>(arg);
   const int64_t row = index / job.slice_groups * kRowBlock, group = index % job.slice_groups;
@@ -26,7 +26,7 @@ void quantize_block_task(void* arg, int64_t index, int32_t) {
   }
 }
 
-// One panel stays in the second-level cache while the rows pass by.
+// One panel stays in the second-level cache while all rows are multiplied by it.
 void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, const Place& out) {
   alignas(64) float sums[kMaxParts * kTileRows * kPanel];
   each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
@@ -50,7 +50,7 @@ void quantize_slice(ts_context* context, Job& job) {
   }
 }
 
-// One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
+// One group of one panel stays in the first-level cache while all rows are multiplied by it. The sums stay in the second-level cache.
 void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, int32_t thread, const Place& out) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
   uint8_t* block = reinterpret_cast<uint8_t*>(sums + job.parts * job.tokens * kPanel);
@@ -104,13 +104,13 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
   const int64_t panel = index / job.row_splits * job.panels_each, left = job.panels - panel;
   const int64_t row_part = index % job.row_splits;
   const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
-  if (first_row == last_row) return;  // rows of a block were not parted so far
+  if (first_row == last_row) return;  // rows of a block were not divided so far
   const int64_t count = left < job.panels_each ? left : job.panels_each;
   multiply_panels(job, panel, count, first_row, last_row, thread, place_of(job, panel, first_row));
 }
 
-// A task is one panel, or as many as few rows stream at once; a thread takes those next to each other, so that it reads on without
-// a pause. Rows are split only where tasks are too few to even out the threads' speeds.
+// A task is one panel, or as many panels as few rows stream at once. A thread takes consecutive panels, so that it reads without a pause.
+// Rows are split only where tasks are too few to even out the threads' speeds.
 void choose_splits(Job& job, int64_t tasks, int64_t threads) {
   job.row_splits = 1;
   if (job.way->few != nullptr) return;

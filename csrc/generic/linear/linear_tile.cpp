@@ -1,4 +1,4 @@
-// The register tile of ts_linear in plain C++: the definition that the vector levels are tested against.
+// The register tile of ts_linear in plain C++. The vector levels are tested against it.
 #if defined(TS_LEVEL_GENERIC)
 #include "twostroke/linear.h"
 
@@ -13,7 +13,7 @@ void fold(const int32_t* integers, float x_scale, const uint8_t* scales, float* 
   }
 }
 
-// integers[c] += sum over j of weights[c][j] * q[j], 4 k of 64 columns.
+// Adds the sum over j of weights[c][j] * q[j] to integers[c], for 4 k of 64 columns.
 void dot_quads(const uint8_t* weights, const int8_t* q, int32_t* integers) {
   const int32_t q0 = q[0], q1 = q[1], q2 = q[2], q3 = q[3];
   for (int64_t c = 0; c < kPanel; ++c) {

@@ -1,11 +1,11 @@
-// Packed int4 to bytes in plain C++, for levels without an own way.
+// Unpacks int4 to bytes in plain C++, for levels without vector code for it.
 #if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_NEON)
 #include "twostroke/linear.h"
 
 namespace twostroke {
 namespace {
 
-// 16 k of 64 columns: element * multiplier + 128, four k of a column side by side.
+// Unpacks 16 k of 64 columns to element * multiplier + 128. Four k of a column lie next to each other.
 void unpack_subgroup(const uint8_t* packed, const uint8_t* multipliers, uint8_t* bytes) {
   for (int64_t oct = 0; oct < 2; ++oct, packed += 4 * kPanel, bytes += 8 * kPanel) {
     for (int64_t i = 0; i < 4 * kPanel; ++i) {

@@ -1,13 +1,15 @@
-// How a product of a given number of rows is made: the ways, and the one table by which they are chosen and named. Each way is at the levels
-// whose numbers (level.h) lead to it: an inline function that nothing names is not compiled.
+// How a product with a given number of rows is computed: the ways, and the one table that chooses and names them. The numbers of a level
+// (level.h) decide which ways it has; an inline function that nothing names is not compiled.
 //
-// Where rows are few, the weights are read once and wait for memory, so that how they are read counts more than how they are multiplied.
-// On Intel's CPUs a thread reads several panels at once, a little of each in turn. Measured on 2 cores of a Xeon: four panels in steps
-// of 1 KiB come 12% faster than one after the other, two 8%: each page that is being read has hardware of its own that
-// fetches ahead. AMD's (Zen 4) read one stretch after the other, and lose time wherever it ends or the reader pauses: a kernel takes a
-// whole panel (a group of columns at a time, with what lay between: 4% slower where memory gives 31 GB/s, 5 to 10% where it gives 52),
-// and of a gated product a task takes several gate panels, which lie next to each other, and then the up panels, instead of going to
-// and fro (one row of int4: 7% quicker).
+// With few rows, the weights are read once, and threads wait for memory. So the order of reading matters more than the arithmetic. On
+// Intel's CPUs a thread reads several panels at once, a little of each in turn. Measured on 2 cores of a Xeon, four panels in steps of 1
+// KiB are read 12% faster than one after the other, and two panels 8% faster. The reason is that each page that is being read has hardware
+// of its own that fetches ahead.
+//
+// AMD's CPUs (Zen 4) are quicker when they read one stretch of memory after the other; they lose time at each end of a stretch and at each
+// pause. There a kernel takes a whole panel. A panel in groups of columns, with other reads between them, is 4% slower where memory
+// delivers 31 GB/s, and 5 to 10% slower where it delivers 52 GB/s. For a gated product a task takes several gate panels, which lie next to
+// each other, and then the up panels, instead of alternating. This is 7% quicker with one row of int4.
 #include "twostroke/kernel_case.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/stored.h"
@@ -68,7 +70,7 @@ inline void blocks_by_group(const Job& job, const Group& group, int64_t first_ro
   block_group(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, block, sums);
 }
 
-// What the next tile needs of its rows: it lies in the second-level cache or farther, and a tile takes longer than a CPU looks ahead.
+// Fetches the rows of the next tile. They lie in the second-level cache or farther away, and a tile takes longer than a CPU looks ahead.
 inline void fetch_rows(const TileRows& x, const Group& group, int64_t rows, const float* sums) {
   for (int64_t r = 0; r < rows; ++r) {
     const int8_t* q = x.q + r * x.q_stride + group.first;
@@ -78,7 +80,7 @@ inline void fetch_rows(const TileRows& x, const Group& group, int64_t rows, cons
 }
 
 // Runs the kernels of one group over all tiles of rows. kernel: returns the kernel for a number of rows. data: the group's bytes, as they
-// lie or unpacked.
+// are stored or unpacked.
 inline void tiles_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, GroupKernel (*kernel)(int64_t),
                            const uint8_t* data, int64_t most = kTileRows) {
   const int64_t tiles = (last_row - first_row + most - 1) / most;
@@ -104,14 +106,14 @@ inline void unpacked_by_group(const Job& job, const Group& group, int64_t first_
   tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int8_kernel(rows); }, block);
 }
 
-constexpr int64_t kCodesRows = 3;  // of a tile: see linear_int4_avx2.cpp
+constexpr int64_t kCodesRows = 3;  // the rows of a tile: see linear_int4_avx2.cpp
 
 inline void codes_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   unpack_int4_codes(group.data, group.columns, block);
   tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int4_codes_kernel(rows); }, block, kCodesRows);
 }
 
-// Names are those of the functions that multiply; tests look for them in the sources.
+// The names are those of the functions that multiply; tests look for them in the sources.
 namespace ways {
 
 inline constexpr Way kFloats = {"float_kernel", nullptr, nullptr};

@@ -1,4 +1,4 @@
-// ts_pack: source rows to packed weights, bit for bit as ops/quant/codec.py, 64 rows at a time with a row to a lane.
+// ts_pack: packs rows of weights, bit for bit as ops/quant/codec.py does, 64 rows at a time with a lane for each row.
 #include "twostroke/context.h"
 #include "twostroke/pack_rounding.h"
 #include "twostroke/rotate.h"
@@ -7,8 +7,8 @@
 namespace twostroke {
 namespace {
 
-constexpr uint32_t kLimitBits = 0x5d800000u;  // 2^60; infinities and NaN are above it
-constexpr int kDivisors = 4;                  // 7, 7.5, 8, 8.5
+constexpr uint32_t kLimitBits = 0x5d800000u;  // 2^60, an exclusive bound; infinities and NaN are above it
+constexpr int kDivisors = 4;  // the divisors 7, 7.5, 8, 8.5
 
 struct PackJob {
   const void* source;
@@ -18,9 +18,9 @@ struct PackJob {
   int64_t group, rotated;
   uint8_t* data;
   uint16_t* scales;
-  float* blocks;        // a (group, 64) block for each thread
+  float* blocks;  // a (group, 64) block for each thread
   int64_t block_floats;
-  int32_t* refused;     // one for each thread
+  int32_t* refused;  // a flag for each thread
 };
 
 typedef uint16_t EightHalves __attribute__((vector_size(2 * kEight)));
@@ -36,7 +36,7 @@ TS_INLINE void load_eight(const uint16_t* from, EightBits& to) {
   to = __builtin_convertvector(halves, EightBits) << 16;
 }
 
-// `rows` rows of `columns` columns into a block with 64 lanes; the largest bits of a magnitude.
+// Loads `rows` rows of `columns` columns into a block with 64 lanes. Returns the largest bits of a magnitude.
 template <class Source>
 uint32_t fill_block(const Source* source, int64_t stride, int64_t rows, int64_t columns, float* block) {
   uint32_t largest = 0;
@@ -71,7 +71,8 @@ uint32_t fill_block(const Source* source, int64_t stride, int64_t rows, int64_t 
   return largest;
 }
 
-// Columns [first, first + width) of 64 source rows into block (width, 64), zeros outside; false for an unusable value.
+// Loads columns [first, first + width) of 64 source rows into block (width, 64), with zeros outside the matrix. Returns false for a value
+// that cannot be packed.
 bool load_block(const PackJob& job, int64_t row, int64_t first, int64_t width, float* block) {
   const int64_t rows = job.count - row < kPanel ? job.count - row : kPanel;
   const int64_t columns = job.columns - first < width ? job.columns - first : width;
@@ -83,7 +84,7 @@ bool load_block(const PackJob& job, int64_t row, int64_t first, int64_t width, f
   return largest < kLimitBits;
 }
 
-// Each 64 columns of block (width, 64), by H / 64.
+// Multiplies each 64 columns of block (width, 64) by H / 64, where H is the Hadamard matrix of order 64.
 void rotate_block(float* block, int64_t width) {
   for (int64_t k = 0; k < width; k += kRotatedColumns) rotate_lanes(block + k * kPanel, kPanel);
   for (int64_t i = 0; i < width * kPanel; ++i) block[i] *= 1.0f / kRotatedColumns;
@@ -94,7 +95,7 @@ uint16_t f32_to_bf16(float value) {
   return static_cast<uint16_t>((bits + (0x7fffu + ((bits >> 16) & 1))) >> 16);
 }
 
-// The largest magnitude of each lane.
+// Computes the largest magnitude of each lane.
 void magnitudes(const float* block, int64_t width, float* amax) {
   for (int64_t r = 0; r < kPanel; ++r) amax[r] = 0.0f;
   for (int64_t k = 0; k < width; ++k) {
@@ -114,7 +115,7 @@ void int8_scales(const float* block, int64_t width, uint16_t* scales) {
   }
 }
 
-// Each lane's value of largest magnitude; 0 where that is too small.
+// Finds each lane's value of largest magnitude; 0 where that is too small.
 void usable_extremes(const float* block, int64_t width, float* extreme) {
   extremes(block, width, extreme);
   for (int64_t r = 0; r < kPanel; ++r) extreme[r] = magnitude_of(extreme[r]) >= kZeroBelow ? extreme[r] : 0.0f;
@@ -135,7 +136,7 @@ void squared_errors(const float* block, int64_t width, const float* scale, float
   }
 }
 
-// The best multiplier of 16 columns for each lane's scale; adds its squared error to `total`.
+// Finds the best multiplier of 16 columns for each lane's scale, and adds its squared error to `total`.
 void best_multipliers(const float* block, const float* scale, float divisor, float* multipliers, float* total) {
   float amax[kPanel], step[kPanel], tried[kPanel], error[kPanel], best[kPanel];
   magnitudes(block, kSubgroup, amax);
@@ -156,7 +157,7 @@ void best_multipliers(const float* block, const float* scale, float divisor, flo
   for (int64_t r = 0; r < kPanel; ++r) total[r] += best[r];
 }
 
-// scales (64) and multipliers (width / 16, 64) of one group.
+// Computes the scales (64) and multipliers (width / 16, 64) of one group.
 void int4_scales(const float* block, int64_t width, uint16_t* scales, float* multipliers) {
   float extreme[kPanel], scale[kPanel], error[kPanel], best[kPanel];
   float tried[kMaxGroup / kSubgroup * kPanel];
@@ -184,7 +185,7 @@ void int4_scales(const float* block, int64_t width, uint16_t* scales, float* mul
   }
 }
 
-// What is written of a column: its rounded number and an offset, between 0 and 255.
+// The byte that is stored for a column: its rounded number plus an offset, between 0 and 255.
 TS_INLINE uint32_t byte_of(float value, float inverse, float low, float high, int32_t offset) {
   return static_cast<uint32_t>(static_cast<int32_t>(clip(round_even(value * inverse), low, high)) + offset);
 }
@@ -205,7 +206,7 @@ void pack_int8(const float* block, int64_t width, uint16_t* scales, uint8_t* dat
   }
 }
 
-// Eight columns of one multiplier each lane.
+// Packs eight columns, which have one multiplier in each lane.
 void pack_nibbles(const float* block, const float* step, uint8_t* data) {
   uint32_t quads[kPanel];
   for (int64_t r = 0; r < kPanel; ++r) {
@@ -302,7 +303,7 @@ extern "C" int32_t ts_pack(ts_context* context, const void* source, int32_t sour
   if ((source_kind != 0 && source_kind != 1) || (is_stored_kind(kind) && kind != TS_W_SUPER6)) return TS_BAD_FORMAT;
   const int64_t last = first_row + count;
   if (first_row < 0 || first_row % kPanel != 0 || count < 0 || last > rows || source_stride < columns) return TS_BAD_SHAPE;
-  if (last < rows && count % kPanel != 0) return TS_BAD_SHAPE;  // its last panel would be half another call's
+  if (last < rows && count % kPanel != 0) return TS_BAD_SHAPE;  // the last panel would be shared with another call
   if (count == 0) return TS_OK;
   if (context == nullptr || source == nullptr) return TS_BAD_POINTER;
   PackJob job = {};

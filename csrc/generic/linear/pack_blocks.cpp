@@ -1,5 +1,5 @@
-// ts_pack_blocks: rows of ggml's blocks to a stored kind that holds them as they are, a group of 64 rows at a time. The law is
-// `pack_stored` of ops/stored_layout.py, bit for bit.
+// ts_pack_blocks: packs rows of ggml's blocks into a stored kind that keeps their codes and scales, a group of 64 rows at a time. The
+// definition is `pack_stored` of ops/stored_layout.py, and the result equals it bit for bit.
 #include "twostroke/ggml_blocks.h"
 #include "twostroke/linear.h"
 #include "twostroke/transpose.h"
@@ -22,7 +22,7 @@ struct GroupOfRows {
 
 bool finite(uint16_t half) { return (half & 0x7c00) != 0x7c00; }
 
-// The codes of all rows, four columns side by side.
+// Fills in the codes of all rows; four columns lie next to each other.
 void fill_quads(GroupOfRows& group) {
   for (int64_t r = 0; r < kPanel; r += kEight) {
     for (int64_t quad = 0; quad < kQuads; quad += kEight) {
@@ -36,7 +36,7 @@ void fill_quads(GroupOfRows& group) {
   }
 }
 
-// Missing rows and columns: the codes of zeros, and scales of zero. False for a scale that is no number.
+// Reads the rows. Missing rows and columns get the codes of zeros and scales of zero. Returns false for a scale that is NaN or infinite.
 bool read_rows(int32_t type, const uint8_t* raw, int64_t row_bytes, GroupOfRows& group) {
   const bool looked_up = group.block.iq4 && group.shape.table != kIQ4;
   const uint8_t nothing = group.shape.table == kIQ4 ? kNearestToZero : static_cast<uint8_t>(group.shape.offset);
@@ -62,7 +62,7 @@ bool read_rows(int32_t type, const uint8_t* raw, int64_t row_bytes, GroupOfRows&
   return usable;
 }
 
-// (units, 64) numbers of all rows side by side; each stands for `same` units of the kind.
+// Writes (units, 64) numbers, those of all rows next to each other. Each number stands for `same` units of the kind.
 template <class Number, class Of>
 uint8_t* write_lanes(const GroupOfRows& group, int64_t units, int64_t same, const Of& of, uint8_t* to) {
   for (int64_t unit = 0; unit < units; ++unit) {
@@ -89,7 +89,7 @@ uint8_t* write_head(const GroupOfRows& group, uint8_t* to) {
 
 uint32_t quad_at(const GroupOfRows& group, int64_t row, int64_t k) { return group.quads[k / 4][row]; }
 
-// One number of 4 bytes for each row.
+// Writes one number of 4 bytes for each row.
 template <class Of>
 uint8_t* write_quads(const Of& of, uint8_t* to) {
   for (int64_t r = 0; r < kPanel; ++r) {
@@ -99,7 +99,7 @@ uint8_t* write_quads(const Of& of, uint8_t* to) {
   return to + kQuadBytes;
 }
 
-// The third bits of 16 columns: two bytes a row, of which bit 4 i + q belongs to column i of quad q.
+// Writes the third bits of 16 columns: two bytes for each row, whose bit 4 i + q belongs to column i of quad q.
 uint8_t* write_thirds(const GroupOfRows& group, int64_t first, uint8_t* to) {
   for (int64_t r = 0; r < kPanel; ++r, to += 2) {
     const uint8_t* codes = group.row[r].codes + first;
@@ -135,7 +135,7 @@ void write_codes(const GroupOfRows& group, uint8_t* to) {
   }
 }
 
-// TS_OK, or why blocks of this shape cannot be rows of this kind.
+// Returns TS_OK, or the reason why blocks of this shape cannot be rows of this kind.
 int32_t check_blocks(int32_t kind, const BlockShape& block, int64_t rows, int64_t columns) {
   if (!is_stored_kind(kind) || kind > TS_W_LAST || block.elements == 0) return TS_BAD_FORMAT;
   const StoredShape shape = stored_shape(kind);

@@ -1,4 +1,5 @@
-// Groups of floats to codes of 6 bits with whole multipliers, bit for bit as src/twostroke/ops/quant/super6.py, with a row to a lane.
+// Rounds groups of floats to codes of 6 bits with whole multipliers, bit for bit as src/twostroke/ops/quant/super6.py does, with a lane for
+// each row.
 #include "twostroke/pack_rounding.h"
 #include "twostroke/stored.h"
 
@@ -6,11 +7,11 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kMostParts = kStoredGroup / kSubgroup;
-constexpr int64_t kPartBytes = 3 * kPanel * 4;  // 16 columns: two high bits of each, then two rows of nibbles
+constexpr int64_t kPartBytes = 3 * kPanel * 4;  // bytes of 16 columns: two high bits of each, then two rows of nibbles
 constexpr float kLow = -32.0f, kHigh = 31.0f;
 constexpr float kTries[] = {-32.0f, -31.0f, -30.0f, -29.0f, 31.0f, 30.0f, 29.0f, 28.0f};
 
-// What each lane's 16 columns would like to be multiplied by.
+// Finds the best float step of each lane's 16 columns.
 void fitted(const float* part, float* step) {
   float extreme[kPanel], inverse[kPanel], best[kPanel], ratio[kPanel];
   extremes(part, kSubgroup, extreme);
@@ -39,14 +40,14 @@ void fitted(const float* part, float* step) {
   for (int64_t r = 0; r < kPanel; ++r) step[r] = extreme[r] * ratio[r];
 }
 
-// A magnitude between 2^-24 and 65504, rounded up to float16.
+// Rounds a magnitude between 2^-24 and 65504 up to float16.
 uint16_t half_bits(float magnitude) {
   if (magnitude >= 0x1p-14f) return static_cast<uint16_t>((float_bits(magnitude) + 0x1fffu - (112u << 23)) >> 13);
   const float units = magnitude * 0x1p24f, nearest = round_even(units);
   return static_cast<uint16_t>(nearest < units ? nearest + 1.0f : nearest);
 }
 
-// Bits of a group's scale, of its step of largest magnitude.
+// The bits of a group's scale, computed from its step of largest magnitude.
 uint16_t scale_bits(float extreme) {
   const float scale = extreme / -128.0f;
   if (scale == 0.0f) return 0;
@@ -70,7 +71,7 @@ void squared_errors(const float* part, const float* step, float* error) {
   }
 }
 
-// The steps that 16 columns would like are replaced by multipliers of the scales, and by what these give.
+// Replaces the best steps of 16 columns by multipliers of the scales, and by the steps that these give.
 void rounded_steps(const float* part, const float* scale, float* step, int8_t* multipliers) {
   float nearest[kPanel], own[kPanel], error[kPanel], best[kPanel], chosen[kPanel];
   for (int64_t r = 0; r < kPanel; ++r) {
@@ -98,9 +99,9 @@ void rounded_steps(const float* part, const float* scale, float* step, int8_t* m
   }
 }
 
-// 16 columns: stored_layout.py.
+// Packs 16 columns as stored_layout.py defines.
 void pack_part(const float* part, const float* step, uint8_t* to) {
-  uint32_t quads[4][kPanel];  // codes of four columns each
+  uint32_t quads[4][kPanel];  // the codes of four columns each
   for (int64_t r = 0; r < kPanel; ++r) {
     const float inverse = inverse_of(step[r]);
     for (int n = 0; n < 4; ++n) {

@@ -1,10 +1,10 @@
-// Groups of stored codes unpacked to bytes and float steps, for every level; the compiler finds the vectors.
+// Unpacks groups of stored codes to bytes and float steps, for every level. The compiler finds the vector instructions.
 #include "twostroke/stored.h"
 
 namespace twostroke {
 namespace {
 
-// count float16 or float32 at `from` -> floats.
+// Converts `count` float16 or float32 numbers at `from` to floats.
 void scales_to(bool floats, const uint8_t* from, int64_t count, float* to) {
   if (floats) {
     memcpy(to, from, static_cast<size_t>(4 * count));
@@ -17,7 +17,7 @@ void scales_to(bool floats, const uint8_t* from, int64_t count, float* to) {
   }
 }
 
-// (steps, 64) whole multipliers times the group's scales (64).
+// Multiplies (steps, 64) whole multipliers by the group's scales (64).
 template <class Whole>
 void multiplied(const uint8_t* from, int64_t steps, const float* scales, float* to) {
   for (int64_t s = 0; s < steps; ++s) {
@@ -34,7 +34,7 @@ void nibbles(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
   }
 }
 
-// Blocks of a plane of the codes' highest bits and of nibbles: stored_layout.py.
+// Unpacks blocks of a plane of the codes' highest bits and of nibbles: see stored_layout.py.
 template <int kHigh>
 void blocks(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
   constexpr int64_t kBlock = 32 / kHigh;
@@ -52,7 +52,7 @@ void blocks(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
   }
 }
 
-// Planes of codes that have no nibbles.
+// Unpacks planes of codes that have no nibbles.
 template <int kHigh>
 void planes(const uint8_t* from, int64_t columns, int64_t block_bytes, uint8_t more, uint8_t* to) {
   constexpr uint8_t kMask = (1 << kHigh) - 1;
@@ -63,7 +63,8 @@ void planes(const uint8_t* from, int64_t columns, int64_t block_bytes, uint8_t m
   }
 }
 
-// Third bits of codes after their planes of two: two bytes a row, of which bit 4 i + q belongs to column i of quad q.
+// Adds the third bits of codes, which come after their planes of two bits. A row has two bytes, whose bit 4 i + q belongs to column i of
+// quad q.
 void add_thirds(const uint8_t* from, int64_t columns, uint8_t* to) {
   from += kQuadBytes;
   for (int64_t k = 0; k < columns; k += 16, from += kQuadBytes * 3 / 2) {
@@ -75,7 +76,8 @@ void add_thirds(const uint8_t* from, int64_t columns, uint8_t* to) {
   }
 }
 
-// Twice the float of 4 bits, 128 more: 0 1 2 3 4 6 8 12, the highest bit is the sign. Without a table, for vectors of bytes.
+// Twice the float of 4 bits, plus 128. The values are 0 1 2 3 4 6 8 12, and the highest bit is the sign. There is no table, so that the
+// compiler can use vectors of bytes.
 inline uint8_t doubled_one(uint8_t bits) {
   const uint8_t low = bits & 7, large = static_cast<uint8_t>(4 + 2 * (low & 1));
   const uint8_t twice = static_cast<uint8_t>(large & -(low >> 1 & 1)), above = static_cast<uint8_t>(-(low >> 2));
@@ -140,7 +142,7 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
   } else if (shape.nibbles) {
     nibbles(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
   } else {
-    group.bytes = const_cast<uint8_t*>(packed);  // read only
+    group.bytes = const_cast<uint8_t*>(packed);  // the bytes are only read
   }
   return group;
 }

@@ -1,11 +1,11 @@
-// Products with a group of stored codes in plain C++, where no level has its own.
+// Products with a group of stored codes in plain C++, for levels without code of their own.
 #if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AVX2)
 #include "twostroke/stored.h"
 
 namespace twostroke {
 namespace {
 
-// integers[c] += sum over j of weights[c][j] * q[j], 4 k of 64 columns.
+// Adds the sum over j of weights[c][j] * q[j] to integers[c], for 4 k of 64 columns.
 void dot_quads(const uint8_t* weights, const int8_t* q, int32_t* integers) {
   const int32_t q0 = q[0], q1 = q[1], q2 = q[2], q3 = q[3];
   for (int64_t c = 0; c < kPanel; ++c) {
@@ -14,7 +14,7 @@ void dot_quads(const uint8_t* weights, const int8_t* q, int32_t* integers) {
   }
 }
 
-// Row `r` of x. Where a scale of the activations belongs to the group, steps are multiplied by 1, which changes no bit.
+// Multiplies row `r` of x. Where a scale of the activations belongs to the whole group, steps are multiplied by 1, which changes no bit.
 void one_row(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t r, float* sums) {
   const int8_t* q = x.q + r * x.q_stride + group.first;
   const int32_t* corrections = x.sub_corrections + r * x.subgroups + group.first / kSubgroup;

@@ -1,4 +1,4 @@
-// A ts_context: its threads, its scratch memory, how it reads weights.
+// A ts_context: its threads, its scratch memory, and the order in which it reads weights.
 #include "twostroke/context.h"
 
 #include <string.h>
@@ -9,17 +9,17 @@
 
 struct ts_context {
   twostroke::Pool pool;
-  int32_t threads;  // that work is divided for; the pool may run fewer
+  int32_t threads;  // the threads among which work is divided; the pool may run fewer
   void* scratch;
   size_t scratch_bytes;
   bool in_turn;
-  ts_exchange* exchange;  // where this rank meets others; NULL for a rank alone
+  ts_exchange* exchange;  // the exchange with other ranks; NULL for a rank alone
 };
 
 ts_context* ts_context_create(int32_t num_threads) {
   if (num_threads < 1 || num_threads > twostroke::kMaxThreads) return nullptr;
   if constexpr (twostroke::kLevel.matrix_registers) {
-    if ((ts_levels() >> 4 & 1) == 0) return nullptr;  // asking also makes the kernel save matrix registers for this process
+    if ((ts_levels() >> 4 & 1) == 0) return nullptr;  // the question also makes the kernel save matrix registers for this process
   }
   void* memory = twostroke::aligned_memory(alignof(ts_context), sizeof(ts_context));
   if (memory == nullptr) return nullptr;

@@ -1,4 +1,4 @@
-// What this library was compiled for, and what this CPU can run.
+// The level for which this library was compiled, and the levels that this CPU can run.
 #include "twostroke/context.h"
 #include "twostroke/level.h"
 #include "twostroke/system/system.h"

@@ -1,5 +1,5 @@
-// ts_limit_read, ts_limit_rate: how fast this machine reads memory and multiplies, with nothing else to do. ts_limit_spread: whether each
-// thread has a core of its own, without which the others measure a part of the machine.
+// ts_limit_read and ts_limit_rate measure how fast this machine reads memory and multiplies when it does nothing else. ts_limit_spread
+// reports whether each thread has a core of its own; without one, the others measure only a part of the machine.
 #include "twostroke/context.h"
 #include "twostroke/rate.h"
 #include "twostroke/register_tiles.h"
@@ -23,7 +23,7 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kSlice = 1 << 20;
-constexpr int64_t kFmaSums = kRegisterTiles.rate_sums;  // enough to hide the latency of a fused multiply-add
+constexpr int64_t kFmaSums = kRegisterTiles.rate_sums;  // enough sums to hide the latency of a fused multiply-add
 
 struct ReadJob {
   const uint8_t* data;
@@ -99,7 +99,7 @@ int64_t ts_limit_read(ts_context* context, const void* data, int64_t bytes) {
   ts_parallel(context, (bytes + twostroke::kSlice - 1) / twostroke::kSlice, twostroke::read_task, &job);
   uint64_t sum = 0;
   for (uint64_t each : job.sums) sum += each;
-  return static_cast<int64_t>(sum >> 2);  // so that no compiler leaves the reading out
+  return static_cast<int64_t>(sum >> 2);  // the result depends on the data, so that no compiler removes the reads
 }
 
 int64_t ts_limit_rate(ts_context* context, int32_t kind, int64_t rounds) {

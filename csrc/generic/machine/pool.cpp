@@ -1,10 +1,10 @@
-// Our own small thread pool (pool.h). Workers spin for a short while after a job, then sleep, so that an idle server costs nothing.
+// The thread pool of pool.h. After a job, workers spin for a short while and then sleep, so that an idle server costs nothing.
 #include "twostroke/pool.h"
 
 namespace twostroke {
 
 #if defined(TS_TEST_DELAYS)
-void test_delay();  // of tests/native/pool.cpp
+void test_delay();  // defined in tests/native/pool.cpp
 #else
 inline void test_delay() {}
 #endif
@@ -13,9 +13,10 @@ namespace {
 
 constexpr uint32_t kCallerSleeps = 1u << 31;
 constexpr int64_t kMostTasks = kCallerSleeps - 1;
-constexpr int64_t kSpinNs = 900000;   // for the next job: the ops of a step, and mostly two steps, follow each other faster than that
+// how long a worker spins for the next job; the ops of a step, and mostly two steps, come sooner than that
+constexpr int64_t kSpinNs = 900000;
 
-// Set while a thread runs tasks of a pool: what a task asks of the same pool is done at once, by the same thread.
+// Set while a thread runs tasks of a pool. If a task starts a job of the same pool, the same thread runs this job at once.
 struct Inside {
   Pool* pool;
   int32_t index;
@@ -24,7 +25,8 @@ thread_local Inside inside = {nullptr, 0};
 
 uint64_t range_of(uint64_t begin, uint64_t end) { return end << 32 | begin; }
 
-// A thread takes its own tasks from the front, so that what it reads lies in a row, and others' from the back. -1: none is left.
+// A thread takes its own tasks from the front, so that it reads consecutive memory, and others' tasks from the back. Returns -1 where no
+// task is left.
 int64_t take_task(Share& share, bool own) {
   uint64_t range = share.range.load(std::memory_order_relaxed);
   for (;;) {
@@ -37,7 +39,7 @@ int64_t take_task(Share& share, bool own) {
   }
 }
 
-// The number of tasks that it did. Reads the job only after a task was taken.
+// Runs tasks and returns how many it ran. It reads the job only after it has taken a task.
 uint32_t run_tasks(Pool& pool, int32_t thread) {
   uint32_t done = 0;
   const int32_t parts = pool.threads;
@@ -60,7 +62,8 @@ void share_out(Pool& pool, int64_t tasks) {
   }
 }
 
-// Polls for a while, as the ops of one step follow each other quickly: until the time is over, or the caller lost its core or sleeps.
+// Polls for a job, because the ops of one step follow each other quickly. It ends when the time is over, when the caller lost its core, or
+// when the caller sleeps.
 bool spin_for_job(Pool& pool, uint32_t seen) {
   const auto there = [&] { return pool.generation.load(std::memory_order_acquire) != seen; };
   return spin(there, [&] { return pool.caller_clock.load(std::memory_order_relaxed); }, kSpinNs, pool.threads);
@@ -88,7 +91,8 @@ void worker_main(void* opaque) {
   uint32_t seen = 0;
   for (;;) {
     if (pool.generation.load(std::memory_order_acquire) == seen && !spin_for_job(pool, seen)) sleep_for_job(pool, seen);
-    seen = pool.generation.load(std::memory_order_acquire);  // before `stop`: that one was set first, and must not be missed
+    // this must come before the read of `stop`, which is set first and must not be missed
+    seen = pool.generation.load(std::memory_order_acquire);
     test_delay();
     if (pool.stop.load(std::memory_order_acquire)) return;
     work(pool, worker);
@@ -101,7 +105,7 @@ void publish(Pool& pool, int64_t most) {
   wake(pool.generation, most < INT_MAX ? static_cast<int32_t>(most) : INT_MAX);
 }
 
-// The clock of a worker that may hold a task, or of the caller's own where none does.
+// The clock of a worker that may hold a task, or the caller's own clock where no worker does.
 WorkClock clock_of_holder(Pool& pool) {
   for (int32_t i = 1; i < pool.threads; ++i)
     if (pool.workers[i].holding.load(std::memory_order_relaxed)) return clock_of_thread(pool.workers[i].thread);
@@ -130,7 +134,7 @@ void run_alone(int64_t tasks, ts_task task, void* arg, int32_t thread) {
 
 int32_t threads_to_run(int32_t asked) {
 #if defined(TS_TEST_DELAYS)
-  return asked;  // all, so that as many of them as there are meet each other
+  return asked;  // all threads, so that all that exist take part at the same time
 #else
   const int32_t cpus = usable_cpus();
   return asked < cpus ? asked : cpus;
@@ -165,7 +169,7 @@ void end(Pool& pool) {
 void run(Pool& pool, int64_t tasks, ts_task task, void* arg) {
   if (inside.pool == &pool) return run_alone(tasks, task, arg, inside.index);
   if (pool.threads == 1 || tasks <= 1 || tasks > kMostTasks) return run_alone(tasks, task, arg, 0);
-  const Inside before = inside;  // a task of another pool may be the caller
+  const Inside before = inside;  // the caller may be a task of another pool
   inside = {&pool, 0};
   pool.task = task;
   pool.arg = arg;

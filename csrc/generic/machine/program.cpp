@@ -1,4 +1,4 @@
-// ts_run: the calls of one step, one after the other, without going back to the caller in between.
+// ts_run: runs the calls of one step, one after the other, without a return to the caller in between.
 #include <string.h>
 
 #include <initializer_list>

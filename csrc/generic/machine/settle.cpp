@@ -1,5 +1,5 @@
-// ts_settle: the bytes of a mapped file into huge pages, at the addresses where they are. ts_populate: memory ahead of its use.
-// Reading weights through 4 KiB pages costs a page walk every 64 lines: on a virtual machine a third of the bandwidth.
+// ts_settle moves the bytes of a mapped file into huge pages without a change of their addresses. ts_populate gets memory before it is
+// used. With 4 KiB pages, reading weights costs a page walk every 64 cache lines, which is a third of the bandwidth on a virtual machine.
 #include "twostroke/abi.h"
 #include "twostroke/system/system.h"
 

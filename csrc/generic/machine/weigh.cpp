@@ -1,4 +1,4 @@
-// ts_weigh: a row of logits as whole-number weights: the same bits at every level, whatever the number of lanes.
+// ts_weigh: turns a row of logits into whole-number weights, with the same bits at every level, whatever the number of lanes.
 #include "twostroke/abi.h"
 #include "twostroke/token_weight.h"
 

@@ -1,4 +1,4 @@
-// chosen_linear: the rows that chose a matrix are gathered, multiplied as rows of any product, and put back.
+// chosen_linear: gathers the rows that chose a matrix, multiplies them like the rows of any product, and puts the results back.
 #include <string.h>
 
 #include "twostroke/checks.h"
@@ -19,7 +19,7 @@ bool are_matrices(const ts_chosen_linear_args& a, int64_t row) {
   return true;
 }
 
-// The rows whose choice at this place is the matrix: their inputs go to a.rows, or their results come from a.made.
+// Moves the rows whose choice at this place is the matrix. Their inputs go to a.rows, or their results come from a.made.
 template <class Move>
 int64_t each_of(const ts_chosen_linear_args& a, int64_t matrix, int64_t choice, const Move& move) {
   int64_t count = 0;

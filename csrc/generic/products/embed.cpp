@@ -26,7 +26,7 @@ void bf16_row(const uint8_t* panel, int64_t lane, int64_t columns, float* out) {
   }
 }
 
-// Columns [first, last) of one row.
+// Unpacks columns [first, last) of one row.
 void int8_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_t first, int64_t last, int64_t group, float* out) {
   for (int64_t k = first; k < last; ++k) {
     const int32_t q = panel[(k / 4 * kPanel + lane) * 4 + k % 4] - 128;
@@ -46,7 +46,7 @@ void int4_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_
   }
 }
 
-// The group is unpacked whole: a token reads one row in 64 of it, and few tokens are read.
+// Unpacks the whole group, although a token reads one row in 64 of it; few tokens are read.
 void stored_row(const ts_weight& w, const uint8_t* panel, int64_t lane, int64_t padded, float* out) {
   alignas(64) uint8_t room[kStoredRoom];
   alignas(64) float values[kStoredGroup];

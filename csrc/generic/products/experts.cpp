@@ -1,9 +1,9 @@
-// experts: a row's sum, over the experts that it chose, of weight * down(act(gate x) * up x), or of the block without a gate.
-// Pairs of a row and an expert are sorted by expert. A part is the rows that meet one expert, a wave some hundred pairs whose parts go through
-// each stage together: rows are gathered and rounded, multiplied, gated and rounded, multiplied again, and added. So a step of few rows is a
-// few jobs of the pool, whose tasks are panels of all its experts, and each matrix is read once, from front to back.
-// In the last stage a task has some columns of the output and meets the pairs in order: a row's sum runs in the order of its experts' numbers,
-// and its bits depend on that row alone.
+// experts: the sum, over the experts that a row chose, of weight * down(act(gate x) * up x), or of the block without a gate. Pairs of a row
+// and an expert are sorted by expert. A part is the rows that use one expert. A wave is some hundred pairs, whose parts go through each
+// stage together. The stages gather and round rows, multiply, gate and round, multiply again, and add. So a step of few rows is a few jobs
+// of the pool, whose tasks are panels of all its experts. Each matrix is read once, from front to back.
+// In the last stage a task has some columns of the output and takes the pairs in order. So a row's sum is in the order of its experts'
+// numbers, and its bits depend on that row alone.
 #include <string.h>
 
 #include <initializer_list>
@@ -20,9 +20,10 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kMostRows = 1 << 24;  // whole numbers below it are exact in float32
-constexpr int64_t kWavePairs = 24;      // for each thread: what is between two stages stays in its second-level cache
+// pairs of a wave for each thread, so few that data between two stages stays in a thread's second-level cache
+constexpr int64_t kWavePairs = 24;
 constexpr int64_t kSerialElements = 1 << 15;
-constexpr int64_t kColumnsEach = 256;   // of a task of the last stage
+constexpr int64_t kColumnsEach = 256;  // columns of a task of the last stage
 
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -33,23 +34,24 @@ struct Pair {
   float weight;
 };
 
-// Rows that meet one expert, at most kWholeRows, as rows of its two products.
+// The rows that use one expert, at most kWholeRows, as rows of its two products.
 struct Part {
   Job gate_up, down;
   const Pair* pairs;
-  int64_t first_block, first_gate, first_down;  // the numbers of its first tasks: blocks of rows, panels of each product
+  // the numbers of its first tasks: first_block counts blocks of rows, the others count panels of each product
+  int64_t first_block, first_gate, first_down;
 };
 
-// A call, and the wave at hand.
+// A call, and its current wave.
 struct Experts {
   ts_context* context;
   const ts_experts_args& a;
-  Pair* pairs;  // of all experts, one after the other
+  Pair* pairs;  // the pairs of all experts, one expert after the other
   int64_t starts[kMostExperts + 1];
   Part* parts;
   int64_t count, blocks, gate_tasks, down_tasks;
-  float* gathered;  // for each thread: a block of rows, some columns of each
-  int64_t num_together;   // experts that rows meet, at most a wave of them
+  float* gathered;  // for each thread: some columns of each row of a block
+  int64_t num_together;  // the experts that rows use, at most those of a wave
   bool first_wave;
 
   int64_t all_pairs() const { return starts[a.gate_up->experts]; }
@@ -59,7 +61,8 @@ bool is_silu(const ts_experts_args& a) { return has_gate(a) && a.activation == k
 
 const float* numbers_of(const ts_experts_args& a, int64_t row) { return a.routes.data + row * a.routes.stride + width_of(a.routes) / 2; }
 
-// starts[e + 1]: rows that chose e. False where a row holds what is no expert's number, or an expert twice. Idle experts have no rows.
+// starts[e + 1] becomes the number of rows that chose e. Returns false where a row has a number that is no expert, or one expert twice.
+// Idle experts have no rows.
 bool count_rows(const ts_experts_args& a, int64_t* starts) {
   const int64_t chosen = width_of(a.routes) / 2;
   for (int64_t row = 0; row < a.x.rows; ++row) {
@@ -77,7 +80,7 @@ bool count_rows(const ts_experts_args& a, int64_t* starts) {
   return true;
 }
 
-// Counts become starts, and every pair is put in its place.
+// Turns counts into starts and puts every pair in its place.
 void sort_pairs(Experts& all) {
   const int64_t chosen = width_of(all.a.routes) / 2;
   int64_t next[kMostExperts];
@@ -91,7 +94,7 @@ void sort_pairs(Experts& all) {
   }
 }
 
-// One product of `rows` rows; its memory for these rows is laid out by the caller, its room is shared.
+// One product of `rows` rows. The caller lays out the memory of these rows; the product's room is shared.
 Job product(const Experts& all, const ts_weight& bank, int64_t expert, int64_t rows, int64_t gated, Finish finish) {
   Job job = make_job(matrix_of(bank, expert), nullptr, 0, nullptr, 0, gated, finish);
   job.tokens = rows;
@@ -121,7 +124,7 @@ Part part_of(const Experts& all, int64_t expert, int64_t rows, Arena& arena) {
 
 int64_t tasks_of(const Job& job) { return (job.panels + job.panels_each - 1) / job.panels_each; }
 
-// The wave that begins with pair `begin`; returns where it ends. Without scratch memory nothing is kept, and memory is counted alone.
+// Lays out the wave that begins with pair `begin`, and returns its end. Without scratch memory it stores nothing and only counts memory.
 int64_t lay_out_wave(Experts& all, int64_t begin, Arena& arena) {
   const int64_t threads = ts_threads(all.context);
   int64_t room_bytes = 0, pair = begin, expert = 0;
@@ -132,7 +135,7 @@ int64_t lay_out_wave(Experts& all, int64_t begin, Arena& arena) {
     while (all.starts[expert + 1] <= pair) ++expert;
     const int64_t rows = smaller(kWholeRows, all.starts[expert + 1] - pair);
     Part part = part_of(all, expert, rows, arena);
-    part.pairs = all.pairs == nullptr ? nullptr : all.pairs + pair;  // not there yet where memory is counted alone
+    part.pairs = all.pairs == nullptr ? nullptr : all.pairs + pair;  // the pairs do not exist yet where memory is only counted
     part.first_block = all.blocks;
     part.first_gate = all.gate_tasks;
     part.first_down = all.down_tasks;
@@ -155,7 +158,7 @@ int64_t lay_out_wave(Experts& all, int64_t begin, Arena& arena) {
   return pair;
 }
 
-// The part that has task `index`; first: which of its numbers says where its tasks begin.
+// The part that has task `index`. first: the field with the number of a part's first task.
 const Part& part_with(const Experts& all, int64_t Part::*first, int64_t index) {
   int64_t low = 0, high = all.count;
   while (high - low > 1) {
@@ -165,7 +168,7 @@ const Part& part_with(const Experts& all, int64_t Part::*first, int64_t index) {
   return all.parts[low];
 }
 
-// Columns [first, first + width) of a row of x, weighed where inputs are.
+// Copies columns [first, first + width) of a row of x, multiplied by the pair's weight where inputs are weighted.
 void copy_row(const Experts& all, const Pair& pair, int64_t first, int64_t width, float* to) {
   const float* from = all.a.x.data + pair.row * all.a.x.stride + first;
   if (all.a.weigh_inputs == 0) {
@@ -175,7 +178,7 @@ void copy_row(const Experts& all, const Pair& pair, int64_t first, int64_t width
   for (int64_t i = 0; i < width; ++i) to[i] = from[i] * pair.weight;
 }
 
-// One group of columns of up to kRowBlock rows, x_stride apart, to what job multiplies.
+// Rounds one group of columns of up to kRowBlock rows, x_stride apart, into the input of the job.
 void round_block(const Job& job, int64_t row, int64_t rows, int64_t group, const float* x, int64_t x_stride) {
   const int64_t columns = smaller(job.w.columns - group * job.w.group, job.w.group);
   if constexpr (kLevel.has_blocks()) {
@@ -226,7 +229,7 @@ void middle_task(void* arg, int64_t index, int32_t) {
   const Job& job = part.down;
   const int64_t row = (index - part.first_block) * kRowBlock, rows = smaller(kRowBlock, job.tokens - row);
   float* middle = part.gate_up.out + row * job.x_stride;
-  if (!is_silu(all.a)) {  // shapes and kinds were checked
+  if (!is_silu(all.a)) {  // shapes and kinds were checked before
     const ts_value inner = corner(middle, job.x_stride, rows, job.w.columns), both = corner(middle, job.x_stride, rows, job.x_stride);
     if (has_gate(all.a)) run(all.context, ts_gate_args{inner, both, all.a.activation, all.a.limit, all.a.shift, all.a.hold_values});
     else run(all.context, ts_pointwise_args{inner, activation_program(all.a.activation), {}, {}, {}, 0.0, 0.0});
@@ -235,7 +238,7 @@ void middle_task(void* arg, int64_t index, int32_t) {
   for (int64_t g = 0; g < job.groups; ++g) round_block(job, row, rows, g, middle + g * job.w.group, job.x_stride);
 }
 
-// out += weight * what `down` made, some columns of all rows.
+// Adds weight * the result of `down` to out, for some columns of all rows.
 void add_task(void* arg, int64_t index, int32_t) {
   const Experts& all = *static_cast<const Experts*>(arg);
   const ts_value& out = all.a.out;
@@ -254,7 +257,7 @@ void add_task(void* arg, int64_t index, int32_t) {
   }
 }
 
-// Tasks between products: of few pairs this thread does them, because waking the others would take longer.
+// Runs the tasks between products. With few pairs this thread runs them all, because waking the others would take longer.
 void run_between(Experts& all, int64_t pairs, int64_t tasks, ts_task task) {
   if (pairs * width_of(all.a.x) > kSerialElements) return ts_parallel(all.context, tasks, task, &all);
   for (int64_t i = 0; i < tasks; ++i) task(&all, i, 0);

@@ -1,7 +1,6 @@
-// ts_feed_forward: out += down(silu(gate(x)) * up(x)), the middle of it kept in int8 where rows are many.
-// With many rows the (tokens, F) floats in the middle would be written to memory and read again only to be rounded to int8. Here a
-// task computes the columns that share a scale, in the second-level cache, and rounds them there. The bits are those of ts_linear_silu
-// and ts_linear_add one after the other.
+// ts_feed_forward: out += down(silu(gate(x)) * up(x)). With many rows, the (tokens, F) floats between the products would be written to
+// memory and read again only to be rounded to int8. Here a task computes the columns that share a scale in the second-level cache, and
+// rounds them there. The bits are those of ts_linear_silu and then ts_linear_add.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 
@@ -10,11 +9,11 @@ namespace {
 
 struct FeedForward {
   Job gate, down;
-  float* middle;  // for each thread: the rows' columns that share a scale
+  float* middle;  // for each thread: the columns of its rows that share a scale
   int64_t middle_floats;
 };
 
-// first, width: whole panels; see can_fuse.
+// first and width are whole panels; see can_fuse.
 void gate_few(const Job& gate, int64_t first, int64_t width, int32_t thread, float* middle) {
   const int64_t most = gate.panels_each * kPanel;
   for (int64_t c = 0; c < width; c += most) {
@@ -22,7 +21,7 @@ void gate_few(const Job& gate, int64_t first, int64_t width, int32_t thread, flo
   }
 }
 
-// All columns of a scale of the middle, by some rows.
+// Computes all columns of one scale between the products, for some rows.
 void gate_task(void* arg, int64_t index, int32_t thread) {
   const FeedForward& all = *static_cast<const FeedForward*>(arg);
   const Job &gate = all.gate, &down = all.down;
@@ -48,9 +47,10 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
   }
 }
 
-// Rows in blocks, scales of the middle that do not share a panel, and x in one slice.
+// Whether both products can be fused. Rows must be in blocks, no panel may have two scales between the products, and x must be in one
+// slice.
 bool can_fuse(const ts_context* context, const Job& gate, const Job& down) {
-  if (is_stored_kind(gate.w.kind) || is_stored_kind(down.w.kind)) return false;  // their rows are not in blocks
+  if (is_stored_kind(gate.w.kind) || is_stored_kind(down.w.kind)) return false;  // the rows of these kinds are not in blocks
   if (!is_integer_kind(gate.w.kind) || !is_integer_kind(down.w.kind) || gate.tokens < kBlockedRows) return false;
   Job whole = gate;
   lay_out(whole, context, nullptr);

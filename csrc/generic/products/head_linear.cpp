@@ -1,4 +1,4 @@
-// head_linear: each head's vector times a matrix of that head's own, as rows of any product.
+// head_linear: multiplies each head's vector by a matrix of that head, like the rows of any product.
 #include "twostroke/context.h"
 #include "twostroke/linear.h"
 #include "twostroke/ops.h"

@@ -1,4 +1,4 @@
-// idle_share: the weights of a row's experts that compute nothing, added up in the order of its routes.
+// idle_share: adds the weights of a row's experts that compute nothing, in the order of the row's routes.
 #include "twostroke/checks.h"
 #include "twostroke/ops.h"
 #include "twostroke/tasks.h"

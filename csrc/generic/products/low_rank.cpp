@@ -1,5 +1,6 @@
-// low_rank: what adapters add to a product. A tile is up to kTileRows neighbours with the same adapter; every sum is a row's own, in one
-// order whatever the tile: over inputs in 16 lanes and then over the lanes, over ranks one after the other.
+// low_rank: the products that adapters add to a product. A tile is up to kTileRows neighbouring rows with the same adapter. Every sum
+// belongs to one row and has one order, whatever the tile. Sums over inputs go over 16 lanes and then over the lanes. Sums over ranks add
+// one after the other.
 #include <string.h>
 
 #include "twostroke/checks.h"
@@ -15,8 +16,8 @@ namespace twostroke {
 namespace {
 
 constexpr int kRowsOfTile = kRegisterTiles.adapter_rows, kRanksOfRow = kRegisterTiles.adapter_ranks;
-constexpr int64_t kPanelChunk = 8;    // panels of `up` of one task
-constexpr int64_t kTilesOfThread = 4;  // with as many, threads that take whole tiles end at nearly the same time
+constexpr int64_t kPanelChunk = 8;  // panels of `up` in one task
+constexpr int64_t kTilesOfThread = 4;  // with this many tiles for each thread, threads that take whole tiles end at nearly the same time
 constexpr int kVectors = kPanel / kLanes;
 
 struct LowRankTile {
@@ -29,7 +30,7 @@ struct LowRankJob {
   int64_t count, blocks, chunks;
 };
 
-// Each kind of element: columns 2i and 2i + 1 of a panel, 16 rows of them.
+// The kinds of elements. Each loads columns 2i and 2i + 1 of a panel, 16 rows of them.
 struct F32Factors {
   static constexpr int kBytes = 4;
   TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
@@ -57,13 +58,13 @@ struct Int8Factors {
   }
 };
 
-// Columns are whole steps of ranks: no kind pads them.
+// Columns are whole steps of ranks, because no kind pads them.
 const uint8_t* matrix_at(const ts_weight& bank, int32_t index) {
   const int64_t panels = (bank.rows + kPanel - 1) / kPanel;
   return static_cast<const uint8_t*>(bank.data) + index * panels * panel_bytes(bank.kind, bank.columns);
 }
 
-// What a column of an adapter's matrix is multiplied by.
+// The factor of a column of an adapter's matrix.
 float scale_of(const ts_weight& bank, int32_t index, int64_t column) {
   return bank.scales == nullptr ? 1.0f : bf16_to_f32(bank.scales[index * bank.columns + column]);
 }
@@ -73,7 +74,7 @@ TS_INLINE void fetch(const uint8_t* line) {
   TS_UNROLL for (int i = 0; i < kLines; ++i) Ahead{kFarOfOne, kNearOfOne}.prefetch(line + 64 * i);
 }
 
-// middle[row, rank .. rank + kRanks) = down.T x, with the scales of both matrices.
+// Computes middle[row, rank .. rank + kRanks) = down.T x, with the scales of both matrices.
 template <typename Factors, int kRows, int kRanks>
 TS_INLINE void down_ranks(const ts_low_rank_args& a, const uint8_t* down, int64_t row, int64_t rank) {
   const int64_t columns = a.down->rows, bytes = panel_bytes(a.down->kind, a.down->columns);
@@ -112,7 +113,7 @@ TS_INLINE void down_ranks(const ts_low_rank_args& a, const uint8_t* down, int64_
   }
 }
 
-// Ranks [rank, last), whole steps.
+// Computes ranks [rank, last), which are whole steps.
 template <typename Factors>
 void down_block(const ts_low_rank_args& a, LowRankTile tile, int64_t rank, int64_t last) {
   const uint8_t* down = matrix_at(*a.down, a.adapters.data[tile.first]);
@@ -128,7 +129,7 @@ void down_block(const ts_low_rank_args& a, LowRankTile tile, int64_t rank, int64
   }
 }
 
-// out[row, 64 of its columns] += up middle
+// Adds up times middle to 64 columns of out[row].
 template <typename Factors, int kRows>
 TS_INLINE void up_panel(const ts_low_rank_args& a, const uint8_t* panel, int64_t row, int64_t first, int64_t width, int64_t ranks) {
   Vec sums[kRows][kVectors];
@@ -197,7 +198,7 @@ void up_task(void* arg, int64_t index, int32_t) {
   chunk_for(job.a->up->kind)(*job.a, tile, chunk, ranks);
 }
 
-// Both halves of a tile, one after the other.
+// Computes both halves of a tile, one after the other.
 void tile_task(void* arg, int64_t index, int32_t thread) {
   const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
   const LowRankTile tile = job.tiles[index];
@@ -214,7 +215,8 @@ int32_t check(const ts_low_rank_args& a) {
   return TS_OK;
 }
 
-// Neighbours with the same adapter, in pieces that keep all threads busy; rows that nothing is added to are in none.
+// Finds neighbouring rows with the same adapter, and cuts them into pieces that keep all threads busy. Rows without an adapter are in no
+// tile.
 int64_t find_tiles(const ts_low_rank_args& a, LowRankTile* tiles) {
   int64_t count = 0;
   for (int64_t first = 0, end = 0; first < a.out.rows; first = end) {
@@ -241,7 +243,7 @@ int32_t run(ts_context* context, const ts_low_rank_args& a) {
   LowRankJob job = {&a, tiles, find_tiles(a, tiles), a.down->columns / kRankStep, (panels + kPanelChunk - 1) / kPanelChunk};
   if (job.count == 0) return TS_OK;
   const int64_t threads = ts_threads(context);
-  if (job.count % threads == 0 || job.count >= kTilesOfThread * threads) {  // no thread waits for another one's half
+  if (job.count % threads == 0 || job.count >= kTilesOfThread * threads) {  // no thread waits for another thread's half
     ts_parallel(context, job.count, tile_task, &job);
     return TS_OK;
   }

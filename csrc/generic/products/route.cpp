@@ -11,8 +11,8 @@ namespace {
 enum Scores { kSoftmax = 0, kSigmoidOfEach = 1, kSqrtSoftplus = 2, kSigmoidOfLogit = 3, kScores = 4 };
 static_assert(kScores == kScoreKinds, "each kind of scores is made");
 
-// Numbers of the `count` largest choices among those that are not taken, largest first; of equal ones the lower number comes first.
-// NaN is no reason to take a number twice: a number that was taken is not looked at again.
+// The numbers of the `count` largest choices among those that are not taken, largest first; of equal ones the lower number comes first. NaN
+// never makes it take a number twice, because taken numbers are skipped.
 void choose(const float* choices, int64_t experts, int64_t count, bool* taken, int32_t* chosen) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t best = 0;
@@ -39,7 +39,7 @@ float value_of_group(const float* choices, int64_t count, int64_t best) {
   return best == 2 ? first + second : first;
 }
 
-// taken: true for the experts of all groups but the `kept` ones that count most.
+// taken: becomes true for the experts of all groups, except the `kept` groups with the largest values.
 void close_groups(const ts_route_args& a, const float* choices, int64_t experts, bool* taken) {
   if (a.kept == a.groups) return;
   float values[kMostExperts];
@@ -59,7 +59,7 @@ TS_VECTOR_INLINE void each_score(const float* logits, int64_t experts, float* sc
   }
 }
 
-// False where a logit is not finite: exp is bounded and would hide it.
+// Returns false where a logit is not finite, because exp is bounded and would hide it.
 bool usable(const float* logits, int64_t experts) {
   bool found = true;
   for (int64_t e = 0; e < experts; ++e) found = found && logits[e] - logits[e] == 0;
@@ -117,7 +117,7 @@ void token_task(const ts_route_by_token_args& a, int64_t row) {
   scores_of(a.scores, logits, experts, scores);
   for (int64_t i = 0; i < count; ++i) {
     const float whole = rintf(named[i]), most = static_cast<float>(experts - 1);
-    int64_t expert = whole > 0 ? static_cast<int64_t>(whole < most ? whole : most) : 0;  // NaN is 0
+    int64_t expert = whole > 0 ? static_cast<int64_t>(whole < most ? whole : most) : 0;  // NaN becomes 0
     while (taken[expert]) expert = (expert + 1) % experts;
     taken[expert] = true;
     numbers[i] = static_cast<float>(expert);

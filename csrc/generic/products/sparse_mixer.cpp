@@ -1,4 +1,4 @@
-// sparse_mixer: the experts that each row chooses one after the other, each weighed against those near it.
+// sparse_mixer: each row chooses its experts one after the other. Each is weighted against the experts with similar logits.
 #include "twostroke/checks.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
@@ -16,7 +16,7 @@ int64_t best_of(const float* logits, int64_t experts, const bool* taken) {
   return best;
 }
 
-// The sum of exp(l - most) over the logits that are left and near; in the order of their numbers.
+// The sum of exp(l - most) over the logits that are left and near, in the order of their numbers.
 float sum_near(const float* logits, int64_t experts, const bool* taken, float most, float apart) {
   float powers[kMostExperts], total = 0;
   for (int64_t e = 0; e < experts; e += kLanes) {

@@ -1,7 +1,8 @@
 // The exchange through shared memory. A rank writes a piece into one of its two slots, raises its count, and waits for the counts of the
-// others. After that wait all ranks have read the piece before it, so two slots are enough and there is one wait a piece.
-// A wait of ranks polls while the clock of the other's process runs, and then sleeps: where ranks share cores, a rank that polls takes a
-// core from a rank that computes. A wait of stages polls for a few microseconds only: they are as far apart as their parts differ.
+// others. After that wait all ranks have read the piece before it. So two slots are enough, and there is one wait for each piece.
+// A rank that waits for ranks polls while the clock of the other rank's process runs, and then sleeps. Where ranks share cores, a rank that
+// polls takes a core from a rank that computes. A rank that waits for another stage polls for a few microseconds only, because stages reach
+// a piece at very different times.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +17,13 @@ void raise(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t to) {
   if (e.shared->sleepers.value.load() != 0) wake_shared(word);
 }
 
-// The clock of the work of another rank's process; none, which says nothing, for one of this process.
+// The clock of the work of another rank's process. For a rank of this process there is no such clock, and polling does not use one.
 WorkClock clock_of(const ts_exchange& e, int32_t rank) {
   const uint32_t process = e.shared->process[rank].value.load(std::memory_order_relaxed);
   return process == 0 || process == own_process() ? kNoClock : clock_of_process(process);
 }
 
-// Polls for the count as long as the other rank works; see `spin`.
+// Polls for the count while the other rank works; see `spin`.
 void poll_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int32_t rank) {
   const WorkClock clock = clock_of(e, rank);
   if (clock == kNoClock) return;
@@ -30,8 +31,8 @@ void poll_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int3
   spin(there, [&] { return clock; }, kWorkNs, 1);
 }
 
-// Until the count is `wanted` or beyond; counts go round. rank: whose count it is. together: whether it computes at the same time.
-// limit_ns: the longest wait.
+// Waits until the count is `wanted` or beyond; counts wrap around. rank: the rank that has the count. together: whether it computes at the
+// same time. limit_ns: the longest wait.
 bool wait_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int32_t rank, bool together, int64_t limit_ns) {
   const int64_t began = now_ns();
   bool polled = !together;
@@ -80,7 +81,7 @@ int64_t rows_of_a_piece(const ts_exchange& e, int64_t width, int64_t rows) {
   return most < rows ? most : rows;
 }
 
-// The pieces of all ranks into rows of out: false where they do not make it. part: this rank's own.
+// Copies the pieces of all ranks into rows of out. Returns false where the pieces do not make up out. part: this rank's own piece.
 bool take_all(ts_exchange& e, const ts_value& out, const ts_value& part, int64_t first, int64_t count) {
   int64_t column = 0;
   for (int32_t r = 0; r < e.ranks; ++r) {
@@ -124,7 +125,7 @@ int32_t hand_over(ts_exchange& e, const ts_value& value) {
   if (e.shared == nullptr) return hand_over_by_sockets(e, value);
   const int64_t step = rows_of_a_piece(e, width_of(value), value.rows);
   for (int64_t first = 0; first < value.rows; first += step) {
-    // The slot's piece before this one was read. The next stage takes it when it comes to this plan: see kNoLimit.
+    // Waits until the slot's piece before this one was read. The next stage may reach this plan much later, so there is no limit.
     if (!wait_for(e, e.shared->taken[e.rank + 1].value, e.pieces + 1 - static_cast<uint32_t>(kSlots), e.rank + 1, false, kNoLimit)) return TS_RANK_LOST;
     put(e, value, 0, first, value.rows - first < step ? value.rows - first : step);
   }

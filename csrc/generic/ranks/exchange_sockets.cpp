@@ -1,5 +1,5 @@
-// The exchange over connections: each rank has one to every other. All rows of a call go as one message: their sizes, then the rows.
-// A rank sends to all and receives from all at the same time, so that no two wait for one another with full buffers.
+// The exchange over connections: each rank has one to every other rank. All rows of a call go as one message, which is their sizes and then
+// the rows. A rank sends to all and receives from all at the same time. Otherwise two ranks could wait for each other with full buffers.
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ bool make_room(Peer& peer, int64_t bytes) {
   return true;
 }
 
-// Moves what goes at once: 1 where something moved, 0 where not, -1 where the connection is gone or says what cannot be.
+// Moves as many bytes as it can without a wait. Returns 1 where bytes moved, 0 where none did, and -1 where the connection is gone or the
+// message is not valid.
 int32_t send_some(const ts_exchange& e, Peer& peer, int64_t bytes) {
   const int64_t sent = send_now(peer.socket, e.mine.room + peer.went, static_cast<size_t>(bytes - peer.went));
   if (sent > 0) peer.went += sent;
@@ -44,18 +45,18 @@ int32_t receive_some(const ts_exchange& e, Peer& peer, int64_t rows, int64_t mos
 
 bool all_came(const Peer& peer) { return peer.came >= kHead && peer.came == wanted_bytes(peer); }
 
-// What is still to be sent to and received from each rank of [first, last].
+// The bytes that this rank must still send to and receive from each rank of [first, last].
 struct Round {
   ts_exchange& e;
   int32_t first, last;
-  int64_t send_bytes;             // 0: nothing is sent
-  int64_t receive_rows, most_width;  // 0 rows: nothing is received
+  int64_t send_bytes;  // 0 where nothing is sent
+  int64_t receive_rows, most_width;  // 0 rows where nothing is received
   int64_t limit_ns;
 
   bool sends(const Peer& peer) const { return peer.went < send_bytes; }
   bool receives(const Peer& peer) const { return receive_rows > 0 && !all_came(peer); }
 
-  // -1 where a rank is gone.
+  // Returns -1 where a rank is gone.
   int32_t move(bool& left) {
     int32_t moved = 0;
     left = false;
@@ -177,7 +178,7 @@ ts_exchange* ts_exchange_sockets(const int32_t* sockets, int32_t rank, int32_t r
   e->peers = peers;
   bool held = true;
   for (int32_t r = 0; r < ranks; ++r) {
-    // A descriptor of our own: the caller's number may mean another file once the caller has closed it.
+    // The exchange has a descriptor of its own, because the caller's number may mean another file once the caller has closed it.
     peers[r].socket = r == rank || sockets[r] < 0 ? kNoSocket : copy_socket(sockets[r]);
     held = held && (r == rank || sockets[r] < 0 || peers[r].socket >= 0);
   }

@@ -1,4 +1,4 @@
-// gather, hand_over, receive: the ops by which ranks and stages of one model meet.
+// gather, hand_over, receive: the ops by which ranks and stages of one model exchange values.
 #include "twostroke/context.h"
 #include "twostroke/exchange.h"
 #include "twostroke/ops.h"
@@ -7,7 +7,7 @@
 namespace twostroke {
 namespace {
 
-// What a call returns, with its time among what the exchange has spent.
+// Returns the result of a call, and adds its time to the time that the exchange has spent.
 template <class Call>
 int32_t timed(ts_exchange& e, const Call& call) {
   const int64_t began = now_ns();

@@ -1,4 +1,5 @@
-// How the rows of a piece lie: as floats, or rounded: the largest magnitude of each group of columns, then a code of 8 bits a column.
+// The form of the rows of a piece. They are floats, or they are rounded: the largest magnitude of each group of columns, then a code of 8
+// bits for each column.
 #include <string.h>
 
 #include "twostroke/exchange.h"

@@ -1,4 +1,4 @@
-// gate: act(gate) * (up + shift). Every element by itself, so that a row's bits depend on that row alone.
+// gate: act(gate) * (up + shift). Each element is computed by itself, so that a row's bits depend on that row alone.
 #include "twostroke/activation.h"
 #include "twostroke/elements.h"
 #include "twostroke/ops.h"
@@ -20,7 +20,7 @@ void gate_task(const ts_gate_args& a, int64_t row) {
   const Vec most = set1(a.limit > 0 ? static_cast<float>(a.limit) : INFINITY), shift = set1(static_cast<float>(a.shift));
   const Vec least = zero() - most;
   with_activation(a.activation, [&](const auto& act) {
-    // NaN stays: it is the second operand.
+    // NaN stays NaN, because it is the second operand.
     if (a.hold_values != 0) {
       each_vector(out, width, [&](Vec g, Vec u) { return min(most, act(g)) * (max(least, min(most, u)) + shift); }, gate, up);
       return;

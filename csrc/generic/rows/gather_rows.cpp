@@ -1,4 +1,4 @@
-// ts_gather_rows: rows of a matrix.
+// ts_gather_rows: copies rows of a matrix.
 #include <string.h>
 
 #include "twostroke/abi.h"

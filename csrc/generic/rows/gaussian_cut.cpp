@@ -1,4 +1,4 @@
-// gaussian_cut subtracts mean + factor * deviation of its row from each element; what is below 0 becomes 0.
+// gaussian_cut: subtracts mean + factor * deviation of its row from each element. Results below 0 become 0.
 #include <math.h>
 
 #include "twostroke/ops.h"
@@ -19,7 +19,7 @@ void cut_row(const ts_gaussian_cut_args& a, int64_t row) {
     squares = fma(apart, apart, squares);
   }
   const float cut = mean + static_cast<float>(a.factor) * sqrtf(reduce_add(squares) / static_cast<float>(width));
-  for (int64_t i = 0; i < width; ++i) x[i] = x[i] < cut ? 0.0f : x[i] - cut;  // NaN stays
+  for (int64_t i = 0; i < width; ++i) x[i] = x[i] < cut ? 0.0f : x[i] - cut;  // NaN stays NaN
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kRowsPerTask = 8;
 
 void head_layer_norm_task(const ts_head_layer_norm_args& a, int64_t index) {
-  const int64_t dim = a.out.dim, step = a.weight.length == dim ? 0 : dim;  // one vector of weights for all heads, or one each
+  const int64_t dim = a.out.dim, step = a.weight.length == dim ? 0 : dim;  // there is one vector of weights for all heads, or one for each
   const int64_t first = index * kRowsPerTask;
   const int64_t last = first + kRowsPerTask < a.out.rows ? first + kRowsPerTask : a.out.rows;
   for (int64_t row = first; row < last; ++row) {

@@ -1,4 +1,4 @@
-// layer_norm of rows.
+// layer_norm: the layer norm of each row.
 #include "twostroke/layer_norm.h"
 #include "twostroke/ops.h"
 #include "twostroke/tasks.h"

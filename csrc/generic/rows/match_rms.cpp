@@ -1,4 +1,4 @@
-// match_rms: rows scaled to the root mean square of other rows.
+// match_rms: scales rows to the root mean square of other rows.
 #include <math.h>
 
 #include "twostroke/ops.h"

@@ -1,5 +1,5 @@
-// mix_streams: each stream of a row plus a weighted sum of other streams of that row. Every element by itself, so that a row's bits
-// depend on that row alone.
+// mix_streams: adds to each stream of a row a weighted sum of other streams of that row. Each element is computed by itself, so that a
+// row's bits depend on that row alone.
 #include "twostroke/ops.h"
 #include "twostroke/tasks.h"
 

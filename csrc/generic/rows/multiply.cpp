@@ -1,4 +1,4 @@
-// multiply: x * act(gate). Every element by itself, so that a row's bits depend on that row alone.
+// multiply: x * act(gate). Each element is computed by itself, so that a row's bits depend on that row alone.
 #include "twostroke/activation.h"
 #include "twostroke/elements.h"
 #include "twostroke/ops.h"
@@ -7,7 +7,7 @@
 namespace twostroke {
 namespace {
 
-// Sixteen gates at a time, each for `shared` elements.
+// Takes sixteen gates at a time, each for `shared` elements.
 template <class Function>
 TS_VECTOR_INLINE void multiply_shared(const float* x, const float* gate, int64_t gates, int64_t shared, float* out, const Function& function) {
   for (int64_t g = 0; g < gates; g += kLanes) {

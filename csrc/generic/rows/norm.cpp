@@ -1,4 +1,5 @@
-// ts_rms_norm and ts_head_norm. Sixteen partial sums of squares, then one fixed tree: a row's bits depend on that row alone.
+// ts_rms_norm and ts_head_norm. The sum of squares is sixteen partial sums and then one fixed tree, so a row's bits depend on that row
+// alone.
 #include "twostroke/context.h"
 #include "twostroke/simd.h"
 
@@ -30,7 +31,7 @@ struct NormJob {
   int64_t x_stride;
   const float* weight;
   float eps;
-  int64_t tokens, parts, columns;  // parts: vectors in a row, one after another
+  int64_t tokens, parts, columns;  // parts: the vectors of a row, one after another
   float* out;
   int64_t out_stride;
 };

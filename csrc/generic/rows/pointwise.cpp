@@ -1,4 +1,5 @@
-// pointwise: the steps of a program, each over a stretch of a row. Every element by itself, so that a row's bits depend on that row alone.
+// pointwise: runs each step of a program over a stretch of a row. Each element is computed by itself, so that a row's bits depend on that
+// row alone.
 #include "twostroke/pointwise.h"
 
 #include "twostroke/activation.h"
@@ -9,8 +10,8 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kStretch = 512;   // elements that all steps change before the next ones; a multiple of kLanes
-constexpr int64_t kPart = 4096;     // elements of a task in rows so long as logits; a multiple of kStretch
+constexpr int64_t kStretch = 512;  // elements that go through all steps before the next elements; a multiple of kLanes
+constexpr int64_t kPart = 4096;  // elements of a task in rows as long as logits; a multiple of kStretch
 constexpr int64_t kLongRow = 16384;
 
 // Elements [first, first + count) of a row.
@@ -28,7 +29,7 @@ void take_step(const ts_pointwise_args& args, int64_t step, const Stretch& s) {
   switch (step) {
     case kTimesA: return each([&](Vec v) { return v * a; });
     case kTimesB: return each([&](Vec v) { return v * b; });
-    case kWithinA: return each([&](Vec v) { return max(zero() - a, min(a, v)); });  // NaN stays: it is the second operand
+    case kWithinA: return each([&](Vec v) { return max(zero() - a, min(a, v)); });  // NaN stays NaN, because it is the second operand
     case kTanh: return each([](Vec v) { return tanh_ratio(v); });
     case kTimesNumbers:
       if (args.numbers.length == 1) return each([&](Vec v) { return v * set1(numbers[0]); });
@@ -41,7 +42,7 @@ void take_step(const ts_pointwise_args& args, int64_t step, const Stretch& s) {
   }
 }
 
-// Elements [first, end) of a row.
+// Changes elements [first, end) of a row.
 void change(const ts_pointwise_args& a, int64_t row, int64_t first, int64_t end) {
   const ts_value& read = a.x.data == nullptr ? a.out : a.x;
   for (int64_t at = first; at < end; at += kStretch) {

@@ -1,4 +1,4 @@
-// replace_rows: out takes the row of `given` where the row is marked, or its sum with that of x, and the row of x elsewhere.
+// replace_rows: where the row is marked, out gets the row of `given`, or its sum with that of x. Elsewhere it gets the row of x.
 #include <string.h>
 
 #include "twostroke/ops.h"

@@ -1,4 +1,4 @@
-// rotate_heads: each head's vector times Hadamard matrices.
+// rotate_heads: multiplies each head's vector by Hadamard matrices.
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/rotate.h"
@@ -8,9 +8,9 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kLargestBlock = 256;
-constexpr int64_t kSerialElements = 1 << 14;  // fewer are done before other threads wake
+constexpr int64_t kSerialElements = 1 << 14;  // one thread has computed fewer elements before other threads wake
 
-// order: a power of two.
+// order must be a power of two.
 void rotate_block(const float* x, int64_t order, float* to) {
   int64_t half = 1;
   if (order >= kRotatedColumns) {

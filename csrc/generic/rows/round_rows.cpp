@@ -1,4 +1,4 @@
-// round_rows: each row to whole numbers of 8 bits, and back.
+// round_rows: rounds each row to whole numbers of 8 bits, and turns them back into floats.
 #include <math.h>
 
 #include "twostroke/ops.h"

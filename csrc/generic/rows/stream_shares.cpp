@@ -1,4 +1,4 @@
-// stream_shares: how a block reads streams and adds to them. A task is one row.
+// stream_shares: computes how a block of a model reads streams and adds to them. A task is one row.
 #include "twostroke/activation.h"
 #include "twostroke/checks.h"
 #include "twostroke/tasks.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kMostShares = (2 + kMostMixedStreams) * kMostMixedStreams;
 
-// Each number divided by the sum of its line and eps: a line is `n` numbers, `step` apart; lines begin `line` apart.
+// Divides each number by the sum of its line and eps. A line has `n` numbers, `step` apart; lines begin `line` apart.
 void divide_lines(float* square, int64_t n, int64_t line, int64_t step, float eps) {
   for (int64_t i = 0; i < n; ++i) {
     float sum = 0.0f;
@@ -34,7 +34,7 @@ void shares_of_row(const ts_stream_shares_args& a, int64_t row) {
     for (int64_t k = 1; k < n; ++k) largest = from[k] > largest ? from[k] : largest;
     store(powers, exp(load_part(from, n, 0.0f) - set1(largest)));
     for (int64_t k = 0; k < n; ++k) sum += powers[k];
-    for (int64_t k = 0; k < n; ++k) square[j * n + k] = powers[k] / sum + eps + (from[k] - from[k]);  // NaN where it is not finite
+    for (int64_t k = 0; k < n; ++k) square[j * n + k] = powers[k] / sum + eps + (from[k] - from[k]);  // NaN where a number is not finite
   }
   divide_lines(square, n, 1, n, eps);
   for (int64_t round = 1; round < a.rounds; ++round) {

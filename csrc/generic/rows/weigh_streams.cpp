@@ -1,4 +1,5 @@
-// weigh_streams: weighted sums of the streams of a row. Every element by itself, so that a row's bits depend on that row alone.
+// weigh_streams: computes weighted sums of the streams of a row. Each element is computed by itself, so that a row's bits depend on that
+// row alone.
 #include "twostroke/checks.h"
 #include "twostroke/tasks.h"
 

@@ -1,5 +1,5 @@
-// compress: entries of several tokens each, by an online softmax over the tokens of each channel. A task is a block of channels of one
-// sequence: it reads and replaces these channels' part of the state, which no other task touches.
+// compress: makes entries of several tokens each, by an online softmax over the tokens of each channel. A task is a block of channels of
+// one sequence. It reads and replaces these channels' part of the state, which no other task touches.
 #include <string.h>
 
 #include "twostroke/simd.h"
@@ -13,7 +13,7 @@ constexpr int64_t kChannelsPerTask = 128;
 constexpr float kNoGate = -3.0e38f;
 constexpr float kLog2OfE = 1.44269504088896341f;
 
-// One open entry: `count` channels of three rows of `dim`.
+// One open entry: `count` channels of three rows, each of `dim` numbers.
 struct Open {
   float *peak, *total, *sum;
 
@@ -59,7 +59,7 @@ void compress_task(const ts_compress_args& a, int64_t index) {
     }
     const float* values = a.x.data + (span.first + t) * a.x.stride + first;
     const float *gates = values + series * dim, *bias = a.bias.data + place * series * dim + first;
-    const int64_t own = (series - 1) * dim;  // the last series counts for the entry that closes next
+    const int64_t own = (series - 1) * dim;  // the last series belongs to the entry that closes next
     now.add(values + own, gates + own, bias + own, count);
     if (series == 2) next.add(values, gates, bias, count);
     float* out = a.out.data + (span.first + t) * a.out.stride + first;

@@ -1,7 +1,7 @@
-// delta_rule: the gated delta rule. A task is one head of one sequence; its state stays in near caches for all tokens of the step.
-// Tokens pass one after the other through some columns of the state, then through the next; a row is loaded once for what one token changes
-// and what the next one looks up. Each number of the state, and each sum over its rows, is made by the same operations in the same order
-// however many columns and tokens go together, so bits do not depend on chunks.
+// delta_rule: the gated delta rule. A task is one head of one sequence; its state stays in near caches for all tokens of the step. All
+// tokens go through some columns of the state, one after the other, and then through the next columns. A row is loaded once, for the change
+// by one token and the look-up by the next one. Each number of the state, and each sum over its rows, is computed by the same operations in
+// the same order however many columns and tokens go together. So bits do not depend on chunks.
 #include <math.h>
 
 #include "twostroke/activation.h"
@@ -13,17 +13,17 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kMostRows = 512;  // of one head's state
-constexpr int kTokens = 8;          // whose keys and queries are made at once
-constexpr int kTogether = 4;        // vectors of columns: sums that do not wait for each other
+constexpr int64_t kMostRows = 512;  // the most rows of one head's state
+constexpr int kTokens = 8;  // tokens whose keys and queries are prepared at once
+constexpr int kTogether = 4;  // vectors of columns whose sums do not wait for each other
 
-// The factors of one head and some tokens: unit keys, scaled unit queries, what is left of each row of the state, how strongly it is
-// corrected.
+// The factors of one head and some tokens: unit keys, scaled unit queries, the decay of each row of the state, and the strength of the
+// correction.
 struct Tokens {
   float key[kTokens][kMostRows], query[kTokens][kMostRows], left[kTokens][kMostRows], beta[kTokens];
 };
 
-// to = x * factor / sqrt(sum(x^2) + 1e-6)
+// Computes to = x * factor / sqrt(sum(x^2) + 1e-6).
 void unit(const float* x, int64_t count, float factor, float* to) {
   Vec squares = zero();
   const int64_t whole = count - count % kLanes, rest = count - whole;
@@ -56,7 +56,7 @@ void prepare(const ts_delta_rule_args& a, int64_t head, int64_t row, Tokens* t, 
   t->beta[i] = beta[0];
 }
 
-// kCount vectors of columns of one head's state (rows, width); of the last one `part` lanes.
+// kCount vectors of columns of one head's state (rows, width). The last vector has `part` lanes.
 template <int kCount, bool kWhole>
 struct Columns {
   float* state;
@@ -70,7 +70,7 @@ struct Columns {
   __attribute__((always_inline)) float* at(int64_t k, int c) const { return state + k * width + c * kLanes; }
 };
 
-// sum = what the first token's key finds in what is left of the state.
+// sum becomes the product of the first token's key with the state after its decay.
 template <int kCount, bool kWhole>
 TS_VECTOR_INLINE void look_up(const Tokens& t, const Columns<kCount, kWhole>& columns, Vec (&sum)[kCount]) {
   for (int c = 0; c < kCount; ++c) sum[c] = zero();
@@ -80,8 +80,9 @@ TS_VECTOR_INLINE void look_up(const Tokens& t, const Columns<kCount, kWhole>& co
   }
 }
 
-// The state of token i, and its output. While a row is at hand, what is left of it for the next token replaces it, and is looked up: `sum`
-// is of token i before, of token i + 1 afterwards. kFirst: the state is as the step found it. kLast: it is left as the next step finds it.
+// Computes the state after token i, and the token's output. While a row is in registers, its decay for the next token is applied and the
+// next key looks it up. So `sum` belongs to token i before and to token i + 1 afterwards. kFirst: the state is as the step found it. kLast:
+// it is left as the next step must find it.
 template <bool kFirst, bool kLast, int kCount, bool kWhole>
 TS_VECTOR_INLINE void pass_token(const Tokens& t, int64_t i, const float* v, const Columns<kCount, kWhole>& columns, Vec (&sum)[kCount], float* out) {
   const float *key = t.key[i], *query = t.query[i], *left = t.left[i];

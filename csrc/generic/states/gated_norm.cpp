@@ -1,4 +1,4 @@
-// gated_norm. Sixteen partial sums of squares, then one fixed tree: a group's bits depend on that group alone.
+// gated_norm: a group's sum of squares is sixteen partial sums and then one fixed tree, so a group's bits depend on that group alone.
 #include "twostroke/activation.h"
 #include "twostroke/ops.h"
 #include "twostroke/tasks.h"
@@ -12,7 +12,7 @@ TS_VECTOR_INLINE void norm_group(const float* x, const float* gate, const float*
                                  float* out, const Function& function) {
   Vec squares = zero();
   const int64_t whole = width - width % kLanes, rest = width - whole;
-  // First x, gated where the gate comes first; what was gated is kept in out.
+  // First comes x, gated where the gate comes before the norm; the gated numbers are kept in out.
   for (int64_t i = 0; i < whole; i += kLanes) {
     const Vec v = gate_first ? load(x + i) * function(load(gate + i)) : load(x + i);
     squares = fma(v, v, squares);
@@ -38,7 +38,7 @@ TS_VECTOR_INLINE void norm_group(const float* x, const float* gate, const float*
 
 void norm_task(const ts_gated_norm_args& a, int64_t row) {
   const int64_t width = width_of(a.out) / a.groups;
-  const int64_t step = a.weight.length == width ? 0 : width;  // of the weight, from group to group
+  const int64_t step = a.weight.length == width ? 0 : width;  // step: the distance from a group's weights to those of the next group
   with_activation(a.activation, [&](const auto& function) {
     for (int64_t g = 0; g < a.groups; ++g)
       norm_group(a.x.data + row * a.x.stride + g * width, a.gate.data + row * a.gate.stride + g * width, a.weight.data + g * step,

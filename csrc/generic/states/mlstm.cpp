@@ -1,4 +1,4 @@
-// mlstm: the scan of xLSTM's matrix memory. A task is one head of one sequence, for all tokens of the step. Sums run over the rows of the
+// mlstm: the scan of xLSTM's matrix memory. A task is one head of one sequence, for all tokens of the step. Sums go over the rows of the
 // matrix in order, so bits do not depend on how a sequence is cut into steps.
 #include <math.h>
 
@@ -24,12 +24,12 @@ struct Memory {
   float scale, eps;
 };
 
-// What is left of the memory, and what the token counts.
+// The decay of the memory, and the weight of the token.
 struct Gates {
   float kept, added;
 };
 
-// Columns from `first` on of the matrix after one token, and what is read of them.
+// Updates columns of the matrix, from `first` on, with one token, and computes what the token reads from them.
 void read_columns(const Memory& of, const Gates& gates, const float* q, const float* k, const float* v, float* out, int64_t first, int64_t part,
                   float below) {
   const Vec value = load_part(v + first, part, 0.0f), kept = set1(gates.kept);

@@ -1,5 +1,5 @@
 // rg_lru: the recurrence of Griffin. A task is a block of channels of one sequence; a vector of them stays in registers for all tokens of
-// the step. Channels do not meet, so bits do not depend on how a sequence is cut into steps.
+// the step. Channels are independent, so bits do not depend on how a sequence is cut into steps.
 #include "twostroke/activation.h"
 #include "twostroke/states.h"
 #include "twostroke/tasks.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kChannelsPerTask = 64;
 
-// `part` channels from `first` on. before: the position of the span's first row.
+// Computes `part` channels from `first` on. before: the position of the span's first row.
 void recur(const ts_rg_lru_args& a, const Span& span, int64_t before, int64_t first, int64_t part) {
   const auto get = [&](const ts_value& value, int64_t row) { return load_part(value.data + row * value.stride + first, part, 0.0f); };
   const Vec rate = set1(-8.0f) * softplus(load_part(a.rates.data + first, part, 0.0f)), one = set1(1.0f);

@@ -1,5 +1,5 @@
-// selective_scan: Mamba's scan. A task is a block of channels of one sequence, whose state stays in near caches for all tokens of the
-// step. Each number of the state, and each sum over n, is made in one order, so bits do not depend on how a sequence is cut into steps.
+// selective_scan: Mamba's scan. A task is a block of channels of one sequence, whose state stays in near caches for all tokens of the step.
+// Each number of the state, and each sum over n, is computed in one order, so bits do not depend on how a sequence is cut into steps.
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"
@@ -9,17 +9,17 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kChannelsPerTask = 64;
-constexpr int64_t kMostNumbers = 64;  // of a state that is kept next to the tokens
-constexpr int64_t kLeastTokens = 4;   // that are worth it
+constexpr int64_t kMostNumbers = 64;  // the most numbers of a channel's state that is copied for the step
+constexpr int64_t kLeastTokens = 4;  // the fewest tokens for which the copy pays
 
-// Rows of sixteen channels: of the state, which is changed, and of the decay. From one row to the next: step.
+// Rows of sixteen channels: rows of the state, which is changed, and rows of the decay. step: the distance from one row to the next.
 struct Rows {
   float* state;
   const float* decay;
   int64_t step;
 };
 
-// Sixteen channels of all tokens of a sequence, from `first` on; get, put: of those that are there.
+// Computes sixteen channels, from `first` on, for all tokens of a sequence. get and put access only the channels that exist.
 template <class Get, class Put>
 void scan_tokens(const ts_selective_scan_args& a, const Span& span, int64_t first, const Rows& rows, const Get& get, const Put& put) {
   const int64_t numbers = width_of(a.b);
@@ -40,8 +40,8 @@ void scan_tokens(const ts_selective_scan_args& a, const Span& span, int64_t firs
   }
 }
 
-// Rows of a state lie as far apart as there are channels, often a power of two: all would share a few lines of the first-level cache. Where
-// several tokens pass, they are kept side by side meanwhile.
+// Rows of a state are as far apart as there are channels, which is often a power of two. Then all rows would share a few lines of the
+// first-level cache. With several tokens, the rows are therefore copied to lie next to each other for the step.
 template <bool kWhole>
 void scan_channels(const ts_selective_scan_args& a, const Span& span, int64_t first, int64_t part) {
   const auto get = [part](const float* p) { return kWhole ? load(p) : load_part(p, part, 0.0f); };

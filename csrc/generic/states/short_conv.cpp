@@ -1,5 +1,5 @@
-// short_conv: a few taps over the tokens of each sequence, channel by channel. A task is a block of channels of one sequence: it reads
-// and replaces these channels' part of the state, which no other task touches.
+// short_conv: a convolution with a few taps over the tokens of each sequence, channel by channel. A task is a block of channels of one
+// sequence. It reads and replaces these channels' part of the state, which no other task touches.
 #include <string.h>
 
 #include "twostroke/activation.h"
@@ -13,16 +13,16 @@ constexpr int64_t kChannelsPerTask = 256;
 
 // The channels from `first` on of one sequence.
 struct Channels {
-  const float* x;     // row 0, at `first`
+  const float* x;  // row 0 of x, at channel `first`
   int64_t x_stride;
   float* out;
   int64_t out_stride;
-  const float* taps;  // (width, all channels), at `first`
-  const float* bias;  // at `first`, or NULL
-  float* tail;        // (width - 1, all channels), at `first`
+  const float* taps;  // taps (width, all channels), at channel `first`
+  const float* bias;  // the bias at channel `first`, or NULL
+  float* tail;  // the state (width - 1, all channels), at channel `first`
   int64_t all, count, width, tokens;
 
-  // The row `back` tokens before the first one of this step where it is negative.
+  // A row of this step. A negative number is a row of the state: -1 is the row just before the first one.
   const float* row(int64_t token) const { return token < 0 ? tail + (width - 1 + token) * all : x + token * x_stride; }
 };
 
@@ -46,7 +46,8 @@ TS_VECTOR_INLINE void conv_rows(const Channels& c, const Function& function) {
   }
 }
 
-// The last width - 1 inputs, oldest first: some may be of the old state. Row k comes from row k + tokens >= k, so the order is safe.
+// Stores the last width - 1 inputs, the oldest first; some may come from the old state. Row k comes from row k + tokens >= k, so this order
+// overwrites nothing that is still needed.
 void keep_tail(const Channels& c) {
   if (c.tokens == 0) return;
   for (int64_t k = 0; k < c.width - 1; ++k)

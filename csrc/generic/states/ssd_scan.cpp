@@ -1,6 +1,6 @@
-// ssd_scan: Mamba-2's scan. A task is one head of one sequence; the head's state stays in near caches for all tokens of the step.
-// Several tokens pass through a row of the state while it is in registers. Each number of the state, and each sum over n, is made by the
-// same operations in the same order however many tokens pass at once, so bits do not depend on how a sequence is cut into steps.
+// ssd_scan: Mamba-2's scan. A task is one head of one sequence; the head's state stays in near caches for all tokens of the step. Several
+// tokens go through a row of the state while it is in registers. Each number of the state, and each sum over n, is computed by the same
+// operations in the same order however many tokens go together. So bits do not depend on how a sequence is cut into steps.
 #include "twostroke/register_tiles.h"
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
@@ -10,17 +10,17 @@
 namespace twostroke {
 namespace {
 
-constexpr int kTokens = kRegisterTiles.scan_tokens;  // that pass at once
-constexpr int kTogether = 4;  // vectors of columns that one token passes at once: rows of the state are read from front to back
+constexpr int kTokens = kRegisterTiles.scan_tokens;  // tokens that go through a row together
+constexpr int kTogether = 4;  // vectors of columns for one token at once, so that rows of the state are read from front to back
 
-// The factors of one head and some tokens: each token's step, what is left of the state, and the rows of b and c.
+// The factors of one head and some tokens: each token's step, the decay of the state, and the rows of b and c.
 struct Tokens {
   float step[kLanes], left[kLanes];
   const float *b[kTokens], *c[kTokens], *x[kTokens];
   float* out[kTokens];
 };
 
-// kVectors vectors of columns of the state (numbers, width); of the last one `part` lanes.
+// kVectors vectors of columns of the state (numbers, width). The last vector has `part` lanes.
 template <int kCount, int kVectors, bool kWhole>
 TS_VECTOR_INLINE void scan_columns(const Tokens& t, float* state, int64_t numbers, int64_t width, int64_t part, int64_t first, float skip) {
   const auto get = [part](const float* at) { return kWhole ? load(at) : load_part(at, part, 0.0f); };
@@ -69,7 +69,7 @@ void scan_tokens(const ts_ssd_scan_args& a, int64_t head, int64_t row, float* st
     t.x[i] = a.x.data + r * a.x.stride + head * width;
     t.out[i] = a.out.data + r * a.out.stride + head * width;
   }
-  const Vec step = min(most, max(least, softplus(load(asked))));  // NaN stays: it is the second operand
+  const Vec step = min(most, max(least, softplus(load(asked))));  // NaN stays NaN, because it is the second operand
   store(t.step, step);
   store(t.left, exp(step * set1(a.decay.data[head])));
   const float skip = a.skip.data[head];

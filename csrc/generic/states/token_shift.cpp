@@ -1,5 +1,5 @@
-// token_shift: each row mixed with the row before it in its sequence, in several ways. A task is one sequence: its rows read the row
-// before, and the last one is kept.
+// token_shift: mixes each row with the row before it in its sequence, in several ways. A task is one sequence, because its rows read the
+// row before them and the last row is kept.
 #include <string.h>
 
 #include "twostroke/states.h"

@@ -1,5 +1,5 @@
 // wkv4: the scan of RWKV-4. A task is a block of channels of one sequence; a vector of them and of its three states stays in registers for
-// all tokens of the step. Channels do not meet, so bits do not depend on how a sequence is cut into steps.
+// all tokens of the step. Channels are independent, so bits do not depend on how a sequence is cut into steps.
 #include "twostroke/activation.h"
 #include "twostroke/states.h"
 #include "twostroke/tasks.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kChannelsPerTask = 64;
 
-// `part` channels from `first` on. before: the position of the span's first row.
+// Computes `part` channels from `first` on. before: the position of the span's first row.
 void scan(const ts_wkv4_args& a, const Span& span, int64_t before, int64_t first, int64_t part) {
   const int64_t channels = width_of(a.k);
   const Vec bonus = load_part(a.first.data + first, part, 0.0f), decay = load_part(a.decay.data + first, part, 0.0f);

@@ -1,5 +1,5 @@
-// wkv6: RWKV-6's scan. A task is one head of one sequence; its state stays in near caches for all tokens of the step. Each number of
-// the state, and each sum over its rows, is made by the same operations in the same order, so bits do not depend on chunks.
+// wkv6: the scan of RWKV-6. A task is one head of one sequence; its state stays in near caches for all tokens of the step. Each number of
+// the state, and each sum over its rows, is computed by the same operations in the same order, so bits do not depend on chunks.
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"
 #include "twostroke/tasks.h"
@@ -8,7 +8,8 @@
 namespace twostroke {
 namespace {
 
-// Sixteen columns, or the last `count`, of the state (rows, width). first: how much a row counts for its own token, next to the state.
+// Updates sixteen columns, or the last `count`, of the state (rows, width). first: the weight of a row for its own token, which is added to
+// the state's part.
 void pass_token(const float* r, const float* left, const float* k, const float* first, const float* v, float* state, int64_t rows,
                 int64_t width, int64_t count, float* out) {
   const Vec value = load_lanes(v, count);

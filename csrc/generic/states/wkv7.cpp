@@ -1,5 +1,5 @@
-// wkv7: RWKV-7's scan. A task is one head of one sequence; its state stays in near caches for all tokens of the step. Each number of
-// the state, and each sum over its rows, is made by the same operations in the same order, so bits do not depend on chunks.
+// wkv7: the scan of RWKV-7. A task is one head of one sequence; its state stays in near caches for all tokens of the step. Each number of
+// the state, and each sum over its rows, is computed by the same operations in the same order, so bits do not depend on chunks.
 #include "twostroke/activation.h"
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"
@@ -9,9 +9,10 @@
 namespace twostroke {
 namespace {
 
-constexpr float kDecay = -0.6065306597126334f;  // -exp(-1/2)
+constexpr float kDecay = -0.6065306597126334f;  // the value -exp(-1/2)
 
-// The factors of one head and some tokens: what is left of each row of the state, the removed direction and its replacement, the key.
+// The factors of one head and some tokens: the decay of each row of the state, the direction that is removed and its replacement, and the
+// key.
 struct Factors {
   float left[kTokensAtOnce][kMostHeadRows], removed[kTokensAtOnce][kMostHeadRows], put[kTokensAtOnce][kMostHeadRows];
   float key[kTokensAtOnce][kMostHeadRows], bonus[kTokensAtOnce];
@@ -42,7 +43,7 @@ void prepare(const ts_wkv7_args& a, int64_t head, int64_t row, Factors* f, int64
   f->bonus[t] = reduce_add(bonus);
 }
 
-// Sixteen columns, or the last `count`, of the state (rows, width).
+// Updates sixteen columns, or the last `count`, of the state (rows, width).
 void pass_token(const Factors& f, int64_t t, const float* r, const float* v, float* state, int64_t rows, int64_t width, int64_t count, float* out) {
   const Vec value = load_lanes(v, count);
   Vec seen = zero(), sum = zero();

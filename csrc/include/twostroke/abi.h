@@ -1,7 +1,7 @@
-// The C ABI between Python and the native kernels: plain C, raw pointers, the same at every instruction-set level.
-// Every function checks its shapes at the boundary and returns 0, or a negative ts_status; nothing throws, nothing aborts.
-// Layouts of packed weights and KV pages: src/twostroke/ops/operands.py. Strides are in elements, not bytes.
-// One output row's arithmetic depends on that row alone: fixed order of reduction whatever `rows`, threads or pages.
+// The C ABI between Python and the native kernels: plain C and raw pointers, the same at every instruction-set level. Every function checks
+// its shapes and returns 0, or a negative ts_status; no function throws or aborts. src/twostroke/ops/operands.py defines the layouts of
+// packed weights and KV pages. Strides count elements, not bytes. The arithmetic of one output row depends on that row alone: its sums have
+// a fixed order, whatever `rows`, threads or pages.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default)  // only what stands here leaves the library
+#pragma GCC visibility push(default)  // the library exports only what this header declares
 
 #define TS_ABI_VERSION 25
 #define TS_PANEL_ROWS 64
@@ -26,47 +26,48 @@ enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3,
                       TS_W_LAST = TS_W_SUPER3 };
 enum ts_kv_kind { TS_KV_F32 = 0, TS_KV_BF16 = 1, TS_KV_INT8 = 2, TS_KV_INT4 = 3 };
 
-// How few rows read the weights: one stretch of memory after the other, or several in turn. The bits are the same.
+// The order in which few rows read the weights: one stretch of memory after the other, or several in turn. The bits are the same.
 enum ts_reading { TS_READ_BY_MAKER = 0, TS_READ_ONE = 1, TS_READ_IN_TURN = 2 };
 
-typedef struct ts_context ts_context;  // thread pool and scratch memory; one call at a time
+typedef struct ts_context ts_context;  // a thread pool and scratch memory; a context runs one call at a time
 
 typedef struct {
-  int32_t kind;             // ts_weight_kind
-  int32_t group;            // columns that share a scale; 0 for floats; a multiple of 64 otherwise, at most 1024
-  int64_t rows, columns;    // not padded
+  int32_t kind;  // a ts_weight_kind
+  int32_t group;  // the columns that share a scale: 0 for floats, otherwise a multiple of 64, at most 1024
+  int64_t rows, columns;  // the sizes before padding
   const void* data;         // packed, 64-byte aligned
-  const uint16_t* scales;   // bf16 bits, packed, or NULL
-  const float* bias;        // (rows,) or NULL
-  int64_t experts;          // of a bank: how many such matrices lie one after the other in data, scales and bias; 0 for one alone
-  int64_t rotated;          // columns that were multiplied together by a Hadamard matrix: 64 (rotate.h), or 0 for none
+  const uint16_t* scales;  // bf16 bits, packed; or NULL
+  const float* bias;  // (rows,), or NULL
+  int64_t experts;  // for a bank: how many such matrices lie one after the other in data, scales and bias; 0 for a matrix alone
+  int64_t rotated;  // the columns that were multiplied together by a Hadamard matrix: 64 (rotate.h), or 0 for none
 } ts_weight;
 
 typedef struct {
-  int32_t kind;             // ts_kv_kind
+  int32_t kind;  // a ts_kv_kind
   int32_t kv_heads;
-  int32_t head_dim, value_dim;  // of one head of K, of V
+  int32_t head_dim, value_dim;  // the dimensions of one head of K and of V
   int64_t num_pages;
-  void* data;               // (num_pages, kv_heads, one head of a page): attention/kv_page.h
-  int64_t latent;           // 1: V is the first value_dim dimensions of K, and is not stored; kv_heads is 1
+  void* data;  // (num_pages, kv_heads, one head of a page); see attention/kv_page.h
+  int64_t latent;  // with 1, V is the first value_dim dimensions of K and is not stored; kv_heads is then 1
 } ts_kv_layer;
 
 int32_t ts_abi_version(void);
-const char* ts_level_name(void);                   // "generic", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm": what this library was compiled for
-// Bit n: this CPU runs level n. By CPUID: 0 generic, 1 avx2+fma+f16c, 2 avxvnni (with avx2), 3 avx512 f/bw/vl/dq + vnni, 4 amx int8 + bf16,
-// avx512 bf16; a CPU may have 3 without 2. aarch64, by AT_HWCAP: 0 generic, 1 neon (asimd), 2 dotprod (asimddp), 3 i8mm.
+const char* ts_level_name(void);  // the level of this library: "generic", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"
+// Bit n is set where this CPU runs level n. On x86, CPUID reports them: 0 generic, 1 avx2+fma+f16c, 2 avxvnni (with avx2), 3 avx512
+// f/bw/vl/dq + vnni, 4 amx int8 + bf16 and avx512 bf16. A CPU may have 3 without 2. On aarch64, AT_HWCAP reports them: 0 generic, 1 neon
+// (asimd), 2 dotprod (asimddp), 3 i8mm.
 int32_t ts_levels(void);
 
-ts_context* ts_context_create(int32_t num_threads);  // NULL where there is no memory; 1 means the calling thread only
+ts_context* ts_context_create(int32_t num_threads);  // NULL where there is no memory; with 1, only the calling thread works
 void ts_context_destroy(ts_context*);
 int64_t ts_context_scratch_bytes(const ts_context*);
-int32_t ts_context_read(ts_context*, int32_t reading);  // ts_reading; a new context has what suits this CPU's maker
+int32_t ts_context_read(ts_context*, int32_t reading);  // a ts_reading; a new context has the value that suits this CPU's maker
 
 int32_t ts_embed(ts_context*, const ts_weight*, const int32_t* token_ids, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear_add(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear_silu(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
-// ts_linear_silu into middle (tokens, gate_up->rows / 2), which may be left as it was, then ts_linear_add from it.
+// ts_linear_silu into middle (tokens, gate_up->rows / 2), then ts_linear_add from it. The call need not write middle.
 int32_t ts_feed_forward(ts_context*, const ts_weight* gate_up, const ts_weight* down, const float* x, int64_t x_stride, int64_t tokens,
                         float* middle, int64_t middle_stride, float* out, int64_t out_stride);
 int32_t ts_rms_norm(ts_context*, const float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t columns,
@@ -77,7 +78,7 @@ int32_t ts_rope(ts_context*, float* x, int64_t x_stride, int64_t tokens, int64_t
                 const float* sin_table, int64_t table_positions, int64_t half_rotary, const int32_t* positions);
 int32_t ts_kv_write(ts_context*, const ts_kv_layer*, const float* k, int64_t k_stride, const float* v, int64_t v_stride,
                     const int32_t* slots, int64_t tokens);
-// soft_cap: 0 for none. sinks, slopes: (heads,) or NULL. ahead: positions after its own that a row sees; 0 for causal attention.
+// soft_cap: 0 for none. sinks, slopes: (heads,) or NULL. ahead: the positions after its own that a row sees; 0 for causal attention.
 int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_stride, int64_t heads, const int32_t* row_starts,
                      const int32_t* context_tokens, int64_t sequences, const int32_t* page_table, int64_t page_table_stride,
                      float scale, int32_t window, float soft_cap, const float* sinks, const float* slopes, int32_t ahead,
@@ -85,20 +86,25 @@ int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_
 int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_rows, const int32_t* rows, int64_t count,
                        int64_t columns, float* out, int64_t out_stride);
 
-// A step: calls one after the other, each its op's number and then its operands as ops.h lays them out, `count` words in all. Ends at
-// the first call that refuses; *ran: how many did not.
+// Runs a step. Its calls come one after the other, each as its op's number and its operands as ops.h lays them out, with `count` words in
+// all. It ends at the first call that is refused. *ran: how many calls ran before that one.
 int32_t ts_run(ts_context*, const int64_t* words, int64_t count, int64_t* ran);
-// The name of the kernel that an op chooses for this number of rows, with weights and K and V of these kinds: from the table by which it
-// chooses. NULL for an op that has one kernel for each format, and for what is no case.
+// The name of the kernel that an op chooses for this number of rows, with weights and K and V of these kinds. It comes from the table by
+// which the op chooses. NULL for an op that has one kernel for each format, and for arguments that are no case.
 const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t rows, int64_t head_dim);
-const char* ts_op_signature(int32_t op);  // "add: value out; value x;", by number; NULL beyond the last op
+// the operands of an op by its number, such as "add: value out; value x;"; NULL beyond the last op
+const char* ts_op_signature(int32_t op);
 
-// Where ranks of one model meet inside a step (gather, hand_over, receive). ts_exchange_shared: in memory that all ranks map, zeros at first,
-// of ts_exchange_bytes; piece_bytes, a multiple of 64, holds at least one row of what they exchange. ts_exchange_sockets: over connected
-// stream sockets, one to each other rank, of which it takes copies. limit_ns: the longest wait for another rank, then TS_RANK_LOST.
-// NULL where a size does not fit. ts_context_join: the ops of this context meet there; NULL for none; it must outlive the context.
-// ts_exchange_begin: the pass that follows has this number. ts_exchange_end: from any thread, ends all waits of all ranks for good.
-// ts_exchange_spent: of all passes so far, 4 figures: calls, bytes sent, nanoseconds in calls, nanoseconds of these in which it waited.
+// An exchange connects the ranks of one model inside a step (gather, hand_over, receive). NULL where a size does not fit.
+// ts_exchange_shared: through memory that all ranks map. It has ts_exchange_bytes bytes, which are zeros at first. piece_bytes is a
+// multiple of 64 and holds at least one row of what the ranks exchange.
+// ts_exchange_sockets: over connected stream sockets, one to each other rank. The exchange takes copies of the sockets. limit_ns: the
+// longest wait for another rank; after it the call returns TS_RANK_LOST.
+// ts_context_join: the ops of this context use the exchange, which must outlive the context; NULL for none.
+// ts_exchange_begin: sets the number of the pass that follows. ts_exchange_end: ends all waits of all ranks for good; any thread may call
+// it.
+// ts_exchange_spent: 4 figures over all passes so far: calls, bytes sent, nanoseconds in calls, and nanoseconds of these in which the rank
+// waited.
 typedef struct ts_exchange ts_exchange;
 int64_t ts_exchange_bytes(int32_t ranks, int64_t piece_bytes);
 ts_exchange* ts_exchange_shared(void* memory, int32_t rank, int32_t ranks, int64_t piece_bytes, int64_t limit_ns);
@@ -109,37 +115,37 @@ void ts_exchange_spent(const ts_exchange*, int64_t* figures);
 void ts_exchange_destroy(ts_exchange*);
 int32_t ts_context_join(ts_context*, ts_exchange*);
 
-// The machine's limits; the caller holds the clock. ts_limit_read: reads `bytes` with all threads, returns something made of them.
-// ts_limit_rate: products on registers alone, f32 or the int8 kind of this level (ts_weight_kind); returns the operations done, a
-// multiply-add being two, or a ts_status.
-// ts_limit_spread: keeps all threads busy for a millisecond; on how many different cores they were at its end.
+// The machine's limits. The caller measures the time. ts_limit_read: reads `bytes` bytes with all threads and returns a number that depends
+// on them. ts_limit_rate: computes products on registers alone, of f32 or of the int8 kind of this level (ts_weight_kind). It returns the
+// operations done, where a multiply-add is two, or a ts_status. ts_limit_spread: keeps all threads busy for a millisecond, and returns on
+// how many different cores they were at its end.
 int32_t ts_limit_spread(ts_context*);
 int64_t ts_limit_read(ts_context*, const void* data, int64_t bytes);
 int64_t ts_limit_rate(ts_context*, int32_t kind, int64_t rounds);
 
-// Moves read-only mapped bytes into huge pages without changing their address; both multiples of 2 MiB. Others may read meanwhile.
-// TS_NO_MEMORY leaves everything as it was.
+// Moves read-only mapped bytes into huge pages without a change of their address. Both numbers must be multiples of 2 MiB. Others may read
+// meanwhile. After TS_NO_MEMORY everything is as it was.
 int32_t ts_settle(void* address, int64_t bytes);
 
-// Has the system find memory after these bytes now, as far as they are whole pages, without changing one: others may write
-// meanwhile. TS_NO_MEMORY where it cannot (before Linux 5.14, or none is left).
+// Makes the system find memory for these bytes now, for all whole pages in them. It changes no byte, and others may write meanwhile.
+// Returns TS_NO_MEMORY where the system cannot do it (before Linux 5.14, or without free memory).
 int32_t ts_populate(void* address, int64_t bytes);
 
-// Weights of a row of logits for sampling, whole numbers: ops/attention/token_weights.py, bit for bit. peak: the largest logit, finite. terms:
-// the number of `coefficients` of 2^x. Of the calling thread alone.
+// Computes the weights of a row of logits for sampling, as whole numbers, bit for bit as ops/attention/token_weights.py. peak: the largest
+// logit, which is finite. terms: the number of `coefficients` of 2^x. Only the calling thread works.
 int32_t ts_weigh(const float* logits, int64_t count, double peak, double scale, const double* coefficients, int32_t terms, uint64_t* out);
 
-// Packing at load. source: (rows, columns) row-major float32 (source_kind 0) or bf16 bits (1), row range [first_row, first_row+count)
-// of the packed matrix; first_row is a multiple of TS_PANEL_ROWS. Writes the panels of those rows (and zero padding) into
-// data and scales, which are those of the whole matrix. Integer kinds: symmetric, scale search as in ops/quant/codec.py, bit for bit.
-// TS_BAD_VALUE (and unspecified data) where a source value is NaN, infinite or of magnitude 2^60 and more. count is a multiple of
-// TS_PANEL_ROWS unless the range ends at `rows`.
+// Packs weights at load. source: (rows, columns), row-major, float32 (source_kind 0) or bf16 bits (1). It is the row range [first_row,
+// first_row + count) of the packed matrix. first_row is a multiple of TS_PANEL_ROWS, and so is count, unless the range ends at `rows`. The
+// call writes the panels of those rows, with zeros as padding, into data and scales, which belong to the whole matrix. Integer kinds are
+// symmetric, and their scales are searched as in ops/quant/codec.py, bit for bit. It returns TS_BAD_VALUE, and leaves data unspecified,
+// where a source value is NaN, infinite, or of magnitude 2^60 or more.
 int32_t ts_pack(ts_context*, const void* source, int32_t source_kind, int64_t source_stride, int64_t first_row, int64_t count,
                 int32_t kind, int32_t group, int64_t rows, int64_t columns, void* data, uint16_t* scales, int64_t rotated);
-// Rows of blocks as GGUF files have them, to a stored kind that holds them as they are: ops/stored_layout.py. type: ggml's number. raw:
-// (rows, row bytes). data: whole panels of these rows. Of the calling thread alone. TS_BAD_FORMAT for a type that is not here or that the
-// kind does not hold; TS_BAD_SHAPE where the bytes of either side are not those of rows and columns; TS_BAD_VALUE (and unspecified data)
-// where a scale is NaN or infinite.
+// Packs rows of blocks, as GGUF files have them, to a stored kind that keeps their codes and scales: see ops/stored_layout.py. type: ggml's
+// number. raw: (rows, row bytes). data: whole panels of these rows. Only the calling thread works. It returns TS_BAD_FORMAT for a type that
+// is not in this list or that the kind does not hold. It returns TS_BAD_SHAPE where the bytes of either side do not fit rows and columns.
+// It returns TS_BAD_VALUE, and leaves data unspecified, where a scale is NaN or infinite.
 int32_t ts_pack_blocks(int32_t type, const uint8_t* raw, int64_t raw_bytes, int64_t rows, int64_t columns, int32_t kind, uint8_t* data,
                        int64_t data_bytes);
 

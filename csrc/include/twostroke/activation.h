@@ -1,4 +1,4 @@
-// The activation functions, by their numbers in src/twostroke/ops/rows/activation.py.
+// The activation functions. Their numbers are those of src/twostroke/ops/rows/activation.py.
 #pragma once
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
@@ -23,7 +23,7 @@ TS_VECTOR_INLINE Vec gelu_tanh(Vec x) {
   return set1(0.5f) * x * (set1(1.0f) + tanh(u));
 }
 
-// erf by Abramowitz and Stegun 7.1.26: error below 1.5e-7.
+// erf is the approximation 7.1.26 of Abramowitz and Stegun, with an error below 1.5e-7.
 TS_VECTOR_INLINE Vec gelu(Vec x) {
   const Vec a = max(x, zero() - x) * set1(0.7071067811865476f);
   const Vec t = set1(1.0f) / fma(set1(0.3275911f), a, set1(1.0f));
@@ -32,8 +32,8 @@ TS_VECTOR_INLINE Vec gelu(Vec x) {
   p = fma(p, t, set1(1.421413741f));
   p = fma(p, t, set1(-0.284496736f));
   p = fma(p, t, set1(0.254829592f));
-  const Vec tail = p * t * exp(zero() - a * a);  // 1 - erf(a), a >= 0
-  // x >= 0: x (2 - tail) / 2; x < 0: x tail / 2. Both at once: max(x, 0) - |x| tail / 2.
+  const Vec tail = p * t * exp(zero() - a * a);  // 1 - erf(a) for a >= 0
+  // For x >= 0 the result is x (2 - tail) / 2, and for x < 0 it is x tail / 2. One formula gives both: max(x, 0) - |x| tail / 2.
   return max(x, zero()) - max(x, zero() - x) * set1(0.5f) * tail;
 }
 
@@ -42,7 +42,7 @@ TS_VECTOR_INLINE Vec relu2(Vec x) {
   return kept * kept;
 }
 
-// apply(function) with the function of this number; false where there is none.
+// Calls apply(function) with the function of this number. Returns false where there is none.
 template <class Apply>
 TS_VECTOR_INLINE bool with_activation(int64_t number, const Apply& apply) {
   switch (number) {

@@ -1,4 +1,4 @@
-// Parts of one block of memory, one after the other.
+// Divides one block of memory into parts, one after the other.
 #pragma once
 #include <stdint.h>
 
@@ -6,7 +6,7 @@
 
 namespace twostroke {
 
-// Without memory (scratch: NULL) parts are counted alone. Each begins at a multiple of 64 bytes.
+// Without memory (scratch is NULL) the parts are only counted. Each begins at a multiple of 64 bytes.
 struct Arena {
   uint8_t* scratch;
   int64_t used;

@@ -1,13 +1,13 @@
-// Shapes that ops check alike wherever they run. Each returns TS_OK, or what is wrong.
+// Checks of shapes that ops share wherever they run. Each returns TS_OK, or the status of what is wrong.
 #pragma once
 #include "twostroke/ops.h"
 #include "twostroke/packed.h"
 
 namespace twostroke {
 
-constexpr int64_t kScoreKinds = 4;  // of route
-constexpr int64_t kRankStep = 8;    // what banks of low_rank are padded to
-constexpr int64_t kMostMixedStreams = 8;  // of stream_shares
+constexpr int64_t kScoreKinds = 4;  // the kinds of scores of route
+constexpr int64_t kRankStep = 8;  // banks of low_rank are padded to multiples of this
+constexpr int64_t kMostMixedStreams = 8;  // the most streams of stream_shares
 
 inline int32_t check_shapes(const ts_route_args& a) {
   const int64_t experts = width_of(a.logits), width = width_of(a.out);
@@ -21,7 +21,7 @@ inline int32_t check_shapes(const ts_route_args& a) {
   return TS_OK;
 }
 
-// And the rows' tokens; not what the table names, which may lie on a device.
+// Also checks the rows' tokens. It does not check the table's numbers, which may lie on a device.
 inline int32_t check_shapes(const ts_route_by_token_args& a) {
   const int64_t experts = width_of(a.logits), width = width_of(a.out), count = width / 2;
   if (a.scores < 0 || a.scores >= kScoreKinds) return TS_BAD_FORMAT;
@@ -50,7 +50,7 @@ inline int32_t check_shapes(const ts_sparse_mixer_args& a) {
   return a.jitter >= 0 ? TS_OK : TS_BAD_VALUE;
 }
 
-// One vector of weights for all heads, or one for each; biases alike.
+// There is one vector of weights for all heads, or one for each; the same holds for biases.
 inline int32_t check_shapes(const ts_head_layer_norm_args& a) {
   const int64_t width = width_of(a.out);
   if (width < 1 || a.weight.data == nullptr || (a.weight.length != a.out.dim && a.weight.length != width)) return TS_BAD_SHAPE;
@@ -59,7 +59,7 @@ inline int32_t check_shapes(const ts_head_layer_norm_args& a) {
 
 inline bool has_gate(const ts_experts_args& a) { return a.gate_up->rows == 2 * a.down->columns; }
 
-// Checks the matrices, the inputs and the output. Each backend checks what lies between.
+// Checks the matrices, the inputs and the output. Each backend checks the other operands.
 inline int32_t check_shapes(const ts_experts_args& a) {
   int32_t status = check_weight(a.gate_up);
   if (status == TS_OK) status = check_weight(a.down);
@@ -72,7 +72,7 @@ inline int32_t check_shapes(const ts_experts_args& a) {
   return width_of(a.routes) % 2 != 0 ? TS_BAD_SHAPE : TS_OK;
 }
 
-// Not the numbers of matrices, which may lie on a device.
+// Does not check the numbers of matrices, which may lie on a device.
 inline int32_t check_shapes(const ts_chosen_linear_args& a) {
   const int32_t status = check_weight(a.weight);
   if (status != TS_OK) return status;
@@ -87,7 +87,7 @@ inline int32_t check_shapes(const ts_idle_share_args& a) {
   return a.experts < 1 ? TS_BAD_VALUE : TS_OK;
 }
 
-// Whether a bank's elements are int8 with a scale for each column of each matrix; no other op takes such a weight.
+// Whether a bank's elements are int8 with a scale for each column of each matrix. No other op takes such a weight.
 inline bool has_column_scales(const ts_weight& w) { return w.kind == TS_W_INT8 && w.group == 0; }
 
 inline int32_t check_bank(const ts_weight* w, int64_t adapters) {
@@ -103,7 +103,7 @@ inline int32_t check_bank(const ts_weight* w, int64_t adapters) {
   return w->experts < 1 || w->experts != adapters || w->columns % kRankStep != 0 ? TS_BAD_SHAPE : TS_OK;
 }
 
-// And the rows' adapters; not the numbers of ranks, which may lie on a device.
+// Also checks the rows' adapters. It does not check the numbers of ranks, which may lie on a device.
 inline int32_t check_shapes(const ts_low_rank_args& a) {
   int32_t status = check_bank(a.down, a.ranks.length);
   if (status == TS_OK) status = check_bank(a.up, a.ranks.length);
@@ -118,12 +118,12 @@ inline int32_t check_shapes(const ts_low_rank_args& a) {
   return TS_OK;
 }
 
-// Places that each of the numbers next to the scores is of.
+// The number of places in each of the operands that are added to scores.
 inline int64_t places_of(const ts_placed_attention_args& a) {
   return a.by_row.data != nullptr ? a.by_row.dim : a.by_key.data != nullptr ? a.by_key.dim : a.q.heads > 0 ? a.table.length / a.q.heads : 0;
 }
 
-// And the sequences' rows; not the places of distances, which may lie on a device.
+// Also checks the sequences' rows. It does not check the places of distances, which may lie on a device.
 inline int32_t check_shapes(const ts_placed_attention_args& a) {
   if (a.layer == nullptr || a.layer->latent != 0 || a.q.heads < 1 || a.out.rows != a.q.rows || a.out.heads != a.q.heads) return TS_BAD_SHAPE;
   if (a.q.dim != a.layer->head_dim || a.out.dim != a.layer->value_dim || a.ahead < 0 || a.ahead > INT32_MAX) return TS_BAD_SHAPE;

@@ -1,13 +1,13 @@
-// What kernels of packed weights do with registers of columns, whatever their width. Columns says what an instruction set has for it: how
-// many columns (kCount), registers of Floats and of Integers, and functions on them.
+// Functions of kernels of packed weights on registers of columns, for any width. Columns describes an instruction set: the number of
+// columns (kCount), registers of Floats and of Integers, and functions on them.
 #pragma once
 #include "twostroke/linear.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {
 
-// sums = fma(float(integers), x_scale * w_scale, sums) for one group of some rows. x_scales: one for each row. scales, sums: from the first of
-// these columns on.
+// Computes sums = fma(float(integers), x_scale * w_scale, sums) for one group of some rows. x_scales: one for each row. scales and sums
+// begin at the first of these columns.
 template <class Columns, int kRows, int kVectors>
 TS_INLINE void fold_columns(const typename Columns::Integers (&integers)[kRows][kVectors], const float* x_scales, const uint8_t* scales,
                             float* sums) {
@@ -23,7 +23,7 @@ TS_INLINE void fold_columns(const typename Columns::Integers (&integers)[kRows][
   }
 }
 
-// Weights of some columns and one k. kWidth: k that lie together. odd: which of them.
+// Loads the weights of some columns at one k. kWidth: the number of k that lie together. odd: which of them.
 template <class Columns>
 struct F32Weights {
   static constexpr int kWidth = 1;
@@ -39,12 +39,12 @@ struct Bf16Weights {
   }
 };
 
-constexpr int64_t kBlockColumns = 64;  // k of a float block: its weights stay in the first-level cache between strips
+constexpr int64_t kBlockColumns = 64;  // the k of a float block, whose weights stay in the first-level cache between strips
 
-// Columns [first, last) of one strip, onto sums: leaving and taking up a float32 sum in memory changes nothing.
+// Adds columns [first, last) of one strip to sums. A float32 sum that is stored in memory and loaded again does not change.
 template <class Columns, class Weights, int kRows, int kVectors>
 TS_INLINE void float_strip(const uint8_t* data, const TileRows& x, int64_t first, int64_t last, float* sums) {
-  constexpr int kBytes = 4 * Columns::kCount, kLine = 64 / kBytes;  // registers of a line of the cache
+  constexpr int kBytes = 4 * Columns::kCount, kLine = 64 / kBytes;  // registers in a cache line
   typename Columns::Floats totals[kRows][kVectors];
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
@@ -57,7 +57,7 @@ TS_INLINE void float_strip(const uint8_t* data, const TileRows& x, int64_t first
     for (int j = 0; j < kVectors; j += kLine) prefetch_line(data + kBytes * j);
     Columns::template add_products<Weights, Weights::kWidth>(totals, data, x.x + k, x.x_stride);
   }
-  // the odd last column of bf16: its pair is padding, and x ends here
+  // This is the odd last column of bf16; its partner is padding, and x ends here.
   if (k < last) Columns::template add_products<Weights, 1>(totals, data, x.x + k, x.x_stride);
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {

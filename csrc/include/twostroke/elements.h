@@ -1,11 +1,11 @@
-// Ops whose result has an element for each element that they read.
+// Ops whose result has one element for each element that they read.
 #pragma once
 #include "twostroke/simd.h"
 
 namespace twostroke {
 
-// out[i] = function(from[i]...), sixteen at a time; lanes after the last element are zeros. out may be what is read: each vector is read
-// before it is written.
+// Computes out[i] = function(from[i]...), sixteen at a time. Lanes after the last element are zeros. out may be an input, because each
+// vector is read before it is written.
 template <class Function, class... From>
 TS_VECTOR_INLINE void each_vector(float* out, int64_t width, const Function& function, const From*... from) {
   int64_t i = 0;

@@ -1,5 +1,5 @@
-// Blocks of ggml's files as codes and scales, 256 columns of one row at a time. The law is weights/gguf/blocks.py.
-// Source: ggml-common.h and ggml-quants.c of llama.cpp.
+// Reads blocks of ggml's files as codes and scales, 256 columns of one row at a time. weights/gguf/blocks.py defines the result. Source:
+// ggml-common.h and ggml-quants.c of llama.cpp.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -14,9 +14,9 @@ enum BlockType {
   kIQ4_XS = 23, kMXFP4 = 39, kNVFP4 = 40,
 };
 
-// elements, bytes: of a block. offset: how many more than meant the codes are, all below `codes`. units: columns that have a multiplier are
-// 256 / units; 0 where a block has a scale alone. minimum: something is taken off. floats: columns that share a scale of float32, where codes
-// are the bits of E2M1; else 0. iq4: codes are numbers of kIQ4Codes.
+// elements, bytes: the sizes of a block. offset: the excess of the codes, which are all below `codes`. units: 256 divided by the columns
+// that share a multiplier; 0 where a block has a scale alone. minimum: whether a minimum is subtracted. floats: the columns that share a
+// scale of float32, where codes are the bits of E2M1; else 0. iq4: whether codes are indices of kIQ4Codes.
 struct BlockShape {
   int64_t elements, bytes, offset, codes, units;
   bool minimum;
@@ -24,7 +24,7 @@ struct BlockShape {
   bool iq4 = false;
 };
 
-// elements: 0 for a type that is not here.
+// elements is 0 for an unknown type.
 constexpr BlockShape block_shape(int32_t type) {
   switch (type) {
     case kQ4_0: return {32, 18, 8, 16, 0, false};
@@ -45,7 +45,8 @@ constexpr BlockShape block_shape(int32_t type) {
   }
 }
 
-// 256 columns of a row. scales, least: bits of float16, one for each block. multipliers, minima: one for each unit. floats: scales of E2M1.
+// 256 columns of a row. scales, least: float16 bits, one for each block. multipliers, minima: one for each unit. floats: the scales of
+// E2M1.
 struct RowOfGroup {
   uint8_t codes[kStoredGroup];
   uint16_t scales[kStoredGroup / 32], least[kStoredGroup / 32];
@@ -60,7 +61,7 @@ inline uint16_t half_at(const uint8_t* raw) {
   return bits;
 }
 
-// The fields of kBits bits of `count` bytes, the lowest of all bytes first.
+// Reads the fields of kBits bits of `count` bytes: first the lowest field of all bytes, then the next.
 template <int kBits>
 inline void fields_of(const uint8_t* raw, int64_t count, uint8_t* to) {
   for (int shift = 0; shift < 8; shift += kBits) {
@@ -68,7 +69,7 @@ inline void fields_of(const uint8_t* raw, int64_t count, uint8_t* to) {
   }
 }
 
-// codes += bit i of raw, moved to `place`: of 32 bytes, the bits of all bytes after each other.
+// Adds bit i of raw, moved to `place`, to the codes. For each 32 bytes, it takes the bits of all bytes one after the other.
 inline void add_bits(const uint8_t* raw, int place, uint8_t* codes) {
   for (int bit = 0; bit < 8; ++bit) {
     for (int64_t i = 0; i < 32; ++i) *codes++ |= static_cast<uint8_t>((raw[i] >> bit & 1) << place);
@@ -81,10 +82,10 @@ inline float float_of(uint32_t bits) {
   return value;
 }
 
-// Half of 2^(e - 127): codes of E2M1 are doubled.
+// Half of 2^(e - 127), because codes of E2M1 are doubled.
 inline float half_power(uint8_t e) { return float_of(e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23); }
 
-// Half of a float of 4 bits of exponent and 3 of mantissa, without a sign; its NaN counts as 0.
+// Half of a float with 4 bits of exponent, 3 of mantissa, and no sign. Its NaN counts as 0.
 inline float half_ue4m3(uint8_t raw) {
   const uint32_t exponent = raw >> 3 & 15, mantissa = raw & 7;
   if (raw == 127) return 0;
@@ -92,7 +93,7 @@ inline float half_ue4m3(uint8_t raw) {
   return float_of((exponent + 119) << 23 | mantissa << 20);
 }
 
-// `count` bytes of the bits of E2M1: low halves, then high ones. A negative zero is the zero.
+// Reads `count` bytes of the bits of E2M1: low halves, then high halves. A negative zero becomes zero.
 inline void e2m1_bits(const uint8_t* raw, int64_t count, uint8_t* to) {
   fields_of<4>(raw, count, to);
   for (int64_t i = 0; i < 2 * count; ++i) to[i] = to[i] == 8 ? 0 : to[i];
@@ -110,7 +111,7 @@ inline void block_nvfp4(const uint8_t* raw, int64_t index, RowOfGroup& row) {
   }
 }
 
-// Block number `index` of a type whose blocks have fewer than 256 columns.
+// Reads block number `index` of a type whose blocks have fewer than 256 columns.
 inline void small_block(int32_t type, const uint8_t* raw, int64_t index, RowOfGroup& row) {
   if (type == kMXFP4) return block_mxfp4(raw, index, row);
   if (type == kNVFP4) return block_nvfp4(raw, index, row);
@@ -126,13 +127,13 @@ inline void small_block(int32_t type, const uint8_t* raw, int64_t index, RowOfGr
   }
   const bool minimum = type == kQ4_1 || type == kQ5_1;
   raw += minimum ? 4 : 2;
-  if (minimum) row.least[index] = half_at(raw - 2) ^ 0x8000;  // it is added
+  if (minimum) row.least[index] = half_at(raw - 2) ^ 0x8000;  // the file's minimum is added, so its sign changes
   const bool five = type == kQ5_0 || type == kQ5_1;
   fields_of<4>(raw + (five ? 4 : 0), 16, codes);
   for (int64_t i = 0; five && i < 32; ++i) codes[i] |= static_cast<uint8_t>((raw[i / 8] >> i % 8 & 1) << 4);
 }
 
-// 12 bytes of eight multipliers and eight minima of 6 bits.
+// Reads 12 bytes with eight multipliers and eight minima of 6 bits.
 inline void pairs_of_six_bits(const uint8_t* raw, RowOfGroup& row) {
   for (int64_t i = 0; i < 4; ++i) {
     const uint8_t first = raw[i], second = raw[4 + i], both = raw[8 + i];
@@ -160,7 +161,7 @@ inline void block_q3(const uint8_t* raw, RowOfGroup& row) {
   row.scales[0] = half_at(raw + 108);
 }
 
-// Q4_K, and Q5_K, which has a fifth bit.
+// Reads a block of Q4_K, or of Q5_K, which has a fifth bit.
 inline void block_q4_or_q5(bool five, const uint8_t* raw, RowOfGroup& row) {
   const uint8_t* low = raw + (five ? 48 : 16);
   for (int64_t quarter = 0; quarter < 4; ++quarter) fields_of<4>(low + 32 * quarter, 32, row.codes + 64 * quarter);

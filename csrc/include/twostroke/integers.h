@@ -1,10 +1,10 @@
-// Sixteen int32 lanes, the bytes that are summed into them four at a time, and numbers as two digits: what attention over integer K
-// and V needs next to simd.h. Integer sums are exact, so they are the same at every level and in any order.
+// The vectors that attention over integer K and V needs in addition to simd.h. They are sixteen int32 lanes, bytes that are added into them
+// four at a time, and numbers as two digits. Integer sums are exact, so they are the same at every level and in any order.
 //
-// A whole number is kept as one byte in [-127, 127] or as two digits, 128 * high + low, high in [-128, 127] and low in [0, 127]: signed
-// bytes, which unsigned bytes of K or V are multiplied with, and unsigned ones where the number is not negative, for signed bytes of V.
-// store_bytes and store_digits keep 64 rounded numbers; the latter returns lanes that add up to their sum. What came from a NaN is
-// any number.
+// A whole number is stored as one byte in [-127, 127] or as two digits: 128 * high + low, with high in [-128, 127] and low in [0, 127].
+// These are signed bytes, which are multiplied by unsigned bytes of K or V. Where the number is not negative they are unsigned bytes, for
+// signed bytes of V. store_bytes and store_digits store 64 rounded numbers; store_digits returns lanes whose sum is the sum of the numbers.
+// A NaN becomes an arbitrary number.
 #pragma once
 #include "twostroke/quad.h"
 #include "twostroke/simd.h"
@@ -23,22 +23,23 @@ namespace twostroke {
 
 constexpr int kDigits = 2;
 constexpr float kLargestByte = 127.0f, kLargestWhole = 16383.0f;
-constexpr float kSmallestScaled = 1.9259299e-34f;  // 2^-112, whose inverse is still finite
-constexpr float kRounder = 12582912.0f;            // 1.5 * 2^23: adding it rounds to whole numbers, ties to even
+constexpr float kSmallestScaled = 1.9259299e-34f;  // the value 2^-112, whose inverse is still finite
+constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23; adding it rounds to whole numbers, ties to even
 
-// Numbers that share a scale: number = whole * scale, for up to 16 rows. largest: of each row's magnitudes, which becomes largest_whole; NaN
-// or infinity makes every number of the row NaN. A row whose largest is below kSmallestScaled has that one's scale.
+// Numbers that share a scale, for up to 16 rows: number = whole * scale. largest: the largest magnitude of each row, which becomes
+// largest_whole. NaN or infinity makes every number of the row NaN. A row whose largest magnitude is below kSmallestScaled has the scale of
+// kSmallestScaled.
 struct Scaling {
   Vec scale, inverse;
 
   Scaling(Vec largest, float largest_whole) {
-    const Vec kept = max(set1(kSmallestScaled), largest);  // the second where one is NaN
+    const Vec kept = max(set1(kSmallestScaled), largest);  // max returns its second operand where one is NaN
     scale = kept * set1(1.0f / largest_whole) + (kept - kept);
     inverse = set1(largest_whole) / kept;
   }
 };
 
-// What store_bytes and store_digits take: the whole number in the low 16 bits.
+// The input of store_bytes and store_digits: the whole number in the low 16 bits.
 TS_VECTOR_INLINE Vec rounded(Vec number, Vec inverse) { return fma(number, inverse, set1(kRounder)); }
 
 }  // namespace twostroke

@@ -1,5 +1,5 @@
-// Which kernel runs: what ts_kernel is asked, and the answers of the ops that have several.
-// Each answer comes from the table by which the op chooses its kernel, so it cannot be another one than what runs.
+// The kernel that runs: the question of ts_kernel, and the answers of the ops that have several kernels. Each answer comes from the table by
+// which the op chooses its kernel, so it always names the kernel that runs.
 #pragma once
 #include "twostroke/ops.h"
 
@@ -7,15 +7,15 @@ namespace twostroke {
 
 struct KernelCase {
   int32_t weight_kind, kv_kind;
-  int64_t rows, head_dim;  // rows: those that are multiplied together
-  bool in_turn;            // how few rows read weights (ts_reading)
+  int64_t rows, head_dim;  // rows: the rows that are multiplied together
+  bool in_turn;  // the order in which few rows read weights (ts_reading)
 };
 
 const char* product_kernel(const KernelCase&);
 const char* attention_kernel(const KernelCase&);
 const char* latent_attention_kernel(const KernelCase&);
 
-// NULL: the op has one kernel for each format, whatever the rows.
+// NULL means that the op has one kernel for each format, whatever the rows.
 template <class Args>
 const char* kernel_of(const KernelCase&) {
   return nullptr;

@@ -12,7 +12,8 @@ constexpr Kernel kernel_among(std::integer_sequence<int, kBefore...>, int64_t ro
   return kernels[rows - 1];
 }
 
-// The kernel for this many rows, among those for 1..kMost rows. make(number as a constant) names the one compiled for a number.
+// Returns the kernel for this many rows, among those for 1..kMost rows. make(number as a constant) names the kernel that was compiled for a
+// number.
 template <class Kernel, int64_t kMost, class Make>
 constexpr Kernel kernel_of(int64_t rows, Make make) {
   return kernel_among<Kernel>(std::make_integer_sequence<int, kMost>(), rows, make);

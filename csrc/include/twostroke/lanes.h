@@ -1,4 +1,4 @@
-// The width of the one vector type of the kernels that are written once for all levels (simd.h).
+// The width of the vector type in kernels that are written once for all levels (simd.h).
 #pragma once
 #include <stdint.h>
 #include <string.h>

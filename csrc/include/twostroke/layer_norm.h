@@ -1,5 +1,5 @@
-// The layer norm of one vector. One pass for the mean, one for the squares of the distances from it, one for the result. Each sum is sixteen
-// partial sums, then one fixed tree: its bits depend on that vector alone.
+// The layer norm of one vector. One pass computes the mean, one the squares of the distances from it, and one the result. Each sum is
+// sixteen partial sums and then one fixed tree, so its bits depend on that vector alone.
 #pragma once
 #include "twostroke/simd.h"
 
@@ -24,7 +24,7 @@ inline void layer_norm_vector(const float* in, const float* weight, const float*
     squares = fma(distance, distance, squares);
   }
   if (rest > 0) {
-    const Vec distance = load_part(in + whole, rest, average) - mean;  // 0 in the lanes beyond the row
+    const Vec distance = load_part(in + whole, rest, average) - mean;  // 0 in the lanes after the row's last element
     squares = fma(distance, distance, squares);
   }
   const Vec scale = set1(1.0f / sqrtf(reduce_add(squares) / count + eps));

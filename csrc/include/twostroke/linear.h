@@ -1,4 +1,4 @@
-// Inside ts_linear: the register tile that each instruction-set level supplies, and what it multiplies.
+// The inner parts of ts_linear: the register tile that each instruction-set level supplies, and its operands.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 
 namespace twostroke {
 
-// Rows of a register tile, and how many rows are multiplied in which way: see level.h.
+// The rows of a register tile, and the numbers of rows for each way of multiplying: see level.h.
 constexpr int64_t kTileRows = kLevel.tile_rows, kInt4Rows = kLevel.int4_rows, kStreamRows = kLevel.stream_rows;
 constexpr int64_t kBlockedRows = kLevel.blocked_rows, kReadRows = kLevel.read_rows;
 constexpr int64_t read_on_rows(int32_t kind) { return kind == TS_W_INT8 ? kLevel.int8_read_on : kLevel.int4_read_on; }
 
-constexpr int64_t kQuadBytes = 4 * kPanel;                        // bytes of four k of a panel
+constexpr int64_t kQuadBytes = 4 * kPanel;  // bytes of four k of a panel
 
-// 64 output columns of a packed matrix. columns: padded for the integer kinds, real for the float kinds.
+// 64 output columns of a packed matrix. columns: padded for the integer kinds, not padded for the float kinds.
 struct Panel {
   const uint8_t* data;
   const uint8_t* scales;  // (groups, 64) bf16 bits
@@ -29,67 +29,69 @@ struct Panel {
 struct Group {
   const uint8_t* data;    // packed
   const uint8_t* scales;  // (64,) bf16 bits
-  const uint8_t* after;   // what is read next, to be fetched ahead
+  const uint8_t* after;  // the bytes that are read next, and are fetched ahead
   int64_t index, first, columns;
 };
 
-// The activation rows of one tile, first row first. Strides are in elements.
+// The activation rows of one tile, first row first. Strides count elements.
 struct TileRows {
   const float* x;                  // float kinds: (rows, columns), x_stride apart
   int64_t x_stride;
   const int8_t* q;                 // integer kinds: (rows, padded columns) quantized, q_stride apart
   int64_t q_stride;
-  int64_t q_group_stride;          // in blocks: from one group's to the next's
-  const float* scales;             // (groups of activations, rows), pair_stride apart: those of a group are used together
-  const int32_t* corrections;      // the same: -128 * (sum of q in the group); undoes the offset of int8 weights
+  int64_t q_group_stride;  // in blocks: the distance from one group to the next
+  const float* scales;  // (groups of activations, rows), pair_stride apart, because those of a group are used together
+  const int32_t* corrections;  // the same shape: -128 * (sum of q in the group), which undoes the offset of int8 weights
   int64_t pair_stride;
-  const int32_t* sub_corrections;  // (rows, subgroups): -8 * (sum of q in 16 columns); undoes the offset of int4 elements
+  const int32_t* sub_corrections;  // (rows, subgroups): -8 * (sum of q in 16 columns), which undoes the offset of int4 elements
   int64_t subgroups;
 };
 
-// sums (rows, 64) = the products, without bias; `rows` is fixed by the kernel. A row's arithmetic is the same in every kernel.
+// Sets sums (rows, 64) to the products, without bias. The kernel fixes `rows`. A row's arithmetic is the same in every kernel.
 typedef void (*TileKernel)(const Panel&, const TileRows&, float* sums);
 
-// sums (rows, 64) += one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums). ahead: fetches the bytes
-// that the next group reads.
+// Adds one group to sums (rows, 64). It first adds integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums). ahead:
+// fetches the bytes that the next group reads.
 typedef void (*GroupKernel)(const uint8_t* data, const Group&, const TileRows&, FetchByTiles& ahead, float* sums);
 
 // The kernel for a float ts_weight_kind and 1..kTileRows rows.
 TileKernel float_kernel(int32_t kind, int64_t rows);
 
-// The kernels that follow are defined at the levels whose ways need them (linear_way.cpp).
+// The kernels below are defined at the levels whose ways need them (linear_way.cpp).
 
-// data: (columns / 4, 64, 4) bytes, weight + 128; 1..kTileRows rows. Not where rows are few or in blocks.
+// data: (columns / 4, 64, 4) bytes, weight + 128; for 1..kTileRows rows. It is not used where rows are few or in blocks.
 GroupKernel int8_kernel(int64_t rows);
 
-// data: packed int4; 1..kTileRows rows. Where there are more than kInt4Rows in all, they share one unpacking instead.
+// data: packed int4; for 1..kTileRows rows. More than kInt4Rows rows in all share one unpacking instead.
 GroupKernel int4_kernel(int64_t rows);
 
-// The kernel for an integer kind and a whole panel, its memory front to back: of up to kStreamRows rows, and of more, up to
-// read_on_rows(kind), whose x.q is a block. in_turn: whether this CPU likes several stretches of memory in turn, for how far to fetch ahead.
+// The kernel for an integer kind and a whole panel, whose memory it reads from front to back. It is for up to kStreamRows rows, and for
+// more, up to read_on_rows(kind), where x.q is a block. in_turn: whether this CPU reads several stretches of memory in turn, which decides
+// how far ahead it fetches.
 TileKernel few_rows_kernel(int32_t kind, int64_t rows, bool in_turn);
 TileKernel int4_few_rows(int64_t rows);
 TileKernel several_rows_kernel(int32_t kind, int64_t rows);
 
-// Few rows by one group of streams(kind) panels, all of the same columns: sums + s * stream_floats are those of groups[s].
+// Multiplies few rows by one group of streams(kind) panels, with the same columns. The sums of groups[s] are at sums + s * stream_floats.
 typedef void (*StreamKernel)(const Group* groups, const TileRows&, float* sums, int64_t stream_floats);
 constexpr int64_t kMostStreams = 4;
-// Panels that few rows are multiplied by in turn. Measured: int8 1.06 times as fast with four, int4, whose turns are longer, with two.
+// The panels by which few rows are multiplied in turn. Measured: int8 is 1.06 times as fast with four. int4, whose turns are longer, is so
+// with two.
 constexpr int64_t streams(int32_t kind) { return kind == TS_W_INT8 ? 4 : kind == TS_W_INT4 ? 2 : 1; }
-StreamKernel stream_kernel(int32_t kind, int64_t rows);  // an integer kind, 1..kStreamRows rows
+StreamKernel stream_kernel(int32_t kind, int64_t rows);  // for an integer kind and 1..kStreamRows rows
 StreamKernel int4_streams(int64_t rows);
 
-// Packed int4 to (columns / 4, 64, 4) bytes, element * multiplier + 128.
+// Unpacks int4 to (columns / 4, 64, 4) bytes, element * multiplier + 128.
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes);
 
-// At levels with int4_codes: packed int4 to (columns / 4, 64, 4) bytes, element + 8, then (columns / 16, 64) multipliers of 32 bits, and the
-// kernel of what was unpacked so. A block has room for the codes and the multipliers of kMaxGroup columns.
+// For levels with int4_codes: unpacks int4 to (columns / 4, 64, 4) bytes, element + 8, and then (columns / 16, 64) multipliers of 32 bits.
+// The other function is the kernel for this form. A block has room for the codes and the multipliers of kMaxGroup columns.
 constexpr int64_t kBlockBytes = kPanel * kMaxGroup + (kLevel.int4_codes ? kMaxGroup / kSubgroup * kPanel * 4 : 0);
 void unpack_int4_codes(const uint8_t* packed, int64_t columns, uint8_t* block);
 GroupKernel int4_codes_kernel(int64_t rows);
 
 constexpr int64_t kRowBlock = 16;
-// Once before a thread's block_group calls, and after them. Matrix registers need it.
+// A thread calls the first before its block_group calls, and the second after them. Matrix registers need it.
 void configure_tiles();
 void release_tiles();
 inline void blocks_begin() {
@@ -98,9 +100,9 @@ inline void blocks_begin() {
 inline void blocks_end() {
   if constexpr (kLevel.matrix_registers) release_tiles();
 }
-// x.q is in blocks of 16 rows, x.q_stride between those of one group, so that what one group needs of all rows lies in one piece. In a
-// block, for matrix registers (AMX): (steps of the group, 16, 64); else (quads of the group, the block's rows, 4). block: room for
-// 64 * columns bytes. The same bits as the kernels above.
+// Multiplies rows in blocks. x.q is in blocks of 16 rows, x.q_stride is the distance between the blocks of one group, and one group of all
+// rows lies in one piece. For matrix registers (AMX), a block is (steps of the group, 16, 64); else it is (quads of the group, the block's
+// rows, 4). block: room for 64 * columns bytes. The bits are those of the kernels above.
 void block_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
 
 inline uint32_t float_bits(float value) {
@@ -109,7 +111,7 @@ inline uint32_t float_bits(float value) {
   return bits;
 }
 
-// Where quantized rows go: groups group_stride apart; for each group a scale and a correction, pair_stride apart; sub_corrections
+// The place of quantized rows. Groups are group_stride apart. Each group has a scale and a correction, pair_stride apart. sub_corrections:
 // (padded columns / 16), or NULL.
 struct QuantizedRow {
   int8_t* q;
@@ -120,22 +122,24 @@ struct QuantizedRow {
   int32_t* sub_corrections;
 };
 
-// A group below or above these counts as zeros: 127 / amax would overflow, or amax is no number.
+// A group whose largest magnitude is outside these bounds counts as zeros. Below, 127 / amax would overflow; above, amax is infinite or
+// NaN.
 constexpr float kLeastMagnitude = 0x1p-120f, kMostMagnitude = 0x1.fffffep127f;
 
-// How a weight wants rows of activations rounded. group: columns that share a scale, kFineColumns or whole steps. rotated: as ts_weight.
+// How rows of activations must be rounded for a weight. group: the columns that share a scale, which are kFineColumns or whole steps.
+// rotated: the value of ts_weight.
 struct Rounding8 {
   int64_t group, rotated;
 };
 inline Rounding8 rounding_for(const ts_weight& w) { return {activation_columns(w), w.rotated}; }
 
-// One row to int8, as ops/products/linear.py quantize_rows; zeros and scales of 0 up to whole steps.
+// Rounds one row to int8 as quantize_rows in ops/products/linear.py does. Zeros and scales of 0 fill it up to whole steps.
 void quantize_row(const float* x, int64_t columns, Rounding8 how, QuantizedRow to);
-// One group of columns, at most kMaxGroup: its codes into q, and the largest magnitude, of which the scale is a 127th.
+// Rounds one group of at most kMaxGroup columns into q. Returns the largest magnitude, which is 127 times the scale.
 float round_group(const float* x, int64_t columns, int8_t* q);
-// Floats that round to these codes and this largest magnitude, and so to the same scale.
+// Computes floats that round to these codes and this largest magnitude, and so to the same scale.
 void unround_group(const int8_t* q, float amax, int64_t columns, float* x);
-// One group of up to 16 rows, x_stride apart, into the block that begins at `to`; rotated: as ts_weight.
+// Rounds one group of up to 16 rows, x_stride apart, into the block that begins at `to`. rotated: the value of ts_weight.
 void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t columns, int64_t rotated, QuantizedRow to);
 
 }  // namespace twostroke

@@ -1,12 +1,12 @@
-// The ops as Python calls them: one line an op, its operands in the order of the fields of its class in src/twostroke/ops/.
-// Every operand is a whole number of 64-bit words, so that a call is words too: its op, then its operands.
-// ts_op_signature says these lines; the Python side compares them with its classes when it loads the library.
+// The ops as Python calls them, with one line for each op. Its operands are in the order of the fields of its class in src/twostroke/ops/.
+// Every operand is a whole number of 64-bit words, so a call is words too: its op, then its operands. ts_op_signature returns these lines,
+// and the Python side compares them with its classes when it loads the library.
 #pragma once
 #include <stdint.h>
 
 #include "twostroke/abi.h"
 
-// Float rows: element (row, head, i) lies at data[row * stride + head * dim + i]. heads is 1 for plain rows.
+// Float rows. Element (row, head, i) lies at data[row * stride + head * dim + i]. heads is 1 for plain rows.
 typedef struct {
   float* data;
   int64_t stride, rows, heads, dim;
@@ -16,7 +16,7 @@ typedef const ts_weight* ts_weight_at;
 typedef const ts_kv_layer* ts_cache;
 
 typedef struct {
-  const float* data;  // NULL where an optional vector is left out; length is 0 then
+  const float* data;  // NULL for an optional vector that is left out; length is then 0
   int64_t length;
 } ts_vector;
 
@@ -30,13 +30,13 @@ typedef struct {
   int64_t count;
 } ts_indices;
 
-// Sequence s owns rows [row_starts[s], row_starts[s + 1]); its last row is at position context_tokens[s] - 1.
+// Sequence s has rows [row_starts[s], row_starts[s + 1]). Its last row is at position context_tokens[s] - 1.
 typedef struct {
   const int32_t *row_starts, *context_tokens, *page_table;
   int64_t count, max_pages;
 } ts_sequences;
 
-// What sequences keep: slot i is `elements` floats from data + i * stride on.
+// The states of sequences. Slot i has `elements` floats from data + i * stride on.
 typedef struct {
   float* data;
   int64_t stride, slots, elements;
@@ -127,12 +127,12 @@ TS_OPS(OP)
 
 namespace twostroke {
 
-// Each op is one of these. Shapes are checked; returns a ts_status.
+// The function of each op. It checks shapes and returns a ts_status.
 #define OP(name, fields) int32_t run(ts_context* context, const ts_##name##_args& args);
 TS_OPS(OP)
 #undef OP
 
-constexpr int64_t kMostExperts = 1024;  // of one layer: what route and experts have room for
+constexpr int64_t kMostExperts = 1024;  // the most experts of one layer for which route and experts have room
 
 inline bool same_shape(const ts_value& a, const ts_value& b) { return a.rows == b.rows && a.heads == b.heads && a.dim == b.dim; }
 inline int64_t width_of(const ts_value& value) { return value.heads * value.dim; }

@@ -1,5 +1,5 @@
-// What rounds floats when weights are packed, 64 rows in the lanes of a block (columns, 64): the steps that ts_pack's formats share. The
-// law is src/twostroke/ops/quant.
+// Code that rounds floats when weights are packed. 64 rows are the lanes of a block (columns, 64), and ts_pack's formats share these steps.
+// src/twostroke/ops/quant defines the results.
 #pragma once
 #include "twostroke/linear.h"
 
@@ -7,7 +7,7 @@ namespace twostroke {
 
 constexpr float kZeroBelow = 0x1p-100f;
 
-// Round half to even for |value| < 2^22.
+// Rounds half to even, for |value| < 2^22.
 TS_INLINE float round_even(float value) { return (value + 12582912.0f) - 12582912.0f; }
 
 TS_INLINE float clip(float value, float low, float high) {
@@ -19,7 +19,7 @@ TS_INLINE float inverse_of(float scale) { return scale == 0.0f ? 0.0f : 1.0f / s
 
 TS_INLINE float magnitude_of(float value) { return value < 0.0f ? -value : value; }
 
-// Each lane's value of largest magnitude, the smallest on a tie.
+// Finds each lane's value of largest magnitude; on a tie, the smallest value.
 inline void extremes(const float* block, int64_t width, float* extreme) {
   float low[kPanel], high[kPanel];
   memcpy(low, block, sizeof(low));
@@ -34,7 +34,7 @@ inline void extremes(const float* block, int64_t width, float* extreme) {
   for (int64_t r = 0; r < kPanel; ++r) extreme[r] = -low[r] >= high[r] ? low[r] : high[r];
 }
 
-// A group of `width` columns as SUPER6 has it: pack_super6.cpp.
+// Packs a group of `width` columns in the form of SUPER6: see pack_super6.cpp.
 void pack_super6(const float* block, int64_t width, uint8_t* data);
 
 }  // namespace twostroke

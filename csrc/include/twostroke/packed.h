@@ -1,4 +1,4 @@
-// Packed weights: their sizes, which ones are whole, one matrix of a bank. The law is src/twostroke/ops/operands.py.
+// Packed weights: their sizes, the check that one is whole, and one matrix of a bank. src/twostroke/ops/operands.py defines the layouts.
 #pragma once
 #include <stdint.h>
 
@@ -8,19 +8,19 @@
 namespace twostroke {
 
 constexpr int64_t kPanel = TS_PANEL_ROWS;
-constexpr int64_t kStep = 64;       // columns that integer kinds are padded to
-constexpr int64_t kSubgroup = 16;   // columns of int4 that share a multiplier
-constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;  // at the beginning of a step of int4
+constexpr int64_t kStep = 64;  // integer kinds are padded to a multiple of this many columns
+constexpr int64_t kSubgroup = 16;  // columns of int4 that share a multiplier
+constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;  // the multipliers at the beginning of a step of int4
 constexpr int64_t kInt4StepBytes = kMultiplierBytes + kStep / 2 * kPanel;
-constexpr int64_t kMaxGroup = 1024;  // 1024 * 255 * 127 fits int32
+constexpr int64_t kMaxGroup = 1024;  // a limit at which 1024 * 255 * 127 fits int32
 
-// Codes and scales as files of ggml have them: stored_shape.h.
+// Whether a kind has the codes and scales of ggml's files: see stored_shape.h.
 constexpr bool is_stored_kind(int32_t kind) { return kind >= TS_W_FLAT8; }
 
-// Kinds whose activations are rounded to int8.
+// Whether a kind's activations are rounded to int8.
 constexpr bool is_integer_kind(int32_t kind) { return kind >= TS_W_INT8; }
 
-// Kinds whose columns may be rotated: whose activations have one scale for whole blocks of rotated columns.
+// Whether a kind's columns may be rotated. Its activations must have one scale for whole blocks of rotated columns.
 constexpr bool is_rotated_kind(int32_t kind) { return is_stored_kind(kind) ? !stored_shape(kind).fine : is_integer_kind(kind); }
 
 constexpr int64_t padded_columns(int32_t kind, int64_t columns) {
@@ -28,14 +28,14 @@ constexpr int64_t padded_columns(int32_t kind, int64_t columns) {
   return (columns + multiple - 1) / multiple * multiple;
 }
 
-// Bytes of one panel of `padded` columns; for int4, whole steps.
+// The bytes of one panel of `padded` columns. For int4 these are whole steps.
 constexpr int64_t panel_bytes(int32_t kind, int64_t padded) {
   if (is_stored_kind(kind)) return stored_panel_bytes(stored_shape(kind), padded);
   if (kind == TS_W_INT4) return padded / kStep * kInt4StepBytes;
   return kPanel * padded * (kind == TS_W_F32 ? 4 : kind == TS_W_BF16 ? 2 : 1);
 }
 
-// TS_OK, or what is wrong with a weight or a bank.
+// Returns TS_OK, or the status of what is wrong with a weight or a bank.
 inline int32_t check_weight(const ts_weight* w) {
   if (w == nullptr || w->data == nullptr) return TS_BAD_POINTER;
   if (w->kind < TS_W_F32 || w->kind > TS_W_LAST) return TS_BAD_FORMAT;
@@ -51,7 +51,7 @@ inline int32_t check_weight(const ts_weight* w) {
   return w->scales == nullptr ? TS_BAD_POINTER : TS_OK;
 }
 
-// Columns of activations that share a scale when they are rounded to int8; 0 for floats.
+// The columns of activations that share a scale when they are rounded to int8; 0 for floats.
 inline int64_t activation_columns(const ts_weight& w) { return is_stored_kind(w.kind) ? stored_shape(w.kind).activation_columns() : w.group; }
 
 // One matrix of a bank.

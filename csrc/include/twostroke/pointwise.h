@@ -1,4 +1,4 @@
-// The steps of a program of pointwise, by their numbers in src/twostroke/ops/rows/pointwise.py, and what they need.
+// The steps of a program of pointwise, and the operands that they need. The steps have the numbers of src/twostroke/ops/rows/pointwise.py.
 #pragma once
 #include "twostroke/ops.h"
 
@@ -9,10 +9,10 @@ enum PointStep {
   kFirstActivation = 16, kStepsEnd = 26
 };
 
-// The program that takes one activation.
+// The program with a single step, which is an activation.
 constexpr int64_t activation_program(int64_t activation) { return kFirstActivation + activation; }
 
-// TS_OK, or what a step of a program misses.
+// Returns TS_OK, or the status for an operand that a step of a program lacks.
 inline int32_t check_step(const ts_pointwise_args& a, int64_t step) {
   const int64_t length = a.numbers.data == nullptr ? 0 : a.numbers.length, width = width_of(a.out);
   switch (step) {

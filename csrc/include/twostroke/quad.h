@@ -1,4 +1,4 @@
-// Four bytes as the one number that products of bytes take.
+// Four bytes as one number, the form that products of bytes take.
 #pragma once
 #include "twostroke/lanes.h"
 

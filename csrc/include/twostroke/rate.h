@@ -1,4 +1,5 @@
-// What ts_limit_rate hands to its tasks. rate_avx2.h and its like have int8_task: products of bytes, kInt8Ops of them a round.
+// The data that ts_limit_rate gives to its tasks. rate_avx2.h and similar files define int8_task, which computes kInt8Ops products of bytes
+// in each round.
 #pragma once
 #include <stdint.h>
 
@@ -8,8 +9,8 @@
 
 namespace twostroke {
 
-// Each thread waits in its task until all have begun theirs, so that none takes two. Where a thread does not come (no core is left for
-// it), the others go on after a while.
+// Each thread waits in its task until all have begun theirs, so that no thread takes two. If a thread does not come because it has no core,
+// the others go on after a while.
 class Start {
  public:
   explicit Start(int32_t threads) : threads_(threads), begun_(0) {}

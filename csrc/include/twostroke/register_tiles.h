@@ -1,18 +1,19 @@
-// What fits the registers of an instruction set: the sizes of what kernels that are written once for all levels keep in them.
+// The sizes of register tiles, for an instruction set's registers, in kernels that are written once for all levels.
 #pragma once
 
 namespace twostroke {
 
-// In vectors of sixteen lanes, of which AVX-512 has 32, AVX2 and NEON 8. These values are those of plain C++.
+// Sizes in vectors of sixteen lanes. AVX-512 has 32 such vectors, AVX2 and NEON have 8. These values are those of plain C++.
 struct RegisterTiles {
-  // Attention: rows x pages of scores, rows x vectors of outputs. wide: K and V are widened beforehand; thin: on the way.
+  // Attention: rows x pages of scores, rows x vectors of outputs. wide: for K and V that are widened before; thin: for K and V that are
+  // widened on the way.
   int wide_rows = 2, wide_vectors = 1, thin_rows = 1, thin_vectors = 2;
   // Attention over integers: rows x pages of scores, rows of two digits x vectors of outputs.
   int score_rows = 2, value_rows = 1, integer_vectors = 2;
-  int scan_tokens = 2;                         // ssd_scan: tokens that pass at once
-  int adapter_rows = 2, adapter_ranks = 8;     // low_rank: rows of a tile, ranks of a row
+  int scan_tokens = 2;  // ssd_scan: tokens that go through a row together
+  int adapter_rows = 2, adapter_ranks = 8;  // low_rank: rows of a tile, and ranks of a row
   int rotated_lanes = 4;                       // rotation: lanes of one register
-  int rate_sums = 12;                          // limits: enough to hide the latency of a fused multiply-add
+  int rate_sums = 12;  // limits: enough sums to hide the latency of a fused multiply-add
 };
 
 namespace tiles {
@@ -24,7 +25,7 @@ constexpr RegisterTiles avx2() {
   tiles.wide_rows = 6;
   tiles.thin_rows = 2;
   tiles.rotated_lanes = 8;
-  tiles.rate_sums = 5;  // two registers a vector: 10 sums and the four of the factors fit 16 registers
+  tiles.rate_sums = 5;  // a vector is two registers: 10 for sums and 4 for the factors fit 16 registers
   return tiles;
 }
 
@@ -34,14 +35,14 @@ constexpr RegisterTiles avx512() {
   tiles.thin_rows = tiles.score_rows = 4;
   tiles.wide_vectors = tiles.thin_vectors = tiles.integer_vectors = 4;
   tiles.value_rows = 2;
-  tiles.scan_tokens = 8;  // 16 registers of inputs and sums
+  tiles.scan_tokens = 8;  // inputs and sums take 16 registers
   tiles.adapter_rows = 4;
   tiles.adapter_ranks = 16;
   tiles.rotated_lanes = 16;
   return tiles;
 }
 
-constexpr RegisterTiles neon() {  // four registers a vector: 16 sums
+constexpr RegisterTiles neon() {  // a vector is four registers: 16 for sums
   RegisterTiles tiles = plain();
   tiles.wide_rows = 4;
   tiles.thin_rows = 2;

@@ -1,9 +1,9 @@
-// Columns rotated: each 64 multiplied by the Hadamard matrix of order 64, whose element (i, j) is -1 where i and j share an odd number of
-// bits, else 1. One large number is spread over all 64, so that the others are rounded by a finer scale. H * H is 64 times the identity:
-// weights are multiplied by H / 64 when they are packed, activations by H before they are rounded, and products stay what they were.
+// Rotates columns: each 64 columns are multiplied by the Hadamard matrix of order 64. Its element (i, j) is -1 where i and j share an odd
+// number of bits, else 1. This spreads one large number over all 64, so that the others are rounded by a finer scale. H * H is 64 times the
+// identity. Weights are multiplied by H / 64 when they are packed, and activations by H before they are rounded, so products do not change.
 //
-// The law is rotated_columns of ops/rotation.py: additions and subtractions of floats 1, 2, 4, 8, 16 and then 32 apart. The bits are the
-// same at every level.
+// rotated_columns of ops/rotation.py defines the order: additions and subtractions of floats that are 1, 2, 4, 8, 16 and then 32 apart. The
+// bits are the same at every level.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -17,7 +17,7 @@ namespace twostroke {
 
 constexpr int64_t kRotatedColumns = 64;
 
-// Elements i and i + half of x (count, lanes): their sum, and the first less the second.
+// Replaces elements i and i + half of x (count, lanes) by their sum, and by the first minus the second.
 inline void add_apart(float* x, int64_t count, int64_t half, int64_t lanes) {
   for (int64_t from = 0; from < count; from += 2 * half) {
     for (int64_t i = from * lanes; i < (from + half) * lanes; ++i) {
@@ -28,7 +28,7 @@ inline void add_apart(float* x, int64_t count, int64_t half, int64_t lanes) {
   }
 }
 
-// x (64, lanes) in place: of many rows at once, an element of each side by side.
+// Rotates x (64, lanes) in place. The lanes are rows, and one element of all rows lies together.
 inline void rotate_lanes(float* x, int64_t lanes) {
   for (int64_t half = 1; half < kRotatedColumns; half *= 2) add_apart(x, kRotatedColumns, half, lanes);
 }
@@ -38,7 +38,7 @@ constexpr int kRotatedVectors = kRotatedColumns / kRotatedLanes;
 typedef float RotatedVector __attribute__((vector_size(kRotatedLanes * 4)));
 typedef int32_t RotatedBits __attribute__((vector_size(kRotatedLanes * 4)));
 
-// Lanes `half` apart. Taking a number away is adding it with the other sign.
+// Adds and subtracts lanes that are `half` apart. Subtracting a number is adding it with the other sign.
 template <int kHalf, int... kLane>
 TS_INLINE void add_within(RotatedVector (&x)[kRotatedVectors], std::integer_sequence<int, kLane...>) {
   const RotatedBits signs = {((kLane & kHalf) != 0 ? INT32_MIN : 0)...};
@@ -70,7 +70,7 @@ TS_INLINE void add_stage(RotatedVector (&x)[kRotatedVectors]) {
   }
 }
 
-// 64 columns of one row; x and to may be the same.
+// Rotates 64 columns of one row; x and to may be the same.
 TS_INLINE void rotate_step(const float* x, float* to) {
   RotatedVector vectors[kRotatedVectors];
   TS_UNROLL
@@ -85,7 +85,7 @@ TS_INLINE void rotate_step(const float* x, float* to) {
   for (int v = 0; v < kRotatedVectors; ++v) memcpy(to + v * kRotatedLanes, &vectors[v], sizeof(RotatedVector));
 }
 
-// All columns of one row, taken as zeros up to whole 64; `to` has as many.
+// Rotates all columns of one row, with zeros up to a multiple of 64. `to` has as many columns.
 inline void rotate_columns(const float* x, int64_t columns, float* to) {
   const int64_t whole = columns / kRotatedColumns * kRotatedColumns;
   for (int64_t k = 0; k < whole; k += kRotatedColumns) rotate_step(x + k, to + k);

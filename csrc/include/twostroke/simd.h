@@ -1,6 +1,7 @@
-// Sixteen float32 lanes, the one vector type of the kernels that are written once for all levels.
-// AVX-512: one register. AVX2: two. NEON: four. Plain: an array that the compiler may vectorize; it multiplies and adds apart, the others
-// use fused multiply-add. Sums over lanes follow one fixed tree at every level: lanes i and i + 8, then i and i + 4, i and i + 2, i and i + 1.
+// Sixteen float32 lanes, the only vector type of the kernels that are written once for all levels. It is one register of AVX-512, two of
+// AVX2, or four of NEON. In plain C++ it is an array that the compiler may vectorize. Plain C++ multiplies and adds separately; the others
+// use fused multiply-add.
+// Sums over lanes follow one fixed tree at every level: lanes i and i + 8, then 4, 2 and 1 lanes apart.
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -18,13 +19,13 @@
 
 namespace twostroke {
 
-// to[i]: the largest lane of four[i]. An instruction set may have a quicker one for its own Vec.
+// to[i] becomes the largest lane of four[i]. An instruction set may have a quicker function for its own Vec.
 template <class Lanes>
 TS_VECTOR_INLINE void store_maxima(const Lanes (&four)[4], float* to) {
   for (int i = 0; i < 4; ++i) to[i] = reduce_max(four[i]);
 }
 
-// Up to 16 floats; lanes beyond `count` are `fill`.
+// Loads up to 16 floats. Lanes after `count` become `fill`.
 TS_VECTOR_INLINE Vec load_part(const float* p, int64_t count, float fill) {
   float x[kLanes];
   for (int i = 0; i < kLanes; ++i) x[i] = i < count ? p[i] : fill;
@@ -36,7 +37,7 @@ TS_VECTOR_INLINE void store_part(float* p, int64_t count, Vec a) {
   for (int64_t i = 0; i < count; ++i) p[i] = x[i];
 }
 
-// exp by 2^n * polynomial (Cephes' expf coefficients); relative error about 2^-22. Below -87.3 it is 2^-126, in effect 0.
+// exp as 2^n * polynomial (Cephes' expf coefficients), with a relative error of about 2^-22. Below -87.3 the result is 2^-126, in effect 0.
 TS_VECTOR_INLINE Vec exp(Vec a) {
   const Vec x = min(max(a, set1(-87.3f)), set1(88.0f));
   const Vec n = round_even(x * set1(1.44269504088896341f));
@@ -51,11 +52,11 @@ TS_VECTOR_INLINE Vec exp(Vec a) {
   return scale_by_power(fma(p, r * r, r + set1(1.0f)), n);
 }
 
-// 2^a for a <= 0 by 2^n * polynomial (minimax for 2^r, r in [-1/2, 1/2]); relative error about 2^-23. Below -125 it is 2^-125, in
-// effect 0; NaN stays NaN.
+// 2^a for a <= 0 as 2^n * polynomial (minimax for 2^r, r in [-1/2, 1/2]), with a relative error of about 2^-23. Below -125 the result is
+// 2^-125, in effect 0. NaN stays NaN.
 TS_VECTOR_INLINE Vec exp2_negative(Vec a) {
   const Vec x = max(set1(-125.0f), a);  // max returns its second operand where one is NaN
-  const Vec shifted = x + set1(12582912.0f);  // 1.5 * 2^23: n is in the low bits
+  const Vec shifted = x + set1(12582912.0f);  // 1.5 * 2^23; n is then in the low bits
   const Vec r = x - (shifted - set1(12582912.0f));
   Vec p = set1(1.326472731307149e-3f);
   p = fma(p, r, set1(9.671512991189957e-3f));
@@ -65,9 +66,10 @@ TS_VECTOR_INLINE Vec exp2_negative(Vec a) {
   return add_exponent(fma(p, r, set1(1.0f)), shifted);
 }
 
-// tanh by a ratio of two polynomials (Eigen's coefficients); relative error below 2^-21, NaN stays NaN.
+// tanh as a ratio of two polynomials (Eigen's coefficients), with a relative error below 2^-21. NaN stays NaN.
 TS_VECTOR_INLINE Vec tanh_ratio(Vec a) {
-  const Vec x = min(set1(7.99881172180175781f), max(set1(-7.99881172180175781f), a));  // the second operand where one is NaN
+  // min and max return the second operand where one is NaN
+  const Vec x = min(set1(7.99881172180175781f), max(set1(-7.99881172180175781f), a));
   const Vec s = x * x;
   Vec p = set1(-2.76076847742355e-16f);
   p = fma(p, s, set1(2.00018790482477e-13f));

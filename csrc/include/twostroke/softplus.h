@@ -4,10 +4,10 @@
 
 namespace twostroke {
 
-// 0 where x is finite, else NaN: to be added where a function of x is bounded (exp) and would hide it.
+// Returns 0 where x is finite, else NaN. It is added to a bounded function of x (exp), which would otherwise hide that x is not finite.
 TS_VECTOR_INLINE Vec nan_unless_finite(Vec x) { return x - x; }
 
-// log(1 + e) for e in [0, 1]: 2 atanh(s), s = e / (2 + e) <= 1/3, by its series; relative error below 2^-23.
+// log(1 + e) for e in [0, 1]. It is 2 atanh(s) with s = e / (2 + e) <= 1/3, computed by its series, with a relative error below 2^-23.
 TS_VECTOR_INLINE Vec log_of_one_plus(Vec e) {
   const Vec s = e / (set1(2.0f) + e), square = s * s;
   Vec p = set1(2.0f / 15.0f);

@@ -1,4 +1,4 @@
-// What ops that go through a sequence token by token share: where a sequence's state lies, which rows are its own.
+// Functions that ops share which go through a sequence token by token: they find a sequence's state and its rows.
 #pragma once
 #include "twostroke/ops.h"
 
@@ -15,7 +15,8 @@ inline Span span_of(const ts_state& state, const ts_indices& slots, const ts_seq
   return {first, batch.row_starts[sequence + 1] - first, state.data + slots.data[sequence] * state.stride};
 }
 
-// TS_OK where the sequences divide `rows` rows and each has a slot of `elements` floats. No two may have the same one: the caller sees to it.
+// Returns TS_OK where the sequences divide `rows` rows and each has a slot of `elements` floats. The caller must make sure that no two have
+// the same slot.
 inline int32_t check_states(const ts_state& state, const ts_indices& slots, const ts_sequences& batch, int64_t rows, int64_t elements) {
   if (state.elements != elements || state.stride < elements || slots.count != batch.count) return TS_BAD_SHAPE;
   if (batch.count == 0) return rows == 0 ? TS_OK : TS_BAD_INDEX;
@@ -27,7 +28,7 @@ inline int32_t check_states(const ts_state& state, const ts_indices& slots, cons
   return TS_OK;
 }
 
-// TS_OK, or what is wrong with the operands of compress, of one series of entries or two.
+// Returns TS_OK, or the status of what is wrong with the operands of compress, which has one or two series of entries.
 inline int32_t check_compress(const ts_compress_args& a) {
   const int64_t dim = width_of(a.out), series = dim < 1 ? 0 : width_of(a.x) / (2 * dim);
   if (series < 1 || series > 2 || width_of(a.x) != 2 * series * dim || a.out.rows != a.x.rows || a.rate < 1) return TS_BAD_SHAPE;
@@ -39,7 +40,7 @@ inline int32_t check_compress(const ts_compress_args& a) {
   return TS_OK;
 }
 
-// TS_OK, or what is wrong with the operands of rg_lru.
+// Returns TS_OK, or the status of what is wrong with the operands of rg_lru.
 inline int32_t check_rg_lru(const ts_rg_lru_args& a) {
   const int64_t channels = width_of(a.x);
   const auto fits = [&](const ts_value& each) { return each.rows == a.x.rows && width_of(each) == channels; };
@@ -52,7 +53,7 @@ inline int32_t check_rg_lru(const ts_rg_lru_args& a) {
   return TS_OK;
 }
 
-// TS_OK, or what is wrong with the operands of mlstm.
+// Returns TS_OK, or the status of what is wrong with the operands of mlstm.
 inline int32_t check_mlstm(const ts_mlstm_args& a) {
   const int64_t heads = a.q.heads, rows = a.q.dim, width = a.v.dim, count = a.q.rows;
   if (heads < 1 || rows < 1 || rows > 4096 || width < 1 || a.k.heads != heads || a.k.dim != rows || a.k.rows != count) return TS_BAD_SHAPE;
@@ -62,9 +63,9 @@ inline int32_t check_mlstm(const ts_mlstm_args& a) {
   return check_states(a.state, a.slots, a.batch, count, heads * (rows * width + rows + 1));
 }
 
-constexpr float kBeforeTheFirst = -1e38f;  // of wkv4, before the first token
+constexpr float kBeforeTheFirst = -1e38f;  // the state of wkv4 before the first token
 
-// TS_OK, or what is wrong with the operands of wkv4.
+// Returns TS_OK, or the status of what is wrong with the operands of wkv4.
 inline int32_t check_wkv4(const ts_wkv4_args& a) {
   const int64_t channels = width_of(a.k);
   const auto fits = [&](const ts_value& each) { return each.rows == a.k.rows && width_of(each) == channels; };
@@ -76,9 +77,9 @@ inline int32_t check_wkv4(const ts_wkv4_args& a) {
   return TS_OK;
 }
 
-constexpr int kMostHeadRows = 256;  // of one head's state in wkv6 and wkv7
+constexpr int kMostHeadRows = 256;  // the most rows of one head's state in wkv6 and wkv7
 
-// TS_OK, or what is wrong with the operands that both scans of RWKV have.
+// Returns TS_OK, or the status of what is wrong with the operands that both scans of RWKV have.
 template <class Args>
 int32_t check_wkv(const Args& a) {
   const int64_t width = width_of(a.v);

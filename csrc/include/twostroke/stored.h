@@ -1,41 +1,41 @@
-// Weights with the codes and scales that a file of ggml has: layouts in src/twostroke/ops/stored_layout.py.
+// Weights with the codes and scales of a file of ggml. src/twostroke/ops/stored_layout.py defines the layouts.
 #pragma once
 #include "twostroke/linear.h"
 #include "twostroke/stored_shape.h"
 
 namespace twostroke {
 
-// A group as every kernel takes it: bytes (columns / 4, 64, 4), code + 128; steps and minima (columns / sub, 64).
+// A group in the form that every kernel takes: bytes (columns / 4, 64, 4) with code + 128; steps and minima (columns / sub, 64).
 struct StoredGroup {
   uint8_t* bytes;
   float *steps, *minima;  // minima: NULL where there are none
   int64_t sub;
-  bool fine;  // StoredShape
+  bool fine;  // the value of StoredShape
 };
 
 constexpr int64_t kStoredBytes = kStoredGroup * kPanel, kStoredSteps = kStoredGroup / 16 * kPanel;
 constexpr int64_t kStoredRoom = kStoredBytes + 2 * kStoredSteps * 4;  // bytes of a StoredGroup's memory
 
-// `columns` of a packed panel, from a group's beginning on; room: kStoredRoom bytes, 64-byte aligned.
+// Unpacks `columns` columns of a packed panel, from a group's beginning on. room: kStoredRoom bytes, aligned to 64 bytes.
 StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room);
 
-// sums (rows, 64) += one group, as stored_layout.py says. 1..kTileRows rows, of which each is treated alike.
-// Levels that multiply codes as they lie do not have it.
+// Adds one group to sums (rows, 64), as stored_layout.py defines. It takes 1..kTileRows rows, and computes each in the same way. Levels
+// that multiply stored codes directly do not have it.
 void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums);
 
-// Levels that multiply codes as they lie have these. As many rows meet a panel in one go:
+// Levels that multiply stored codes directly have the functions below. This many rows are multiplied by a panel at once:
 constexpr int64_t kStoredFewRows = kLevel.stored_few_rows;
 
-// The same sums += one group, of any number of rows. From kTallRows on, codes of 4, 5 and 6 bits become bytes once for all of them. At
-// AVX-512 blocks of rows meet these bytes and codes of 8 bits (stored_tall_avx512.cpp).
+// Adds one group to the same sums, for any number of rows. From kTallRows on, codes of 4 to 6 bits are unpacked to bytes once for all rows.
+// At AVX-512, blocks of rows are multiplied by these bytes and by codes of 8 bits (stored_tall_avx512.cpp).
 constexpr int64_t kTallRows = 20;
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
 void multiply_stored_tall(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
 
-// The same sums of a whole panel and 1..kStoredFewRows rows, without a copy: its data is read once, as it lies.
+// Computes the same sums of a whole panel for 1..kStoredFewRows rows, without a copy. The panel's data is read once, in its stored form.
 TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn);
 
-// -8 times the sum of the rounded activations of one step. There are 1, 2, 4 or 8 parts: too few for vectors.
+// -8 times the sum of the rounded activations of one step. There are 1, 2, 4 or 8 parts, too few for vectors.
 TS_INLINE int32_t eights_of(const int32_t* corrections, int64_t parts) {
   int32_t eights = corrections[0];
   _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")
@@ -43,14 +43,14 @@ TS_INLINE int32_t eights_of(const int32_t* corrections, int64_t parts) {
   return eights;
 }
 
-// The first row's scale: for a fine kind, that of the step which begins at column `at` of a group; for others, the group's. Rows follow
-// each other.
+// The first row's scale. For a fine kind it belongs to the step that begins at column `at` of a group, for others to the group. The scales
+// of the other rows follow it.
 TS_INLINE const float* fine_scales(const TileRows& x, const Group& group, int64_t at) {
   return x.scales + (group.first + at) / kFineColumns * x.pair_stride;
 }
 TS_INLINE const float* group_scales(const TileRows& x, const Group& group) { return x.scales + group.index * x.pair_stride; }
 
-// Bits of a finite float16 to float32, exactly.
+// Converts the bits of a finite float16 to float32, exactly.
 TS_INLINE float f16_to_f32(uint16_t bits) {
   const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fff) << 13, sign = static_cast<uint32_t>(bits & 0x8000) << 16;
   float value;

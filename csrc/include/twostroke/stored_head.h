@@ -1,15 +1,16 @@
-// What the codes of one group are multiplied by, and how lines are fetched, for levels that multiply codes as they lie.
+// The factors of one group's codes, and how cache lines are fetched, for levels that multiply stored codes directly.
 #pragma once
 #include "twostroke/stored.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {
 
-// What is fetched while rows meet a group. line: with each line that is read; moment: once or more in each step.
+// The two structs below fetch lines while rows are multiplied by a group. `line` is called for each line that is read, `moment` once or
+// more in each step.
 //
-// Lines after the one that is read (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch
-// of memory, one row of codes of 6 bits is not; more rows look farther ahead, because they take longer next to a line. kAlone: one such row on
-// such a CPU. kNibbles: codes of 4 and 5 bits.
+// This one fetches lines after the one that is read (stream.h). Where the CPU's own prefetchers follow one stretch of memory, one row of
+// nibbles is quickest without it; one row of codes of 6 bits is not. More rows look farther ahead, because they take longer for a line.
+// kAlone: whether it is one such row on such a CPU. kNibbles: whether codes have 4 or 5 bits.
 template <bool kNibbles, int kRows, bool kAlone>
 struct LinesBehind {
   TS_INLINE void line(const uint8_t* at) const {
@@ -22,8 +23,9 @@ struct LinesBehind {
   TS_INLINE void moment() const {}
 };
 
-// The group after this one, in equal parts by all the tiles of rows that meet this one: the CPU's own prefetchers stop at each page, so a
-// group that nobody fetched is waited for, and the fewer the rows, the larger a part of the whole that is.
+// This one fetches the next group. All tiles of rows that are multiplied by this group fetch equal parts of it. The CPU's own prefetchers
+// stop at each page, so the kernel would wait for a group that was not fetched. With fewer rows, this wait would be a larger part of the
+// whole.
 struct GroupAfter {
   Fetch* ahead;
 
@@ -40,13 +42,13 @@ struct Nothing {
   TS_INLINE void line(const uint8_t*) const {}
 };
 
-// What the codes of one group are multiplied by and what is taken off: (steps, 64) each. Read as a whole before the codes, so that memory
-// is read front to back. Columns: registers of floats, and how they are made of float16, float32 or bytes.
+// The factors of one group's codes, and the minima that are subtracted: (steps, 64) each. All are read before the codes, so that memory is
+// read from front to back. Columns: registers of floats, and how they are made from float16, float32 or bytes.
 template <int32_t kKind, class Columns>
 struct StoredHead {
   static constexpr StoredShape kShape = stored_shape(kKind);
   static constexpr int64_t kScaleBytes = kShape.floats ? 4 : 2, kMostSteps = kStoredGroup / kSubgroup;
-  // Codes are multiplied as unsigned bytes: these many more than meant.
+  // Codes are multiplied as unsigned bytes with this excess.
   static constexpr int32_t kMore = kShape.table == kE2M1 ? 12 : static_cast<int32_t>(kShape.offset);
 
   alignas(64) float multipliers[kMostSteps * kPanel], minima[kShape.minimum ? kMostSteps * kPanel : 1];
@@ -56,7 +58,7 @@ struct StoredHead {
     return Columns::from_f16(from + 2 * index);
   }
 
-  // (steps, 64) numbers at `from`; of super kinds whole ones, times the panel's scales.
+  // Loads (steps, 64) numbers at `from`. For super kinds they are whole numbers, which are multiplied by the panel's scales.
   template <bool kSigned, class Lines>
   static TS_INLINE const uint8_t* widen(const uint8_t* from, const uint8_t* scales, int64_t steps, const Lines& ahead, float* to) {
     constexpr int64_t kBytes = kPanel * (kShape.super ? 1 : kScaleBytes);
@@ -74,7 +76,7 @@ struct StoredHead {
     return from;
   }
 
-  // Returns where the codes begin.
+  // Loads the factors and returns the place at which the codes begin.
   template <class Lines>
   TS_INLINE const uint8_t* read(const uint8_t* group, int64_t steps, const Lines& ahead) {
     const uint8_t* at = group;
@@ -88,7 +90,7 @@ struct StoredHead {
   }
 };
 
-// The rows after the first `rows` of x.
+// The rows of x after the first `rows`.
 TS_INLINE TileRows rows_after(TileRows x, int64_t rows) {
   x.q += rows * x.q_stride;
   x.scales += rows;

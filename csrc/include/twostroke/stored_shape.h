@@ -1,4 +1,4 @@
-// How weights lie that keep a file's codes and scales: the kinds of src/twostroke/ops/stored_layout.py, in numbers.
+// The layout of weights that keep a file's codes and scales: the kinds of src/twostroke/ops/stored_layout.py, in numbers.
 #pragma once
 #include <stdint.h>
 
@@ -6,29 +6,32 @@
 
 namespace twostroke {
 
-// What nibbles stand for: themselves, less an offset; floats of 4 bits, doubled; the numbers of ggml's IQ4.
+// The values of nibbles: their own value minus an offset; floats of 4 bits, doubled; or the numbers of ggml's IQ4.
 enum CodeTable { kNoTable, kE2M1, kIQ4 };
 
-// The numbers of IQ4_NL and IQ4_XS, 128 more.
+// The numbers of IQ4_NL and IQ4_XS, plus 128.
 constexpr uint8_t kIQ4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
-constexpr uint8_t kNearestToZero = 8;  // of IQ4, which has no zero: for padding, whose scale is zero
+constexpr uint8_t kNearestToZero = 8;  // the code for padding in IQ4, which has no zero; its scale is zero
 
 constexpr int64_t kStoredGroup = 256;  // columns of a group
-constexpr int64_t kFineColumns = 32;   // of a scale of the activations, where it is not the group's
+constexpr int64_t kFineColumns = 32;  // columns that share a scale of the activations, where a group has several scales
 
-// sub: columns of one step. nibbles: codes of 4 bits, `offset` more than meant; else bytes, 128 more. super: a group has one scale and
-// whole multipliers; else a scale for each step. minimum: something is taken off in each step. floats: scales and minima are float32, else
-// float16. table: what nibbles stand for. high: bits of a code above its nibble, in a plane before the nibbles of
-// each block of `32 / high` columns. alone: that plane is the whole code, and nibbles are absent. third: such codes have a third bit, in a
-// plane of half the size after theirs. whole: columns are a multiple of it. fine: a scale of the activations belongs to kFineColumns
-// columns, one step or two of them, else to the group.
+// The fields of a kind:
+// sub: the columns of one step. nibbles: whether codes have 4 bits, with an excess of `offset`; else they are bytes with an excess of 128.
+// super: whether a group has one scale and whole multipliers; else each step has a scale. minimum: whether a minimum is subtracted in each
+// step. floats: whether scales and minima are float32; else they are float16.
+// table: the values of nibbles. high: the bits of a code above its nibble, in a plane before the nibbles of each block of `32 / high`
+// columns. alone: whether that plane is the whole code, without nibbles. third: whether such codes have a third bit, in a plane of half the
+// size after theirs.
+// whole: the number of columns is a multiple of it. fine: whether a scale of the activations belongs to kFineColumns columns, which are one
+// or two steps; else it belongs to the group.
 struct StoredShape {
   int64_t sub, offset;
   bool nibbles, super, minimum, floats = false;
   CodeTable table = kNoTable;
   int64_t high = 0;
   bool alone = false, third = false;
-  int64_t bits = alone ? high + third : nibbles ? 4 + high : 8;  // of a code
+  int64_t bits = alone ? high + third : nibbles ? 4 + high : 8;  // the bits of a code
   int64_t whole = sub > TS_PANEL_ROWS ? sub : 1;
   bool fine = !super && (!floats || table == kE2M1);
   constexpr int64_t activation_columns() const { return fine ? kFineColumns : kStoredGroup; }
@@ -62,11 +65,11 @@ constexpr StoredShape stored_shape(int32_t kind) {
     case TS_W_SUPER5_MIN: return {32, 0, true, true, true, false, kNoTable, 1};
     case TS_W_SUPER6: return {16, 32, true, true, false, false, kNoTable, 2};
     case TS_W_SUPER6_MIN: return {16, 32, true, true, true, false, kNoTable, 2};
-    default: return {32, 0, true, true, true};  // TS_W_SUPER4_MIN
+    default: return {32, 0, true, true, true};  // this is TS_W_SUPER4_MIN
   }
 }
 
-// The bytes of a panel of `padded` columns, or of a group's first `padded`.
+// The bytes of a panel of `padded` columns, or of a group's first `padded` columns.
 constexpr int64_t stored_panel_bytes(const StoredShape& shape, int64_t padded) {
   const int64_t codes = padded * TS_PANEL_ROWS * shape.bits / 8, kinds = shape.minimum ? 2 : 1, steps = padded / shape.sub;
   return codes + kinds * TS_PANEL_ROWS * (shape.super ? steps + (padded + kStoredGroup - 1) / kStoredGroup * 2 : steps * (shape.floats ? 4 : 2));

@@ -1,14 +1,21 @@
-// Reading memory once, front to back, as fast as it comes.
-// Hardware prefetchers stop at each page. Measured on weights from memory on an Intel Xeon, 31 GB/s to be had: first-level prefetch 4 KiB
-// ahead 23, second-level 30, both 31; for int4, whose lines take longer to use up, 21 without any, 22, 26 and 29. Of several stretches
-// read in turn, each needs less: at 4 KiB two come 10% slower, at 1 KiB four 12% faster.
-// On an AMD Zen 4 one stretch after the other is quicker: its prefetchers run ahead of a reader that goes on. Measured next to a loop that
-// only reads, one row, whole panels: int8, quicker than they are, 2.5 KiB and 0.25 KiB ahead 91 to 98% where two threads read 52 GB/s and
-// 100% where they read 31 (1.5 and 0.5 KiB: 80 to 92%, none at all: 84 to 93%; 4 KiB: as good with one row, 70% with three). int4, of
-// which each line takes longer, is quickest without any prefetch, 82 to 101 and 97 to 99%: they lead the prefetchers astray (2.5 KiB: 52
-// to 75%), those of its scales too. The longer products take next to a line, the farther ahead: two and three rows of int4 8 and 1 KiB (75
-// and 84 to 90%; none 69 and 61%), four and more 17 and 4 KiB, seven rows of int8 and more 16 and 8 KiB. What lies between, a page ahead,
-// is worse than either.
+// Reads memory once, from front to back, as fast as memory delivers it. Hardware prefetchers stop at each page, so code prefetches lines,
+// at distances that were measured.
+//
+// An Intel Xeon can read 31 GB/s of weights from memory. With a first-level prefetch 4 KiB ahead it reads 23 GB/s, with a second-level one
+// 30, with both 31. For int4, whose lines take longer to compute, it reads 21 GB/s without any prefetch, and 22, 26 and 29 GB/s with these.
+// Where several stretches are read in turn, each needs a smaller distance. With 4 KiB two stretches are 10% slower, and with 1 KiB four are
+// 12% faster.
+//
+// An AMD Zen 4 is quicker with one stretch after the other, because its prefetchers run ahead of a steady reader. The figures below are for
+// whole panels, as shares of the rate of a loop that only reads. The first figure is for a machine where two threads read 52 GB/s, the
+// second for one where they read 31.
+// int8, one row: 91 to 98% and 100% with 2.5 KiB and 0.25 KiB ahead. On the first machine, 1.5 and 0.5 KiB give 80 to 92%, and no prefetch
+// 84 to 93%. 4 KiB is as good with one row, but gives 70% with three.
+// int4, one row, whose lines take longer: 82 to 101% and 97 to 99% without any prefetch. Prefetches disturb the hardware's prefetchers (2.5
+// KiB: 52 to 75%), and so do prefetches of its scales.
+// The longer products take for a line, the farther ahead the best distance is. Two and three rows of int4 need 8 and 1 KiB (75 and 84 to
+// 90%; without prefetch 69 and 61%). Four rows of int4 and more need 17 and 4 KiB, and seven rows of int8 and more 16 and 8 KiB. A distance
+// between those, such as one page, is worse than either.
 #pragma once
 #include <stdint.h>
 
@@ -16,41 +23,41 @@ namespace twostroke {
 
 constexpr int64_t kFarBytes = 4096;   // memory to second-level cache
 constexpr int64_t kNearBytes = 2048;  // second-level to first-level cache
-constexpr int64_t kFarOfOne = 2560, kNearOfOne = 256;  // where nothing but one stretch is read
-constexpr int64_t kFarOfSome = 8192, kNearOfSome = 1024;  // the same by two and three rows of int4
-constexpr int64_t kFarOfBands = 16384, kNearOfBands = 8192;  // the same, each line used by several bands of rows one after the other
+constexpr int64_t kFarOfOne = 2560, kNearOfOne = 256;  // the same distances where only one stretch is read
+constexpr int64_t kFarOfSome = 8192, kNearOfSome = 1024;  // the same for two and three rows of int4
+constexpr int64_t kFarOfBands = 16384, kNearOfBands = 8192;  // the same where several bands of rows use each line, one after the other
 
-// Where the lines are that will be read later, seen from those that are read now.
+// The distances from the lines that are read now to the lines that will be read later.
 struct Ahead {
   int64_t far_bytes, near_bytes;
 
-  // `at` bytes into a stretch of `bytes` bytes; `after`: where reading goes on after it.
+  // The place is `at` bytes into a stretch of `bytes` bytes. `after`: the address at which reading continues after it.
   template <int64_t kFar, int64_t kNear>
   __attribute__((always_inline)) static Ahead of(const uint8_t* data, int64_t bytes, const uint8_t* after, int64_t at) {
     const int64_t skip = after - data - bytes;
     return {kFar + (at + kFar >= bytes ? skip : 0), kNear + (at + kNear >= bytes ? skip : 0)};
   }
 
-  // Addresses beyond the end are harmless.
+  // A prefetch of an address beyond the end does no harm.
   __attribute__((always_inline)) void prefetch(const uint8_t* line) const {
     __builtin_prefetch(line + far_bytes, 0, 2);
     __builtin_prefetch(line + near_bytes, 0, 3);
   }
 };
 
-// The same of hardware that is left alone.
+// The same interface without prefetches, where the hardware is quickest alone.
 struct Unaided {
   __attribute__((always_inline)) void prefetch(const uint8_t*) const {}
 };
 
-// For each line that is used, once.
+// Must be called once for each line that is used.
 __attribute__((always_inline)) inline void prefetch_line(const uint8_t* line) { Ahead{kFarBytes, kNearBytes}.prefetch(line); }
 
-// The group after the one that many rows are multiplied by is fetched a few lines at a time meanwhile: hardware looks no further than a
-// page ahead, and only once loads begin; all at once would fill the line buffers and wait.
+// While many rows are multiplied by a group, the next group is fetched a few lines at a time. The hardware looks at most a page ahead, and
+// only once loads begin. A fetch of all lines at once would fill the line buffers and wait.
 struct Fetch {
   const uint8_t* line;
-  int64_t left, each;  // lines
+  int64_t left, each;  // counts of lines
 
   __attribute__((always_inline)) void step() {
     if (left <= 0) return;
@@ -59,7 +66,7 @@ struct Fetch {
   }
 };
 
-// The same by several tiles of rows, one after the other, each of which fetches an equal part.
+// The same for several tiles of rows, one after the other. Each tile fetches an equal part.
 struct FetchByTiles {
   const uint8_t* line;
   int64_t left, tiles;

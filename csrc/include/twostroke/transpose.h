@@ -1,4 +1,4 @@
-// Eight rows of eight numbers of 32 bits made into eight columns, in registers.
+// Transposes eight rows of eight numbers of 32 bits, in registers.
 #pragma once
 #include <stdint.h>
 
@@ -11,7 +11,7 @@ namespace twostroke {
 constexpr int64_t kEight = 8;
 typedef uint32_t EightBits __attribute__((vector_size(4 * kEight)));
 
-// Bit kHalf of a number's row changes places with that of its column.
+// Swaps bit kHalf of a number's row with that of its column.
 template <int kHalf, int... kLane>
 TS_INLINE void swap_halves(EightBits (&x)[kEight], std::integer_sequence<int, kLane...>) {
   TS_UNROLL

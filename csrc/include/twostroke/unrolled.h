@@ -1,12 +1,12 @@
-// What kernels over packed weights are written with, at every level alike: who includes this alone is compiled for fewer levels.
+// Macros for kernels over packed weights, the same at every level. A file that includes only this header is compiled for fewer levels.
 #pragma once
 #include <stdint.h>
 #include <string.h>
 
-// An array of vector registers stays in registers only where every loop over it is unrolled and every use inlined.
+// An array of vector registers stays in registers only where every loop over it is unrolled and every use is inlined.
 #define TS_UNROLL _Pragma("clang loop unroll(full)")
 #define TS_INLINE __attribute__((always_inline)) inline
-#define TS_ALWAYS __attribute__((always_inline))  // of a lambda
+#define TS_ALWAYS __attribute__((always_inline))  // for a lambda
 
 namespace twostroke {
 

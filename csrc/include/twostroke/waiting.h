@@ -1,4 +1,5 @@
-// How a thread waits for another: a pause between two looks, the clock of a thread's own work; system.h has the sleep.
+// How a thread waits for another one: a pause between two looks, and the clock of a thread's own work. system.h has the functions for
+// sleeping.
 #pragma once
 #include <limits.h>
 #include <stdint.h>
@@ -17,14 +18,15 @@ inline void pause_a_little() {
 #endif
 }
 
-constexpr int32_t kLooks = 64;      // pauses from one look at the clock to the next
-constexpr int64_t kSureNs = 20000;    // for this long the other thread's clock is not looked at: most waits are shorter
-constexpr int64_t kDoubtNs = 30000;   // from one look at the other's clock to the next
-constexpr int64_t kBlindNs = 200000;  // the longest poll where the system has no figure of the other's work
-constexpr int32_t kLookers = 8;       // threads that may look so often at one clock; more of them look more rarely
+constexpr int32_t kLooks = 64;  // pauses between two looks at the clock
+constexpr int64_t kSureNs = 20000;  // for this long the other thread's clock is not read, because most waits are shorter
+constexpr int64_t kDoubtNs = 30000;  // the time between two looks at the other thread's clock
+constexpr int64_t kBlindNs = 200000;  // the longest poll where the system has no figure for the other thread's work
+constexpr int32_t kLookers = 8;  // the threads that may read one clock this often; if there are more, each reads it less often
 
-// Polls until what is waited for is there, or the thread that it comes from has no core, by the clock of its own work, or the time is over.
-// Returns whether it is there. clock(): that of the thread. lookers: how many may do the same.
+// Polls until the awaited value is there or the time is over. It also ends when the thread that must write the value has no core: the clock
+// of its work then stands still. Returns whether the value is there. clock(): the clock of that thread. lookers: how many threads may wait
+// in the same way.
 template <class There, class Clock>
 bool spin(const There& there, const Clock& clock, int64_t most_ns, int32_t lookers) {
   const int64_t doubt_ns = kDoubtNs * (1 + lookers / kLookers);

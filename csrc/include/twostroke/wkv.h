@@ -1,4 +1,4 @@
-// What the scans of RWKV share: rows of one head by sixteen lanes, and the norm of a head's output.
+// Code that the scans of RWKV share: rows of one head by sixteen lanes, and the norm of a head's output.
 #pragma once
 #include <math.h>
 
@@ -7,9 +7,9 @@
 
 namespace twostroke {
 
-constexpr int kTokensAtOnce = 8;  // whose factors are made at once
+constexpr int kTokensAtOnce = 8;  // tokens whose factors are prepared at once
 
-// apply(i, count) for each sixteen of `length` numbers; count is less than sixteen at the end.
+// Calls apply(i, count) for each sixteen of `length` numbers. At the end, count may be less than sixteen.
 template <class Apply>
 TS_VECTOR_INLINE void each_lanes(int64_t length, const Apply& apply) {
   for (int64_t i = 0; i < length; i += kLanes) apply(i, length - i < kLanes ? length - i : static_cast<int64_t>(kLanes));
@@ -22,7 +22,7 @@ TS_VECTOR_INLINE void store_lanes(float* to, int64_t count, Vec x) {
   else store_part(to, count, x);
 }
 
-// x = (x - mean) / sqrt(variance + eps) * weight + bias, over x.
+// Computes x = (x - mean) / sqrt(variance + eps) * weight + bias over x.
 inline void norm_of_head(float* x, const float* weight, const float* bias, float eps, int64_t length) {
   Vec sum = zero(), squares = zero();
   each_lanes(length, [&](int64_t i, int64_t count) { sum = sum + load_part(x + i, count, 0.0f); });

@@ -1,11 +1,11 @@
-// An activation with four numbers of the checkpoint: see src/twostroke/ops/rows/pointwise.py.
+// An activation with four numbers from the checkpoint: see src/twostroke/ops/rows/pointwise.py.
 #pragma once
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
 
 namespace twostroke {
 
-// exp(x) - 1 for x <= 0: by its series near 0, where the difference would lose all digits.
+// exp(x) - 1 for x <= 0. Near 0 it is computed by its series, because the difference would lose all digits.
 TS_VECTOR_INLINE Vec exp_less_one(Vec x) {
   Vec p = set1(1.0f / 5040.0f);
   p = fma(p, x, set1(1.0f / 720.0f));

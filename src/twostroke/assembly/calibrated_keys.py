@@ -28,7 +28,7 @@ def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model
     found = factors_beside(spec, folder, kind)
     if found is None:
         name = kind.name.lower()
-        reason = f"no {NAME} beside the model has factors for {name}" if kind.is_integer else f"K in {name} needs none"
+        reason = f"no {NAME} of the model has factors for {name}" if kind.is_integer else f"K in {name} needs none"
         resolver.put(CacheSettings.key_factors, NO_FACTORS, reason)
         return with_rotation(spec, kind)
     reason = f"{folder / NAME}: keys are calibrated for {kind.name.lower()}"
@@ -62,6 +62,6 @@ def with_factors(spec: Model, found: KeyFactors | None, kind: KVKind) -> Model:
         plain, program = (with_scaled_keys(each, factors, NOT_PACKED) for each in (spec.plain, spec.program))
     except ValueError as error:
         raise UnsupportedModel(
-            f"The keys of this {spec.architecture} cannot have factors: {error}.", fix=f"Delete {NAME} beside it."
+            f"The keys of this {spec.architecture} cannot have factors: {error}.", fix=f"Delete its {NAME}."
         ) from None
     return replace(spec, plain=plain, program=program)

@@ -39,7 +39,7 @@ ON, OFF = "on", "off"
 def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
     """Opens and returns the device that was asked for; None for the CPU. Settles `device` with its reason.
 
-    `auto` takes the CPU where no device can be used for this model with these settings, and the reason says why. Raises
+    `auto` takes the CPU where no device can be used for this model with these settings; the reason explains it. Raises
     ConfigError where `cuda` was asked for and no device can be used. Raises UnsupportedModel where the backend lacks
     kernels.
     """

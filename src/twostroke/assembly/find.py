@@ -143,8 +143,8 @@ def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
     spec, plan = plan_sight(resolver, spec, found.folder.path, alone=True)
     if plan is None:
         raise ConfigError(
-            "--role encode cannot be.",
-            why="The model reads no images here; `twostroke config` says why.",
+            "--role encode cannot be used here.",
+            why="The model reads no images here; `twostroke config` prints why.",
             fix="Leave --role out.",
         )
     resolve_encoder_memory(resolver, plan.needs(resolver.resolved()), found.machine)

@@ -73,7 +73,7 @@ def locate(
 
 def calibrated(resolver: Resolver, found: ModelFolder, kept: Path | None) -> ModelFolder:
     """Returns the same model with the weights that `twostroke quantize` made for the format of `--weights`, where the
-    cache folder `kept` has a record of them. The setting's reason says so, or says why they are not used."""
+    cache folder `kept` has a record of them. The setting's reason tells this, or why they are not used."""
     asked = resolver.asked_value(ModelSettings.weights)
     result = None if asked is None or kept is None else kept_result.kept_result(kept, found.path, asked)
     if asked is None or result is None:

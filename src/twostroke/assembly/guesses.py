@@ -188,7 +188,7 @@ def build_draft(
 
 
 def _same_tokens(draft: Path, model: Path, vocab_size: int) -> bool:
-    """Do both tokenizers write the same text for every token id?"""
+    """Returns whether both tokenizers write the same text for every token id."""
     if tokenizer_bytes(draft) == tokenizer_bytes(model):
         return True
     first, second = Tokenizer.from_folder(draft), Tokenizer.from_folder(model)

@@ -135,7 +135,7 @@ def _call_higher(leader: RankLine, begin: RankBegin, secret: bytes) -> dict[int,
 
 
 def _first_frame(line: RankLine) -> Frame:
-    """Returns a caller's first frame, which says why it calls. Raises RankLineLost, TimeoutError."""
+    """Returns a caller's first frame, which has the reason of the call. Raises RankLineLost, TimeoutError."""
     line.sock.settimeout(FIRST_FRAME_S)
     frame = line.receive()
     line.sock.settimeout(None)
@@ -207,7 +207,7 @@ def _resolve(model: str, resolver: Resolver, begin: RankBegin) -> tuple[Path, Mo
     if resolved.cache.key_factors != begin.key_factors:
         raise ConfigError(
             f"This rank's factors of keys ({resolved.cache.key_factors}) are not its leader's ({begin.key_factors}).",
-            why="Each rank scales the keys of its own heads by the file beside its copy of the model.",
+            why="Each rank scales the keys of its own heads by the file next to its copy of the model.",
             fix=f"Copy the same folder, with {NAME}, to all machines.",
         )
     return folder.path, spec, resolved

@@ -86,8 +86,8 @@ class RunPlace(Struct, frozen=True):
         return early_runner.EarlyRunner(plain, forward, sampler, memory, time.perf_counter, delay)
 
     def call(self, op: str, operands: Sequence[Any], rows: int, width: int) -> Callable[[F32Array, F32Array], None]:
-        """Returns one op as a function of its result, which lies in `self.memory`, and its input (at most rows, width)
-        in this process.
+        """Returns a function that runs one op. Its arguments are the result, which lies in `self.memory`, and the input
+        (at most rows, width), which lies in this process.
 
         operands: the op's operands after the result and the input. On a device, memory for the input is reserved from
         now on.

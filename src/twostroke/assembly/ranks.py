@@ -91,8 +91,8 @@ def asked_division(resolver: Resolver) -> RankPlaces | None:
     count = 1 if division is None else division.count
     if listed and len(listed) != count - 1:
         raise ConfigError(
-            f"--rank-addresses names {len(listed)} members, and {count} ranks have {count - 1} beside this process.",
-            fix="Give one HOST:PORT for each, with commas between, and --tensor-parallel or --pipeline-parallel.",
+            f"--rank-addresses names {len(listed)} members, and {count} ranks need {count - 1} besides this process.",
+            fix="Give one HOST:PORT for each, separated by commas, and --tensor-parallel or --pipeline-parallel.",
         )
     if division is None:
         if resolver.asked_value(RankSettings.rank_timeout) is not None:

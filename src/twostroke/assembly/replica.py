@@ -91,7 +91,7 @@ def build_replica(
         return _build_encoder(find_encoder(model, options), endpoint, say)
     found = find_model(model, options)
     if role != "both" and (reason := _why_no_pages(found)):
-        raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
+        raise ConfigError(f"--role {role} cannot be used here.", why=reason, fix="Leave --role out.")
     heart = assemble.build_heart(found, progress, say, preparation=GrammarsAhead)
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
     if role == "prefill":

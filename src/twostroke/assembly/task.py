@@ -50,7 +50,7 @@ def read_for_task(resolver: Resolver, folder: Path, heads: Path | None) -> tuple
     if spec.task is Task.GENERATE and asked in (None, AUTO) and files.present:
         word = Task.RERANK if files.pairs else Task.EMBED
         spec = read_folder(folder, heads, _form(word, folder))
-        resolver.put(TaskSettings.task, spec.task, "the files of sentence-transformers are beside the checkpoint")
+        resolver.put(TaskSettings.task, spec.task, "the files of sentence-transformers are next to the checkpoint")
     elif asked in (None, AUTO):
         resolver.put(TaskSettings.task, spec.task, f"what a {spec.architecture} is for")
     else:
@@ -137,7 +137,7 @@ def _labels(fields: Fields) -> list[object]:
 
 
 def _has_types(spec: Model) -> bool:
-    """Has the second text of a pair a token type of its own?"""
+    """Returns whether the second text of a pair has a token type of its own."""
     tables = [call.table for call in spec.plain.body if isinstance(call, Embed) and call.token_ids == TOKEN_TYPES]
     return any(table.rows > 1 for table in tables)
 

@@ -139,7 +139,7 @@ class OneProcessFlags:
         named = [name for name, asked in wrong.items() if asked]
         if named:
             raise ConfigError(
-                f"{named[0]} is not possible beside ranks or stages.",
+                f"{named[0]} is not possible with ranks or stages.",
                 why="A divided model is planned without it.",
                 fix="Leave it out.",
             )

@@ -125,7 +125,7 @@ def _check_copy(model: str, output: Path | None) -> None:
     if output is not None and not output.is_dir():
         raise ConfigError(
             f"--output {output} is no folder.",
-            why="--to keys writes a file beside the weights of a copy of the model.",
+            why="--to keys writes a file next to the weights of a copy of the model.",
             fix="Name a folder that holds the model, for example what --to int4 wrote, or leave it out.",
         )
 

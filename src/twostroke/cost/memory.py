@@ -13,10 +13,10 @@ from twostroke.types.errors import OutOfMemory
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 KEPT_FREE_SHARE = 0.10
-"""Share of the available memory left for the rest of the machine, unless --kv-memory says otherwise."""
+"""Share of the available memory left for the rest of the machine, unless --kv-memory overrides this."""
 
 LEAST_TOKENS = 256
-"""The fewest tokens that the caches must hold, unless --kv-memory says otherwise."""
+"""The fewest tokens that the caches must hold, unless --kv-memory overrides this."""
 
 PROCESS_BYTES = 400_000_000
 """Memory of the process next to weights, pool, buffers and tables: interpreter, libraries, tokenizer, requests,

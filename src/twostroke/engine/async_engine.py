@@ -91,7 +91,7 @@ class AsyncEngine:
         self._posts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Post] = WeakKeyDictionary()
         # Everything below is guarded by `_changed`.
         self._commands: deque[Command] = deque()
-        self._streams: dict[str, StreamReader] = {}  # by request id; a closed stream's id is free at once
+        self._streams: dict[str, StreamReader] = {}  # keys are request ids; a closed stream's id is free at once
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._gauges = stepper.gauges()

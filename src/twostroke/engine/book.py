@@ -38,7 +38,7 @@ class RequestBook(Protocol):
 
     @property
     def parking(self) -> Rests:
-        """The place where requests rest whose readers have stopped."""
+        """The place for requests whose readers have stopped."""
 
 
 class PlanningBook(RequestBook, Protocol):

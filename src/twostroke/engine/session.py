@@ -117,7 +117,7 @@ class Session:
         self._live: dict[str, _Live] = {}
         self._groups: dict[str, list[str]] = {}
         self._choosing: dict[str, ChosenAnswers] = {}
-        self._adapters, self._taken = resources.adapters, dict[str, TakenAdapter]()  # by request id
+        self._adapters, self._taken = resources.adapters, dict[str, TakenAdapter]()  # keys are request ids
         self._numbers = itertools.count(1)
         self._gaps_s: list[float] = []  # seconds between tokens in the step that is consumed
 

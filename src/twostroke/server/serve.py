@@ -223,7 +223,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets=sockets)
 
     async def last_words(self) -> None:
-        """Let cut streams send their clients the error and end, after the engine has stopped."""
+        """After the engine has stopped, wait until interrupted streams have sent their clients the error."""
         if tasks := list(self.server_state.tasks):
             await asyncio.wait(tasks, timeout=LAST_WORDS_S)
 

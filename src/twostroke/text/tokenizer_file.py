@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "tokenizer.json"
 MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
-"""That of published Gemma 3 has 33 MB, which is more than is read of other JSON files."""
+"""The file of published Gemma 3 has 33 MB, which is more than is read of other JSON files."""
 COMMENT = "#version"
 """The beginning of a line among the merges that the library leaves out."""
 
@@ -138,7 +138,7 @@ def _unusable(folder: Path, why: object) -> CorruptModel:
 
 def built(raw: bytes) -> tokenizers.Tokenizer:
     """The tokenizer of a file's bytes, the quick way where it succeeds. Raises what the library raises, which itself
-    says what is wrong with a file."""
+    names the error in a file."""
     import tokenizers
 
     with contextlib.suppress(Exception), _few_collections():

@@ -98,7 +98,7 @@ class SamplingParams(SamplerFields):
         if self.grammar is not None and (self.min_tokens or self.ignore_eos):
             name = "min_tokens" if self.min_tokens else "ignore_eos"
             raise InvalidRequest(
-                f"{name} cannot be kept beside a grammar.", param=name, why="The grammar says where the answer ends."
+                f"{name} cannot be used with a grammar.", param=name, why="The grammar decides where it ends."
             )
         _check_stops(self.stop)
         self._check_alone_with_grammar()
@@ -140,7 +140,7 @@ class SamplingParams(SamplerFields):
         for name in ("allowed_token_ids", "bad_words", "bad_token_ids"):
             if getattr(self, name) and self.grammar is not None:
                 raise InvalidRequest(
-                    f"{name} cannot be kept beside a grammar.",
+                    f"{name} cannot be used with a grammar.",
                     param=name,
                     why="Together they could leave no token.",
                     fix="Say in the grammar what the answer must not hold.",

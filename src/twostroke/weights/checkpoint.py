@@ -240,7 +240,7 @@ def _read_weight_map(path: Path) -> dict[str, str]:
         if not isinstance(name, str) or not _is_plain_file_name(name):
             raise CorruptModel(
                 f"{path.name}: tensor {tensor[:100]} lies in {str(name)[:100]!r}.",
-                why="A shard must be a *.safetensors file beside the index, named without folders.",
+                why="A shard must be a *.safetensors file next to the index, named without folders.",
                 fix=DOWNLOAD_AGAIN,
             )
     names = set(weight_map.values())

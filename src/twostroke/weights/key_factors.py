@@ -58,7 +58,7 @@ def require_same_model(folder: Path, output: Path) -> None:
     if output != folder and _fingerprint(output) != _fingerprint(folder):
         raise ConfigError(
             f"{output} does not hold the model of {folder}.",
-            why=f"{NAME} lies beside the weights that it was calibrated with.",
+            why=f"{NAME} must be next to the weights of its calibration.",
             fix="Leave --output out, or name a copy of the model's folder.",
         )
 

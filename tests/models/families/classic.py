@@ -1,4 +1,4 @@
-"""Tiny configs of the families with layer norms, by the names that tests call them; as dense.py."""
+"""Tiny configs of the families with layer norms, by the names that tests use, as in dense.py."""
 
 from __future__ import annotations
 

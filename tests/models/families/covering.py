@@ -1,4 +1,4 @@
-"""A few families that have every op and every kind of cache among them, for laws that follow from these alone."""
+"""A few families that together have every op and every kind of cache, for laws that follow from these alone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from twostroke.ops.program.cache_groups import cache_groups
 
 @cache
 def covering_architectures() -> tuple[str, ...]:
-    """Architectures of COVERING and ENCODERS, for laws of programs at each commit; daily runs have the others."""
+    """Architectures of COVERING and ENCODERS, for laws of programs at each commit. Daily runs have the others."""
     found = by_architecture()
     return tuple(name for name, families in found.items() if set(families) & {*COVERING, *ENCODERS})
 
 
 @cache
 def features(family: str) -> set[str]:
-    """Names of a family's ops and caches, and how its caches are grouped."""
+    """The names of a family's ops and caches, and how its caches are grouped."""
     program = read_model(FAMILIES[family]().to_dict()).program
     groups = cache_groups(program)
     windows = sum(1 for each in groups.pages if each.window)
@@ -31,6 +31,6 @@ def features(family: str) -> set[str]:
 
 
 def missing(families: Iterable[str], among: Iterable[Iterable[str]] | None = None) -> set[str]:
-    """Features of families that generate text, or of those of `among`, without those of `families`."""
+    """Features of the families of `among`, or of all families that generate text, that `families` lack."""
     known = {name for each in (among or generating().values()) for family in each for name in features(family)}
     return known - {name for family in set(families) for name in features(family)}

@@ -1,7 +1,7 @@
-"""Tiny configs of the dense families, by the names that tests call them.
+"""Tiny configs of the dense families, by the names that tests use.
 
-Sizes that hide no mistakes: heads are not hidden size / heads, fewer KV heads than heads, windows shorter than the
-sequences, sizes that are no multiples of 16 or 64.
+The sizes hide no mistakes: the head size is not hidden size / heads, there are fewer KV heads than heads. Windows are
+shorter than the sequences, and sizes are no multiples of 16 or 64.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALL: dict[str, Any] = {**SIZES, "pad_token_id": 0, "bos_token_id": 1, "eos_tok
 
 
 def small(of: type[transformers.PretrainedConfig], **usual: Any) -> Callable[..., Config]:
-    """-> a function that makes such configs with changes."""
+    """Returns a function that makes such configs with changes."""
     return lambda **changes: lambda: of(**{**SMALL, **usual, **changes})
 
 
@@ -121,7 +121,7 @@ gemma3n = small(
 
 
 def gemma3n_with_images() -> transformers.PretrainedConfig:
-    """The language model's names and config are those of a checkpoint that also sees and hears."""
+    """The language model has the names and the config of a checkpoint that also takes images and sound."""
     config = transformers.Gemma3nConfig(text_config=gemma3n()().to_dict())
     config.architectures = ["Gemma3nForConditionalGeneration"]
     return config

@@ -1,4 +1,4 @@
-"""Tiny configs of encoders and of the classifiers on them, by the names that tests call them."""
+"""Tiny configs of encoders and of the classifiers on them, by the names that tests use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bert(architecture: str = "BertModel", **changes: Any) -> Config:
 
 
 def xlm_roberta(architecture: str = "XLMRobertaModel", **changes: Any) -> Config:
-    """XLM-RoBERTa: one token type, places after the padding's."""
+    """XLM-RoBERTa, with one token type and places after the padding's."""
     own = {"type_vocab_size": 1, "pad_token_id": 1, **changes}
     return _encoder(transformers.XLMRobertaConfig, architecture, **own)
 
@@ -42,14 +42,14 @@ def nomic(**changes: Any) -> Config:
 
 
 def modernbert(architecture: str = "ModernBertModel", **changes: Any) -> Config:
-    """ModernBERT: windows shorter than the texts."""
+    """ModernBERT, with windows shorter than the texts."""
     tokens = {"bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
     own = {**tokens, "num_hidden_layers": 4, "local_attention": 20, **changes}
     return _encoder(transformers.ModernBertConfig, architecture, **own)
 
 
 def gemma_vectors(**changes: Any) -> Config:
-    """EmbeddingGemma: both directions, windows shorter than the texts."""
+    """EmbeddingGemma, with attention in both directions and windows shorter than the texts."""
     own = {"head_dim": 24, "sliding_window": 20, "num_hidden_layers": 3, "num_key_value_heads": 2}
     layers = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
     given = {**SIZES, **own, **layers, "use_bidirectional_attention": True, **changes}
@@ -64,7 +64,7 @@ def distilbert(architecture: str = "DistilBertModel", **changes: Any) -> Config:
 
 
 def deberta(architecture: str = "DebertaV2Model", **changes: Any) -> Config:
-    """DeBERTa 3: places of several distances, within the texts."""
+    """DeBERTa 3, with places of several distances within the texts."""
     buckets = {"relative_attention": True, "position_buckets": 16, "share_att_key": True}
     own = {**buckets, "norm_rel_ebd": "layer_norm", "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
     return _encoder(transformers.DebertaV2Config, architecture, **{**own, **changes})

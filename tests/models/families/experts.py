@@ -1,7 +1,7 @@
-"""Tiny configs of the families with experts, by the names that tests call them.
+"""Tiny configs of the families with experts, by the names that tests use.
 
-Sizes that hide no mistakes: a number of experts that is no power of two, experts narrower than the dense layers, dense
-layers before the first with experts.
+The sizes hide no mistakes: the number of experts is no power of two. Experts are narrower than the dense layers, and
+dense layers come before the first layer with experts.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def qwen3_5_moe_with_images() -> transformers.PretrainedConfig:
 
 
 def in_groups(**more: Any) -> dict[str, Any]:
-    """Eight experts in four groups, of which two may be chosen from."""
+    """Eight experts in four groups; a token may use two groups."""
     return {"n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, **more}
 
 

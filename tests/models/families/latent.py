@@ -1,7 +1,7 @@
-"""Tiny configs of the families with latent attention, by the names that tests call them.
+"""Tiny configs of the families with latent attention, by the names that tests use.
 
-Sizes that hide no mistakes: the parts of a head without a rotation, with one, and of V all differ; latents are no
-multiples of 16.
+The sizes hide no mistakes: the part of a head without rotation, the part with rotation and that of V all differ, and
+latents are no multiples of 16.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ deepseek_v32 = small(
     transformers.DeepseekV32Config,
     **{**HEADS, **EXPERTS, **GROUPS, "first_k_dense_replace": 1},
     head_dim=8,
-    pad_token_id=None,  # its embedding would be zeros, all scores equal, and the judge's choice among them arbitrary
+    pad_token_id=None,  # otherwise its embedding would be zeros, all scores equal, and the judge's choice arbitrary
     index_topk=12,
     index_head_dim=20,
     index_n_heads=9,

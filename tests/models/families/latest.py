@@ -1,4 +1,4 @@
-"""Tiny configs of families of the autumn of 2026, by the names that tests call them."""
+"""Tiny configs of families from the autumn of 2026, by the names that tests use."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ LARGE4: dict[str, Any] = {
     **{name: value for name, value in {**HEADS, **EXPERTS}.items() if name not in ("q_lora_rank", "norm_topk_prob")},
     **{"num_hidden_layers": 6, "index_topk": 12, "index_head_dim": 20, "index_n_heads": 9},
     **{"n_group": 1, "topk_group": 1},
-    "pad_token_id": None,  # its row would be zeros, and all scores of the index equal
+    "pad_token_id": None,  # otherwise its row would be zeros, and all scores of the index equal
     **{"no_rope_layers": [1, 0, 1, 1, 0, 1], "kv_source_layers": [0, 1, 2, 2, 1, 5]},
     **{"indexer_types": ["full", "full", "shared", "full", "shared", "full"], "final_logit_softcapping": 3.0},
     "mlp_layer_types": ["dense", "sparse", "sparse", "dense", "sparse", "sparse"],
@@ -170,7 +170,8 @@ def large4(**changes: Any) -> Config:
 
 
 def xlstm(**changes: Any) -> Config:
-    """Without a cache, whose sizes transformers rounds up to multiples of 64 and the layers' not."""
+    """The judge runs without a cache, because transformers rounds the cache's sizes up to multiples of 64, and not the
+    layers'."""
     sizes = {"num_heads": 4, "autocast_kernel_dtype": "float32", "chunk_size": 16, "gate_soft_cap": 1.5}
     sizes |= {"use_cache": False, "ffn_round_up_to_multiple_of": 8}
     return lambda: transformers.xLSTMConfig(**{**FEW, **sizes, **changes})

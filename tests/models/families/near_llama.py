@@ -1,4 +1,4 @@
-"""Tiny configs of the families that are Llama but for one thing, by the names that tests call them."""
+"""Tiny configs of the families that differ from Llama in one thing, by the names that tests use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny configs of families that came late to the registry, new and old ones, by the names that tests call them."""
+"""Tiny configs of families that came late to the registry, new and old ones, by the names that tests use."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ laguna = small(
 
 
 def phi4_multimodal() -> transformers.PretrainedConfig:
-    """Towers of one block, and the sizes that its class computes positions of images from."""
+    """The config has towers of one block, and the sizes from which its class computes positions of images."""
     tower = {**TOWER, "image_size": 28, "patch_size": 14, "crop_size": 28}
     sound = {**TOWER, "num_blocks": 1, "num_attention_heads": 2, "intermediate_size": 24, "nemo_conv_channels": 8}
     return transformers.Phi4MultimodalConfig(

@@ -1,6 +1,5 @@
-"""Tiny configs of families that have something of their own: limits of q, k and v, norms of heads, experts that compute
-nothing, by the names that tests call them.
-"""
+"""Tiny configs of families with a feature of their own, by the names that tests use: limits of q, k and v, norms of
+heads, and experts that compute nothing."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ jetmoe = small(
     transformers.JetMoeConfig,
     **{"kv_channels": 12, "num_key_value_heads": 3, "num_local_experts": 5, "num_experts_per_tok": 2},
     **{"intermediate_size": 40, "rms_norm_eps": 1e-4, "num_attention_heads": 6},
-    pad_token_id=None,  # its embedding would be zeros, with which a router of the first layer has no choice
+    pad_token_id=None,  # otherwise its embedding would be zeros, and a router of the first layer would have no choice
 )
 
 
 def dbrx() -> transformers.PretrainedConfig:
-    """transformers turns by rope_parameters, other engines by the group's own rope_theta."""
+    """transformers rotates by rope_parameters, other engines by the group's own rope_theta."""
     attention = {"kv_n_heads": 2, "clip_qkv": 1.0, "rope_theta": 500.0}
     experts = {"ffn_hidden_size": 40, "moe_num_experts": 6, "moe_top_k": 3}
     return transformers.DbrxConfig(

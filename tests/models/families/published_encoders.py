@@ -1,7 +1,7 @@
-"""Judges of encoders that transformers does not have: Nomic v2 with experts, NeoBERT and Jina 2, after their published
-code.
+"""Judges of encoders that transformers does not have, after their published code: Nomic v2 with experts, NeoBERT and
+Jina 2.
 
-Written out in torch, one expert and one head after the other: nothing is shared with what they judge.
+They are written in torch, one expert and one head after the other, and share no code with the models that they judge.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 
 def _turned(x: torch.Tensor, theta: float, neighbours: bool) -> torch.Tensor:
-    """x (T, D) of one head, each pair turned by its position. neighbours: pairs lie side by side, else half a head
-    apart."""
+    """Rotates x (T, D) of one head, each pair by its position. neighbours: pairs are next to each other, else half a
+    head apart."""
     half = x.shape[1] // 2
     rates = theta ** (-torch.arange(half, dtype=torch.float64) / half)
     angles = torch.arange(len(x), dtype=torch.float64)[:, None] * rates
@@ -29,13 +29,13 @@ def _turned(x: torch.Tensor, theta: float, neighbours: bool) -> torch.Tensor:
 
 
 def _seen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, theta: float, neighbours: bool) -> torch.Tensor:
-    """What one head sees of all positions, (T, D)."""
+    """What one head reads from all positions, (T, D)."""
     scores = _turned(q, theta, neighbours) @ _turned(k, theta, neighbours).T / math.sqrt(q.shape[1])
     return scores.softmax(1) @ v
 
 
 class Judge(transformers.PreTrainedModel):
-    """A model of one text at a time, of numbers drawn with the config's deviation."""
+    """A model for one text at a time, with random numbers of the config's deviation."""
 
     def __init__(self, config: transformers.PretrainedConfig) -> None:
         super().__init__(config)
@@ -58,14 +58,14 @@ class Judge(transformers.PreTrainedModel):
         return next(module for module in self.modules() if isinstance(module, nn.Embedding))
 
     def _init_weights(self, module: nn.Module) -> None:
-        """What `__init__` has made stays."""
+        """Keeps the numbers of `__init__`."""
 
     def forward(self, input_ids: torch.Tensor, **_: Any) -> BaseModelOutput:
         return BaseModelOutput(last_hidden_state=torch.stack([self.rows(ids) for ids in input_ids]))
 
 
 class NomicMoeConfig(transformers.PretrainedConfig):
-    """The fields that count, under the names of the published config.json."""
+    """The fields that matter, under the names of the published config.json."""
 
     model_type = "nomic_bert"
 
@@ -79,7 +79,7 @@ class NomicMoeConfig(transformers.PretrainedConfig):
 
 
 class NomicExperts(nn.Module):
-    """The router, the two tensors of all experts, the bias of all."""
+    """The router, the two tensors of all experts, and the bias of all."""
 
     def __init__(self, config: NomicMoeConfig) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class NomicBertModel(Judge):
 
 
 class NeoBertConfig(transformers.PretrainedConfig):
-    """The fields that count."""
+    """The fields that matter."""
 
     model_type = "neobert"
 
@@ -186,7 +186,7 @@ class NeoBERT(Judge):
 
 
 class JinaBertConfig(transformers.PretrainedConfig):
-    """The fields that count."""
+    """The fields that matter."""
 
     model_type = "bert"
 
@@ -243,4 +243,4 @@ JUDGES: dict[type[transformers.PretrainedConfig], type[Judge]] = {
     NeoBertConfig: NeoBERT,
     JinaBertConfig: JinaBertModel,
 }
-"""The judge of a config, where another class of transformers has its architecture's name or none has."""
+"""The judge of a config, for architectures that transformers does not have or whose name it gives to another class."""

@@ -1,9 +1,9 @@
-"""Judges of architectures that transformers does not have: models of transformers that compute the same, under the
-names of the published code.
+"""Judges of architectures that transformers does not have: its models that compute the same, under the names of the
+published code.
 
-InternLM 2, EXAONE 3, XVERSE, MiniCPM and Orion differ from Llama, Granite and StableLM in names alone; Ling 2 from
-GLM-4.5. Baichuan's slopes are a mask, and its head is normed after the product. Of
-Ling 1 and DeepSeek MoE the router is written here, of Nemotron Super the layers that were thinned out.
+InternLM 2, EXAONE 3, XVERSE, MiniCPM and Orion differ from Llama, Granite and StableLM in names alone, and Ling 2 from
+GLM-4.5. Baichuan's slopes are a mask, and its head is normed after the product. Written here are the router of Ling 1
+and DeepSeek MoE, and the thinned layers of Nemotron Super.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LLAMA: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta
 
 
 def renamed(tensors: Tensors, parts: Mapping[str, str]) -> Tensors:
-    """Each part of a name that is in `parts`, replaced."""
+    """The name with each part that is in `parts` replaced."""
     found = {}
     for name, tensor in tensors.items():
         for part, own in parts.items():
@@ -156,7 +156,7 @@ class XverseForCausalLM(transformers.LlamaForCausalLM):
 
 
 class BaichuanConfig(OwnFields, transformers.LlamaConfig):
-    """alibi: slopes in place of rotations, as the models of 13B have them."""
+    """alibi: slopes instead of rotations, as in the models with 13B parameters."""
 
     model_type = "baichuan"
     architecture = "BaichuanForCausalLM"
@@ -222,7 +222,7 @@ class BailingMoeV2ForCausalLM(OwnNames, transformers.Glm4MoeForCausalLM):
 
 
 def _each_expert(tensors: Tensors) -> Tensors:
-    """Stacks of experts as a tensor for each expert and matrix."""
+    """Splits stacks of experts into a tensor for each expert and matrix."""
     found = {}
     for name, stack in tensors.items():
         start, _, kind = name.rpartition(".experts.")
@@ -340,7 +340,8 @@ class DeciLMForCausalLM(transformers.LlamaForCausalLM):
 
 
 def block(each: int | None, factor: float | None, linear: bool = False) -> dict[str, Any]:
-    """A layer of Nemotron Super. each: query heads of a KV head. factor: of the feed-forward block's width."""
+    """A layer of Nemotron Super. each: query heads of a KV head. factor: the factor of the feed-forward block's
+    width."""
     return {
         "attention": {"n_heads_in_group": each, "no_op": each is None and not linear, "replace_with_linear": linear},
         "ffn": {"ffn_mult": factor, "no_op": factor is None and not linear, "replace_with_linear": linear},

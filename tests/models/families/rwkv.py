@@ -1,7 +1,7 @@
-"""RWKV-7 in NumPy, after the paper's equations (Peng et al. 2025) and the published code's names of what they hold.
+"""RWKV-7 in NumPy, after the paper's equations (Peng et al. 2025), with the names of the published code.
 
-One position after the other, one head at a time: nothing is shared with what it judges. Around it stand a config and a
-model of transformers' kind, under the names of flash-linear-attention's conversions.
+It computes one position after the other and one head at a time, and shares no code with the model that it judges. A
+config and a model in transformers' form are around it, under the names of flash-linear-attention's conversions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RANKS = {"w": 6, "a": 5, "g": 7, "v": 3}
 
 
 class Rwkv7Config(transformers.PretrainedConfig):
-    """The fields that count."""
+    """The fields that matter."""
 
     model_type = "rwkv7"
 
@@ -43,7 +43,7 @@ def _sigmoid(x: F64) -> F64:
 
 
 def _time_mix(own: Mapping[str, F64], h: F64, before: F64, first: F64 | None, state: F64, config: Rwkv7Config) -> Any:
-    """One token. state (heads, values, keys), changed. -> output, values."""
+    """Computes one token and changes state (heads, values, keys). Returns the output and the values."""
 
     def mixed(way: str) -> F64:
         return h + (before - h) * own[f"attn.x_{way}"].reshape(-1)
@@ -75,7 +75,7 @@ def _time_mix(own: Mapping[str, F64], h: F64, before: F64, first: F64 | None, st
 
 
 def logits_of(tensors: Mapping[str, F64], config: Rwkv7Config, token_ids: list[int]) -> F64:
-    """(T, vocabulary) of one sequence."""
+    """The logits (T, vocabulary) of one sequence."""
     layers, heads, dim = config.num_hidden_layers, config.hidden_size // config.head_dim, config.head_dim
     owns = [
         {name.removeprefix(f"model.layers.{index}."): value for name, value in tensors.items()}
@@ -100,7 +100,7 @@ def logits_of(tensors: Mapping[str, F64], config: Rwkv7Config, token_ids: list[i
 
 
 class RWKV7ForCausalLM(transformers.PreTrainedModel):
-    """Its tensors, and the arithmetic above."""
+    """Has the tensors, and the arithmetic above."""
 
     config_class = Rwkv7Config
     base_model_prefix = "model"

@@ -1,6 +1,6 @@
 """RWKV-6 in NumPy, after the paper's equations (Peng et al. 2024), under the names of the published conversions.
 
-One position after the other, one head at a time: nothing is shared with what it judges.
+It computes one position after the other and one head at a time, and shares no code with the model that it judges.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WAYS = "wkvrg"
 
 
 class Rwkv6Config(transformers.PretrainedConfig):
-    """The fields that count."""
+    """The fields that matter."""
 
     model_type = "rwkv6"
 
@@ -30,7 +30,7 @@ class Rwkv6Config(transformers.PretrainedConfig):
 
 
 def _time_mix(own: Mapping[str, F64], h: F64, before: F64, state: F64, config: Rwkv6Config) -> F64:
-    """One token. state (heads, keys, values), changed."""
+    """Computes one token and changes state (heads, keys, values)."""
     apart = before - h
     small = np.tanh((h + apart * own["time_maa_x"].reshape(-1)) @ own["time_maa_w1"]).reshape(5, -1)
     w, k, v, r, g = (
@@ -54,7 +54,7 @@ def _time_mix(own: Mapping[str, F64], h: F64, before: F64, state: F64, config: R
 
 
 def logits_of(tensors: Mapping[str, F64], config: Rwkv6Config, token_ids: list[int]) -> F64:
-    """(T, vocabulary) of one sequence."""
+    """The logits (T, vocabulary) of one sequence."""
     layers, heads, eps = config.num_hidden_layers, config.hidden_size // config.head_size, config.layer_norm_epsilon
     owns = [
         {name.removeprefix(f"rwkv.blocks.{index}."): value for name, value in tensors.items()}
@@ -82,7 +82,7 @@ def logits_of(tensors: Mapping[str, F64], config: Rwkv6Config, token_ids: list[i
 
 
 class Rwkv6ForCausalLM(transformers.PreTrainedModel):
-    """Its tensors, and the arithmetic above."""
+    """Has the tensors, and the arithmetic above."""
 
     config_class = Rwkv6Config
     base_model_prefix = "rwkv"

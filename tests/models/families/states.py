@@ -1,7 +1,7 @@
-"""Tiny configs of the families with states, by the names that tests call them.
+"""Tiny configs of the families with states, by the names that tests use.
 
-Sizes that hide no mistakes: several heads to a group, states whose rows and columns differ and are no multiples of 16,
-layers of each kind in more than one order.
+The sizes hide no mistakes: a group has several heads. Rows and columns of states differ and are no multiples of 16, and
+layers of each kind come in more than one order.
 """
 
 from __future__ import annotations

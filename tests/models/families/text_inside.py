@@ -1,7 +1,7 @@
-"""Tiny configs of models that also see images, where the language model is another family's; and the language model of
-Gemma 3n under the names of a checkpoint that also sees and hears.
+"""Tiny configs of models that also take images, where the language model belongs to another family. Also the language
+model of Gemma 3n under the names of a checkpoint that takes images and sound.
 
-transformers' own class needs `timm` for the tower that sees; the rest of it is this.
+transformers' own class needs `timm` for the vision tower; this class is the rest of it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ INSIDE: dict[str, Config] = {
 
 
 class Gemma3nForConditionalGeneration(transformers.PreTrainedModel):
-    """Its head is the embedding."""
+    """The model's head is the embedding."""
 
     config_class = transformers.Gemma3nConfig
     base_model_prefix = "model"
@@ -93,7 +93,7 @@ class Gemma3nForConditionalGeneration(transformers.PreTrainedModel):
         return self.model.language_model.embed_tokens
 
     def _init_weights(self, module: torch.nn.Module) -> None:
-        """What the language model has made stays."""
+        """Keeps the numbers that the language model has made."""
 
     def forward(self, input_ids: torch.Tensor) -> CausalLMOutput:
         rows = self.model.language_model(input_ids).last_hidden_state

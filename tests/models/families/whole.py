@@ -1,4 +1,4 @@
-"""Tiny random checkpoints of each family, made by transformers: the judge's own models."""
+"""Tiny random checkpoints of each family, made by transformers: the models of the judge."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "llama-odd-sizes": lambda: _llama(
         hidden_size=72, num_attention_heads=3, num_key_value_heads=1, vocab_size=101, head_dim=20
     ),
-    "llama-head-32": lambda: _llama(head_dim=32),  # what matrix registers take
+    "llama-head-32": lambda: _llama(head_dim=32),  # a head size that matrix registers take
     "mistral-window": _mistral,
     "mistral-no-window": lambda: _mistral(sliding_window=None),
     "qwen2-biases": _qwen2,
@@ -148,7 +148,7 @@ OWN = (Grok1ModelForCausalLM, Gemma3nForConditionalGeneration, RWKV7ForCausalLM,
 """Judges that are not transformers'."""
 
 RANDOM_BUFFERS = ("bias", "balancing_biases", "rotary_emb.alpha")
-"""Biases of choices of experts, and logarithms of what frequencies are multiplied by."""
+"""Biases of choices of experts, and logarithms of factors of frequencies."""
 
 
 @cache
@@ -165,13 +165,13 @@ def by_architecture() -> dict[str, tuple[str, ...]]:
 
 
 def generating() -> dict[str, tuple[str, ...]]:
-    """Those of `by_architecture` that generate text."""
+    """The architectures of `by_architecture` that generate text."""
     tasks = {entry.name: entry.form.task for entry in architectures().values()}
     return {name: families for name, families in by_architecture().items() if tasks[name] is Task.GENERATE}
 
 
 def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.PreTrainedModel:
-    """The model of transformers: of the architecture that the config names, or the one that continues text."""
+    """The model of transformers: that of the architecture which the config names, or the one that continues text."""
     own = JUDGES.get(type(config)) or REMOTE_JUDGES.get(type(config))
     if own is not None:
         return own._from_config(config, **making)
@@ -183,9 +183,9 @@ def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.
 
 
 def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.PreTrainedModel:
-    """Write a random float32 checkpoint of `family` into `folder`; returns the transformers model that made it.
+    """Writes a random float32 checkpoint of `family` into `folder`. Returns the transformers model that made it.
 
-    saving: for save_pretrained. Where nothing is given, the files are kept for `write_checkpoint`.
+    saving: arguments of save_pretrained. Without them, the files are kept for `write_checkpoint`.
     """
     torch.manual_seed(sum(family.encode()))
     model = judge(FAMILIES[family](), attn_implementation="eager")
@@ -197,7 +197,7 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
                 parameter.copy_(torch.randn_like(parameter))
             elif name.endswith(".D"):
                 parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
-            elif parameter.ndim == 1:  # a norm: around what it begins with, 1 or 0
+            elif parameter.ndim == 1:  # a norm's weights are near their first value, which is 1 or 0
                 parameter.copy_(parameter.mean().round() + 0.3 * torch.randn_like(parameter))
         for name, buffer in model.named_buffers():
             _fill(name, buffer, model)
@@ -215,7 +215,7 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
 
 
 def _fill(name: str, buffer: torch.Tensor, model: transformers.PreTrainedModel) -> None:
-    """Random numbers in place of what a buffer that is saved begins with."""
+    """Random numbers in place of the first values of a buffer that is saved."""
     if name.endswith("tid2eid"):  # experts of each token
         numbers = [torch.randperm(model.config.n_routed_experts)[: buffer.shape[1]] for _ in buffer]
         buffer.copy_(torch.stack(numbers))
@@ -226,7 +226,7 @@ def _fill(name: str, buffer: torch.Tensor, model: transformers.PreTrainedModel) 
 
 
 def write_checkpoint(family: str, folder: Path) -> None:
-    """The files of `make_checkpoint`. They are made once in a run, by the process that needs them first."""
+    """Writes the files of `make_checkpoint`. They are made once in a run, by the process that needs them first."""
     kept = kept_folder(family)
     if kept is not None and kept.is_dir():
         shutil.copytree(kept, folder, dirs_exist_ok=True)
@@ -235,7 +235,8 @@ def write_checkpoint(family: str, folder: Path) -> None:
 
 
 def kept_folder(family: str) -> Path | None:
-    """Where this run keeps a family's files; its name holds what they depend on. None: no run of tests."""
+    """The folder in which this run keeps a family's files; its name contains what they depend on. None outside a run of
+    tests."""
     run = os.environ.get(RUN_FOLDER)
     if run is None:
         return None
@@ -244,5 +245,6 @@ def kept_folder(family: str) -> Path | None:
 
 
 def stored_shapes(model: transformers.PreTrainedModel) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of what `save_pretrained` writes; in memory transformers joins the matrices of experts."""
+    """The names and shapes of the tensors that `save_pretrained` writes. In memory, transformers joins the matrices of
+    experts."""
     return {name: tuple(tensor.shape) for name, tensor in revert_weight_conversion(model, model.state_dict()).items()}

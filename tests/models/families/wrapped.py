@@ -39,7 +39,7 @@ def wrapped(name: str, text: dict[str, Any], **more: Any) -> Config:
 
 
 def of_type(model_type: str, **more: Any) -> dict[str, Any]:
-    """A text_config that says its family."""
+    """A text_config that names its family."""
     return {"model_type": model_type, **more}
 
 

@@ -1,7 +1,7 @@
-"""Published config.json files of dense models, the fields that count, and the parameters that their pages name.
+"""Published config.json files of dense models, the fields that matter, and the parameters that their pages name.
 
-Counts are in thousands of millions, as the pages of the models say them. Of models that also see images: those of the
-language model.
+Counts are in thousands of millions, as on the pages of the models. For models that also take images, they are those of
+the language model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def gemma3_text(hidden: int, inner: int, layers: int, heads: int, kv: int, dim: 
 def sizes(
     architecture: str, vocab: int, hidden: int, inner: int, layers: int, heads: int, kv: int | None = None, **more: Any
 ) -> dict[str, Any]:
-    """A config of the usual names."""
+    """A config with the usual names."""
     usual = {
         "architectures": [architecture],
         "vocab_size": vocab,
@@ -105,7 +105,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     ),
     "LGAI-EXAONE/EXAONE-4.0-32B": (sizes("Exaone4ForCausalLM", 102_400, 5120, 27_392, 64, 40, 8), 32.003),
     "CohereLabs/c4ai-command-r-v01": (sizes("CohereForCausalLM", 256_000, 8192, 22_528, 40, 64, 64), 34.981),
-    "CohereLabs/c4ai-command-r-plus": (  # its page: 104B
+    "CohereLabs/c4ai-command-r-plus": (  # its page claims 104B
         sizes("CohereForCausalLM", 256_000, 12_288, 33_792, 64, 96, 8, use_qk_norm=True, **TIED),
         103.811,
     ),
@@ -192,18 +192,18 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
         },
         15.517,
     ),
-    "Salesforce/codegen-350M-mono": (  # the files hold 356,712,448
+    "Salesforce/codegen-350M-mono": (  # the files contain 356,712,448
         {
             **{"architectures": ["CodeGenForCausalLM"], "vocab_size": 51_200, "n_embd": 1024, "n_head": 16},
             **{"n_layer": 20, "rotary_dim": 32, "n_positions": 2048},
         },
         0.357,
     ),
-    "EleutherAI/gpt-neo-1.3B": (  # the name says 1.3B: the files hold 1,315,575,808
+    "EleutherAI/gpt-neo-1.3B": (  # the name gives 1.3B, and the files contain 1,315,575,808
         {**GPT_NEO, "hidden_size": 2048, "num_layers": 24, "num_heads": 16, "attention_types": neo_layers(12)},
         1.316,
     ),
-    "EleutherAI/gpt-neo-2.7B": (  # the name says 2.7B: the files hold 2,651,307,520
+    "EleutherAI/gpt-neo-2.7B": (  # the name gives 2.7B, and the files contain 2,651,307,520
         {**GPT_NEO, "hidden_size": 2560, "num_layers": 32, "num_heads": 20, "attention_types": neo_layers(16)},
         2.651,
     ),
@@ -224,14 +224,14 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
         },
         9.400,
     ),
-    "meta-llama/Llama-3.2-11B-Vision": (  # without its layers that see images it is Llama 3.1 8B: 8.03B
+    "meta-llama/Llama-3.2-11B-Vision": (  # without its layers that take images it is Llama 3.1 8B: 8.03B
         {
             **{"architectures": ["MllamaForConditionalGeneration"], "model_type": "mllama"},
             "text_config": sizes("MllamaForConditionalGeneration", 128_256, 4096, 14_336, 40, 32, 8),
         },
         8.030,
     ),
-    "jhu-clsp/ettin-decoder-150m": (  # the name says 150m
+    "jhu-clsp/ettin-decoder-150m": (  # the name gives 150m
         sizes("ModernBertDecoderForCausalLM", 50_368, 768, 1152, 22, 12),
         0.150,
     ),

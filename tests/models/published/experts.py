@@ -1,7 +1,7 @@
-"""Published config.json files of models with experts: the fields that count, and what the pages of the models say.
+"""Published config.json files of models with experts: the fields that matter, and the figures of the models' pages.
 
-Counts are in thousands of millions: of all parameters, and of those that a token uses (None where the page is silent).
-Many pages say them roughly; some count the embedding among those that a token uses, and some do not.
+Counts are in thousands of millions: all parameters, and those that a token uses (None where the page gives no figure).
+Many pages give rough figures. Some count the embedding among the parameters that a token uses, and some do not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def experts(count: int, chosen: int, inner: int, **more: Any) -> dict[str, Any]:
 
 
 def glm(**more: Any) -> dict[str, Any]:
-    """Fields that GLM-4.5 models have in common."""
+    """The fields that GLM-4.5 models share."""
     usual = {"head_dim": 128, "partial_rotary_factor": 0.5, "n_shared_experts": 1, "norm_topk_prob": True}
     return {**usual, "attention_bias": True, **more}
 
@@ -233,8 +233,9 @@ ROUGHLY = {
     "meta-llama/Llama-4-Scout-17B-16E-Instruct": 2.0,  # its page counts the tower for images too
     "hpcai-tech/grok-1": 2.0,
 }
-"""Models whose pages say the number of parameters too roughly for a half of a hundredth, and how roughly. Each but the
-first is counted by hand below: the program agrees with the arithmetic, the pages are rounded or count other things."""
+"""Models whose pages give the number of parameters too roughly for an error of half a percent, and how rough the figure
+is. All but the first are counted by hand below. The program agrees with that arithmetic; the pages round, or count
+other parameters."""
 
 
 def attention(width: int, heads: int, kv: int, dim: int) -> int:
@@ -244,8 +245,8 @@ def attention(width: int, heads: int, kv: int, dim: int) -> int:
 
 DELTA = 2048 * (2 * 16 + 32 + 32) * 128 + 2 * 2048 * 32 + 4 * (2 * 16 + 32) * 128 + 32 + 32 + 128 + 32 * 128 * 2048
 GATED = attention(2048, 16, 2, 256) + 2048 * 16 * 256 + 2 * 256
-"""The parameters of a layer of Qwen3.5 with the delta rule (qkv and z, two numbers a head, a convolution, A, dt, a
-norm, the output), and of one with attention, whose queries bring gates."""
+"""The parameters of two kinds of layers of Qwen3.5. One has the delta rule (qkv and z, two numbers for each head, a
+convolution, A, dt, a norm, the output). The other has attention, whose queries bring gates."""
 BY_HAND = {
     # layers x (attention with biases, two norms), a dense layer, 45 of 129 experts and a router with a bias, two tables
     "zai-org/GLM-4.5-Air": 46 * (attention(4096, 96, 8, 128) + (96 + 16) * 128 + 2 * 4096)

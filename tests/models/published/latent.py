@@ -1,8 +1,8 @@
-"""Published config.json files of models with latent attention: the fields that count.
+"""Published config.json files of models with latent attention: the fields that matter.
 
-Next to each: the parameters that the model's page names, in thousands of millions, without the layers that predict
-further tokens; those that it says one token uses, None where it says nothing or no more than one figure; bytes of what
-is cached of one position in bfloat16.
+After each come three figures. The first is the parameters that the model's page names, in thousands of millions,
+without the layers that predict further tokens. The second is those that a token uses by that page, or None where it
+gives none or only one figure. The third is the bytes in the cache for one position in bfloat16.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 from tests.models.published.dense import sizes
 
 LATENT_BYTES = 2 * (512 + 64)
-"""Bytes of one position in one layer, for all models here but MiniCPM3 and Mistral Small 4."""
+"""The bytes of one position in one layer, for all models here except MiniCPM3 and Mistral Small 4."""
 HEADS = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 V3_ROUTER = {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": True, "n_shared_experts": 1}
 
 
 def yarn(mscale: float, factor: float = 40) -> dict[str, Any]:
-    """rope_scaling of DeepSeek."""
+    """The rope_scaling of DeepSeek."""
     said = {"beta_fast": 32, "beta_slow": 1, "mscale": mscale, "mscale_all_dim": mscale, "type": "yarn"}
     return {**said, "factor": factor, "original_max_position_embeddings": 4096}
 
 
 def experts(count: int, chosen: int, inner: int, dense: int, scaling: float, **more: Any) -> dict[str, Any]:
-    """Fields of DeepSeek's experts. dense: layers without."""
+    """Fields of DeepSeek's experts. dense: the number of layers without experts."""
     usual = {"n_routed_experts": count, "num_experts_per_tok": chosen, "moe_intermediate_size": inner}
     return {**HEADS, **usual, "first_k_dense_replace": dense, "routed_scaling_factor": scaling, **more}
 
@@ -123,7 +123,8 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int]] = {
         37.0,
         61 * (LATENT_BYTES + 2 * 128),
     ),
-    # Of a window in each layer; an entry of 512 numbers and one of 128 for 4 positions; one of 512 in each page.
+    # The bytes of a window in each layer, of an entry of 512 numbers and one of 128 for 4 positions, and of one of 512
+    # in each page.
     "deepseek-ai/DeepSeek-V4-Flash": (
         *(V4_FLASH, 284.0, 13.0),
         43 * 512 * 2 + 21 * (512 + 128) * 2 // 4 + 20 * 512 * 2 // 16,

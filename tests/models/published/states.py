@@ -1,7 +1,7 @@
-"""Published config.json files of models with states: the fields that count, the parameters that the files hold, bytes
-of K and V of one position in bfloat16, and bytes of what a sequence keeps whatever its length.
+"""Published config.json files of models with states: the fields that matter, and the parameters of the files. Two more
+figures are the bytes of K and V of one position in bfloat16, and the bytes that a sequence keeps whatever its length.
 
-Of models that also see images or guess several tokens: what the language model alone holds.
+For models that also take images or guess several tokens, the figures are those of the language model alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def mamba1(architecture: str, vocab: int, hidden: int, layers: int, **more: Any)
 def mamba2(
     hidden: int, layers: int, parameters: int, groups: int = 1, **more: Any
 ) -> tuple[dict[str, Any], int, int, int]:
-    """A row: heads of 64 channels, 128 numbers of state for each channel."""
+    """A row with heads of 64 channels and 128 numbers of state for each channel."""
     inner = 2 * hidden
     config = {
         **{"architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2", "vocab_size": 50_288, "hidden_size": hidden},
@@ -69,7 +69,7 @@ MINIMAX = {
 }
 
 KIMI_FULL = [4, 8, 12, 16, 20, 24, 27]
-"""Layers of Kimi Linear with latent attention, counted from 1."""
+"""The layers of Kimi Linear with latent attention, counted from 1."""
 KIMI = {
     **{"kv_lora_rank": 512, "qk_rope_head_dim": 64, "moe_layer_freq": 1, "rms_norm_eps": 1e-5},
     **{"qk_nope_head_dim": 128, "v_head_dim": 128, "q_lora_rank": None, "num_shared_experts": 1, "num_experts": 256},

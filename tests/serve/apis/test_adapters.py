@@ -66,7 +66,7 @@ def test_adapters_are_asked_for_by_name_and_neighbours_change_no_bit(live: Live)
     with ThreadPoolExecutor(9) as pool:
         together = list(pool.map(lambda name: complete(live, name), wanted * 3))
     assert together == [alone[name] for name in wanted * 3]
-    # An engine that never heard of adapters gives the model's own bits.
+    # An engine without the option for adapters gives the model's own bits.
     with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as plain:
         assert complete(plain, "spark") == alone["spark"]
     assert live.post("/v1/unload_lora_adapter", {"lora_name": "b"}).status == 200
@@ -166,7 +166,7 @@ def test_what_is_wrong_at_the_start_is_one_error(folder: Path, options: dict[str
 
 
 def used(live: Live) -> tuple[str, str, str]:
-    """(places, waiting, running) as the metrics have them."""
+    """The metrics' figures (places, waiting, running)."""
     text = live.get("/metrics").body.decode()
     (line,) = [each for each in text.splitlines() if each.startswith("vllm:lora_requests_info{")]
     found = dict(re.findall(r'(\w+)="([^"]*)"', line))

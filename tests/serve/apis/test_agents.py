@@ -1,4 +1,4 @@
-"""What agents send over the three APIs: odd histories, tools of other kinds, caps, and prompts that are too long."""
+"""What agents send over the three APIs: odd histories, tools of other kinds, limits, and prompts that are too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Anthropic's cache marks and thinking budgets by its real client: counted, refused, or named as not enforced."""
+"""Anthropic's cache marks and thinking budgets by its real client: they are counted, refused, or named as not
+enforced."""
 
 from __future__ import annotations
 

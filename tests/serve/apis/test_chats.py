@@ -1,4 +1,5 @@
-"""The page's chats on a server: apart for each key, whole after any failure, never over a change that was not seen."""
+"""The page's chats on a server: separate for each key, whole after any failure, and never written over an unseen
+change."""
 
 from __future__ import annotations
 
@@ -190,7 +191,7 @@ def test_a_folder_that_cannot_be_read_is_not_an_empty_one(kept: Live, tmp_path: 
     put(kept, "one", export("a"))
     place = tmp_path / "chats" / "anyone"
     place.rename(tmp_path / "away")
-    place.write_text("")  # no folder, for every user
+    place.write_text("")  # this is no folder, for any user
     refused = kept.get(PATH)
     assert (refused.status, refused.error["code"]) == (503, "storage_unreadable")
     assert put(kept, "two", export("b")).status == 507

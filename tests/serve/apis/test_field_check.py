@@ -1,4 +1,4 @@
-"""Unknown fields: named in a header and in the log; misspelt ones are refused where that is asked for."""
+"""Unknown fields: a header and the log name them, and with the option misspelt ones are refused."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ TOLD = "tempreature (did you mean temperature?)"
 
 
 def ended(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """The lines of requests with that field: they are written once an answer has been sent."""
+    """The lines of requests with that field. They are written once an answer has been sent."""
     lines = [record for record in caplog.records if record.getMessage() == "request"]
     return [line for line in lines if vars(line).get("ignored_fields") == [TOLD]]
 

@@ -1,4 +1,4 @@
-"""Fields of the outside APIs that change an answer: honoured, or refused by name. Nothing is generated here."""
+"""Fields of the outside APIs that change an answer are honoured, or refused by name. Nothing is generated here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Effortful(PlainTemplate):
 
 
 class Switched(PlainTemplate):
-    """The template asks for reasoning unless the request turns it off."""
+    """A template that asks for reasoning unless the request turns it off."""
 
     variables = frozenset({"enable_thinking"})
 

@@ -1,4 +1,4 @@
-"""A user's text cannot forge turns, on any API; where the caller asks for it, it may."""
+"""A user's text cannot forge turns, on any API, except where the caller allows it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from twostroke.text.talk.catalog import EXAMPLES, FORMATS
 from twostroke.text.talk.format import Example
 
 Message = tuple[str, str, list[tuple[str, Any]]]
-"""Content, thought, calls."""
+"""The content, the thought and the calls."""
 USER: Any = [{"role": "user", "content": "hi"}]
 OFFERED: Any = [{"type": "function", "function": {"name": name, "parameters": it}} for name, it in TOOLS.items()]
 FLAT: Any = [{"type": "function", "name": name, "parameters": schema} for name, schema in TOOLS.items()]
@@ -38,7 +38,7 @@ def asked_for(example: Example) -> Message:
 
 @contextmanager
 def replaying(name: str, example: Example) -> Iterator[Live]:
-    """A server whose engine writes the example, after a prompt that ends as the example's."""
+    """A server whose engine writes the example, after a prompt that ends as the example's does."""
 
     class Ending(PlainTemplate):
         def render(self, messages: Sequence[Mapping[str, Any]], **given: Any) -> str:
@@ -125,7 +125,7 @@ IDS = "[TOOL_CALLS]bell[CALL_ID]aaaaaaaaa[ARGS]{}[TOOL_CALLS]bell[CALL_ID]aaaaaa
 
 
 def test_an_id_that_the_model_writes_twice_is_replaced() -> None:
-    """A result must belong to one call: neither two calls of a turn nor one of an earlier turn have the same id."""
+    """A result must belong to one call. So no other call of the turn or of an earlier one has the same id."""
     with replaying("mistral_ids", Example(IDS)) as live:
         first, second = (call["id"] for call in live.chat(tools=OFFERED).json["choices"][0]["message"]["tool_calls"])
         assert first == "aaaaaaaaa" and second != first and len(second) == 9
@@ -146,7 +146,7 @@ def test_a_counted_id_is_not_given_twice_in_a_history_that_was_cut() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_streamed_call_of_responses_begins_empty_and_its_deltas_are_all_of_it(name: str) -> None:
-    """Where a name and the first arguments are sure at the same time, these came twice."""
+    """Where a name and the first arguments were certain at the same time, these came twice."""
     example = next(each for each in EXAMPLES[name] if each.calls)
     with replaying(name, example) as live:
         said = live.post("/v1/responses", {"model": MODEL, "input": "hi", "tools": FLAT, "stream": True}).body

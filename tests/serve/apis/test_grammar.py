@@ -1,4 +1,5 @@
-"""Structured output over HTTP: the spellings of clients, faults as 400, and hostile grammars next to honest work."""
+"""Structured output over HTTP: the spellings of clients, faults as 400, and hostile grammars next to honest
+requests."""
 
 from __future__ import annotations
 
@@ -105,7 +106,7 @@ def test_the_openai_package_parses_its_own_models(client: OpenAI) -> None:
 
 
 class Person(pydantic.BaseModel):
-    """Its schema says nothing of other keys; small models went on inventing some until max_tokens."""
+    """Its schema does not forbid other keys, and small models went on inventing some until max_tokens."""
 
     name: Annotated[str, pydantic.Field(max_length=12)]
     age: int

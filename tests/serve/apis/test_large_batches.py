@@ -1,5 +1,5 @@
-"""A batch of ten thousand lines in a process that is killed again and again: no line is lost or twice, and its memory
-is a few times that of its files."""
+"""A batch of ten thousand lines in a process that is killed again and again. No line is lost or written twice, and its
+memory is a few times that of its files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.serve.batch_process import WIDTH, lines
 from tests.serve.harness import wait_until
 
 KILLED_AT = (1, 700, 3000, 2)
-"""Calls that a process answers before it is killed."""
+"""The calls that a process answers before it is killed."""
 FILES_IN_MEMORY = 16
 """Python objects of a line take several times its bytes."""
 
@@ -55,7 +55,7 @@ def test_no_line_is_lost_or_twice_whenever_the_process_is_killed(count: int, tmp
     found = run(tmp_path, count, killed_at)
     assert found["status"] == "completed"
     contents = sorted((tmp_path / "contents").rglob("*.bin"), key=lambda path: path.stat().st_mtime_ns)
-    source, output = (path.read_bytes() for path in contents)  # one output file, although one was written twice
+    source, output = (path.read_bytes() for path in contents)  # there is one output file, although it was written twice
     assert source == lines(count)
     made = [json.loads(line) for line in output.splitlines()]
     assert [each["custom_id"] for each in made] == [f"c{n}" for n in range(count)]

@@ -71,7 +71,7 @@ def test_timings_of_the_real_engine() -> None:
 
 
 class Coder(ByteTokenizer):
-    """Has tokens for filling in: bytes that no text has."""
+    """A tokenizer with the tokens for filling in, which are bytes that no text has."""
 
     def id_of(self, token: str) -> int | None:
         named = {"<|fim_prefix|>": 1, "<|fim_suffix|>": 2, "<|fim_middle|>": 3, "<|repo_name|>": 4, "<|file_sep|>": 5}

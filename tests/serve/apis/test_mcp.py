@@ -1,4 +1,4 @@
-"""Messages of the page for servers of tools: passed on as they are, to the addresses of --mcp alone."""
+"""Messages of the page for servers of tools: they are passed on unchanged, and only to the addresses of --mcp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""GET /v1/models: names of one model, its context under the names that clients read; requests without a model."""
+"""GET /v1/models: the names of one model, its context under the names that clients read, and requests without a
+model."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def client(live: Live) -> Client:
 
 
 def lines_of(reply: Reply) -> list[dict[str, Any]]:
-    """Every line of a stream; none is blank, and the last alone is done."""
+    """Every line of a stream. None is blank, and only the last one is done."""
     assert reply.headers["content-type"] == "application/x-ndjson" and reply.body.endswith(b"\n")
     made = [json.loads(line) for line in reply.body[:-1].split(b"\n")]
     assert [line.get("done") for line in made] == [*[False] * (len(made) - 1), True]
@@ -115,7 +115,7 @@ def test_an_unknown_model_in_the_words_that_clients_look_for(client: Client, liv
 def test_names_without_regard_to_case_and_latest(live: Live) -> None:
     for name in (MODEL.upper(), MODEL + ":latest", "hf.co/" + MODEL):
         reply = live.post("/api/chat", asked(model=name, stream=False))
-        assert reply.status == 200 and reply.json["model"] == name  # the answer repeats what was asked for
+        assert reply.status == 200 and reply.json["model"] == name  # the answer repeats the requested name
 
 
 def test_num_ctx_bounds_this_request(live: Live) -> None:

@@ -1,4 +1,4 @@
-"""What programs that speak Ollama's API send, and what they read of the answers: each fails without a field."""
+"""What programs with Ollama's API send, and the fields that they read from the answers. Each fails without a field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOOLS = [{"type": "function", "function": {"name": "weather", "description": "of
 
 
 class Details(msgspec.Struct):
-    """As Zed reads it: nothing is optional."""
+    """Details as Zed reads them, where nothing is optional."""
 
     format: str
     family: str
@@ -36,13 +36,13 @@ class Listed(msgspec.Struct):
 
 
 class Tags(msgspec.Struct):
-    """/api/tags."""
+    """The answer of /api/tags."""
 
     models: list[Listed]
 
 
 class Said(msgspec.Struct):
-    """The message of a line, as Zed reads it: content is a text, never null."""
+    """The message of a line, as Zed reads it: content is a text and never null."""
 
     role: Literal["assistant"]
     content: str

@@ -1,4 +1,4 @@
-"""The real `openai` package against a known engine: what it parses is what was made."""
+"""The real `openai` package with a known engine: what it parses is what was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""schemathesis against the server's own OpenAPI document: what it says holds for generated requests."""
+"""schemathesis with the server's own OpenAPI document, which must be true of generated requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHECKS: Any = [
 ]
 EXAMPLES = fewer(40, quick=10)
 NOT_HERE = ("/api/pull", "/infill", "/slots/{name}", "/v1/texts", *refused_paths())
-"""What this server does not have, or not for this model: it answers 501, in words."""
+"""Routes that this server does not have, or not for this model. They answer 501 with a reason."""
 NEEDED = ("model", "messages", "prompt", "input", "tokens")
 SHORT: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}]},
@@ -114,7 +114,8 @@ def test_every_operation_holds_what_the_document_says(server: Live, path: str, m
             case.query = {"frames": 1}  # the stream has no end of its own
         statuses.append(case.call_and_validate(base_url=server.url, checks=checks).status_code)
         if mode is GenerationMode.POSITIVE and statuses[-1] == 400 and isinstance(case.body, dict):
-            # Fields that are right one by one seldom go together: once more with those that every answer needs.
+            # Random fields seldom make a valid request together. So they are tried once more with the fields that every
+            # answer needs.
             body = {key: value for key, value in case.body.items() if key in NEEDED} | SHORT.get(path, {})
             case.body = {key: value for key, value in body.items() if key != "messages" or "prompt" not in body}
             statuses.append(case.call_and_validate(base_url=server.url, checks=checks).status_code)
@@ -153,7 +154,8 @@ def component(name: str) -> Any:
 
 
 def test_what_a_busy_engine_reports_fits_its_schemas() -> None:
-    """The fake engine has no figures: the same schemas over the embedded model's steps, frames and ends."""
+    """The fake engine has no figures, so the same schemas are compared with the embedded model's steps, frames and
+    ends."""
     with build_server("spark", {"kv_memory": "8MB", "threads": 1}) as built, serving(built.parts) as live:
         for n in (1, 3):
             name = live.chat(max_tokens=20, n=n, temperature=1).json["id"]

@@ -1,4 +1,4 @@
-"""Texts of PDF files: what is in them comes back, and what is wrong with them is one clear error of that file alone."""
+"""Texts of PDF files: the text of a file comes back, and an error in a file is one clear error of that file alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ needs_pypdf = pytest.mark.skipif(not has_pypdf(), reason="pypdf is not installed
 
 
 def pdf(*pages: bytes, packed: bool = False, more: bytes = b"") -> bytes:
-    """A PDF file with these streams of drawing commands, a page each. more: entries of the trailer."""
+    """A PDF file with these streams of drawing commands, one for each page. more: entries of the trailer."""
     kids = b" ".join(b"%d 0 R" % (4 + 2 * number) for number in range(len(pages)))
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",

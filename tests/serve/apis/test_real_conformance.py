@@ -1,4 +1,4 @@
-"""The embedded model by both packages: scores against transformers, forced tools, both streams, one answer."""
+"""The embedded model by both packages: scores compared with transformers, forced tools, both streams, one answer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def messages(spark: Live) -> Iterator[Anthropic]:
 
 
 def test_prompt_logprobs_are_those_of_transformers(client: OpenAI, spark: Live) -> None:
-    """As lm-eval asks: ids, echo, logprobs 1, and the longest of 16 chunks of 16 rows."""
+    """The request is lm-eval's: ids, echo, logprobs 1. The prompt has the longest of 16 chunks of 16 rows."""
     import torch
     import transformers
 
@@ -125,7 +125,7 @@ def test_required_calls_one_of_the_tools(client: OpenAI, messages: Anthropic) ->
 
 
 def test_strict_tools_leave_the_text_free(client: OpenAI) -> None:
-    """A grammar that holds calls alone changes nothing in an answer without any."""
+    """A grammar that only describes calls changes nothing in an answer without any."""
     strict: Any = [{"type": "function", "function": {**TOOLS[0]["function"], "strict": True}}]
     asked: Any = {"model": "spark", "messages": ASK, "temperature": 0, "max_tokens": 40}
     free = client.chat.completions.create(**asked, tools=TOOLS[:1]).choices[0].message

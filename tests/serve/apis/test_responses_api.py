@@ -1,4 +1,4 @@
-"""The Responses API by the real `openai` package: whole, streamed, tools, reasoning, and what is refused."""
+"""The Responses API by the real `openai` package: whole, streamed, tools, reasoning, and refusals."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_stream_by_the_packages_own_helper(client: OpenAI) -> None:
 
 
 def test_the_wire(live: Live) -> None:
-    """Every event has its name on the `event:` line and in its data, numbered from 0; there is no [DONE]."""
+    """Every event has its name on the `event:` line and in its data, numbered from 0. There is no [DONE]."""
     reply = live.post("/v1/responses", {"model": MODEL, "input": "hi", "stream": True})
     blocks = [block for block in reply.body.decode().split("\n\n") if block]
     assert all(block.startswith("event: response.") for block in blocks) and b"[DONE]" not in reply.body

@@ -95,7 +95,7 @@ def spark() -> Iterator[Live]:
 
 
 def test_the_same_seed_gives_the_same_text_on_every_api_alone_and_together(spark: Live) -> None:
-    """The plain text routes get the same prompt: all answers are equal, and so are those of eight at a time."""
+    """The plain text routes get the same prompt. All answers are equal, and so are those of eight at a time."""
     prompt, seed, many = "The cache is the cache is the", 7, 24
     with OpenAI(base_url=spark.url + "/v1", api_key="none", max_retries=0) as client:
 

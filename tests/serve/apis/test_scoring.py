@@ -1,4 +1,4 @@
-"""Echo with log probabilities, scoring without an answer, usage in every chunk: OpenAI's and lm-eval's rules."""
+"""Echo with log probabilities, scoring without an answer, usage in every chunk: the rules of OpenAI and lm-eval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored responses, files and batches, by the real OpenAI client: kept, private, bounded, and over restarts."""
+"""Stored responses, files and batches, by the real OpenAI client: kept, private, bounded, and across restarts."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_a_batch_is_cancelled_and_expires(tmp_path: Path) -> None:
 
 
 def test_a_batch_goes_on_after_a_kill_with_no_line_lost_or_twice(tmp_path: Path) -> None:
-    """The folder as a killed server leaves it: a journal that ends in the middle of a line."""
+    """The folder is as a killed server leaves it: a journal ends in the middle of a line."""
     engine = FakeEngine()
     engine.token_s = 0.02
     with serving(fake_parts(engine, stored=stored(tmp_path))) as live, client_of(live) as client:

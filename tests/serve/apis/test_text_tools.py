@@ -1,4 +1,4 @@
-"""Tools that take a text, lines of clients in front of the system text, and counted thoughts."""
+"""Tools that take a text, lines that clients put before the system text, and counted thoughts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ WAYS = {"regex": ("[*]{3}(.|\n)*", "[*]{3}"), "lark": (LINES, "\\\\*\\\\*\\\\*(?
 @pytest.mark.parametrize("shape", ["chat", "responses"])
 @pytest.mark.parametrize("syntax", WAYS)
 def test_the_grammar_of_a_text_tool_is_enforced(patching: Live, syntax: str, shape: str, choice: str) -> None:
-    """Also where the model may choose to call no tool."""
+    """This holds also where the model may choose to call no tool."""
     definition, seen = WAYS[syntax]
     wanted = {"type": "grammar", "syntax": syntax, "definition": definition}
     spec = {"name": "patch", "description": "d"}

@@ -1,4 +1,4 @@
-"""Tools and reasoning over chat completions: what the real `openai` package makes of whole and streamed answers."""
+"""Tools and reasoning over chat completions: what the real `openai` package reads from whole and streamed answers."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_reasoning_is_apart_from_the_answer() -> None:
 
 
 def test_marks_that_are_special_tokens_are_shown_to_the_reader() -> None:
-    """The fake's `<end>` is special; a format that needs it gets it into the request."""
+    """The fake's `<end>` is special. A format that needs it puts it into the request."""
     call = CallForm(ObjectNotation(), open="<end>\n", close="no token")
 
     with serve("x", Format("special", (call,))) as live:

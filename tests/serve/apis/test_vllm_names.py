@@ -1,4 +1,4 @@
-"""The `vllm:*` names with exact counts, as vLLM's own test of its metrics asks for them, and the Grafana dashboard."""
+"""The `vllm:*` names with exact counts, as vLLM's own test of its metrics wants them, and the Grafana dashboard."""
 
 from __future__ import annotations
 

@@ -375,7 +375,7 @@ def test_no_bytes_are_anything_but_a_400(body: bytes) -> None:
 
 
 def test_long_histories_are_read_and_bodies_of_very_many_values_are_not(live: Live) -> None:
-    """20 MB of pictures in a history of thousands of turns is what agents send; lists of lists are an attack."""
+    """Agents send 20 MB of pictures in a history of thousands of turns; lists of lists are an attack."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 100_000}}
     turns = [{"role": role, "content": "x"} for _ in range(1500) for role in ("user", "assistant")]
     asked = {"role": "user", "content": [{"type": "text", "text": "see"}, picture]}

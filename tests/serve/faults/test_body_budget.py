@@ -1,4 +1,4 @@
-"""Bodies that are read at the same time share one budget of bytes. Real sockets."""
+"""Bodies that are read at the same time share one budget of bytes. The sockets are real."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_any_ends_give_back_what_was_taken() -> None:
     with serving(fake_parts(FakeEngine(), bodies=BodyBudget(LIMIT), limits=Limits(body_bytes=8_000))) as live:
         with sender(live, "Content-Length: 5000", b" " * 3_000):
             held(live, 3_000)
-        held(live, 0)  # gone away
+        held(live, 0)  # the client has gone away
         with sender(live, "Transfer-Encoding: chunked", chunk(b" " * 5_000) + chunk(b" " * 5_000)) as long:
             assert answer(long)[0] == 413
         held(live, 0)

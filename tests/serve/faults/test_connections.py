@@ -30,7 +30,7 @@ def asked(live: Live, more: str = "", **fields: object) -> bytes:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """All bytes up to the end that the server makes."""
+    """All bytes up to the end of the connection by the server."""
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
@@ -65,7 +65,7 @@ def test_a_client_that_has_ended_its_side_gets_its_answer(stream: bool) -> None:
         connection.shutdown(socket.SHUT_WR)
         wait_until(lambda: engine.live == 1, "the request running")
         gate.let(live.loop)
-        answer = everything(connection)  # the server ends the connection, since no request can follow
+        answer = everything(connection)  # the server ends the connection, because no request can follow
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert (b"data: [DONE]" if stream else b'"text":"hello"') in answer
     assert engine.closed_early == 0
@@ -103,14 +103,15 @@ def test_a_client_that_is_gone_after_it_ended_its_side_ends_its_request() -> Non
 
 
 def test_an_answer_that_fits_the_kernels_buffer_is_not_kept_for_a_reader_that_has_stopped() -> None:
-    """The whole answer is written at once, and the program waits for nothing: only the kernel knows."""
+    """The whole answer is written at once, and the program waits for nothing. Only the kernel knows the reader's
+    state."""
     engine = FakeEngine("a" * 900)
     with serving(patient(engine, stalled_s=0.3)) as live, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.connect(("127.0.0.1", live.port))
         connection.sendall(asked(live, n=50, max_tokens=900))
         poll = select.poll()
-        poll.register(connection, 0)  # errors alone: nothing is read
+        poll.register(connection, 0)  # only errors are polled, because nothing is read
         found = poll.poll(WAIT_S * 1000)
         assert found and found[0][1] & (select.POLLERR | select.POLLHUP)
         assert engine.closed_early == 0
@@ -120,7 +121,7 @@ def test_an_answer_that_fits_the_kernels_buffer_is_not_kept_for_a_reader_that_ha
 def test_where_others_wait_a_reader_that_has_stopped_gives_its_place_and_goes_on_later(waiting: int) -> None:
     engine = FakeEngine("a" * 900)
     engine.waiting = waiting
-    engine.gate = gate = Turnstile(30_000)  # more pieces than the buffers of two sockets hold, and no whole answer
+    engine.gate = gate = Turnstile(30_000)  # more pieces than the buffers of two sockets can take, and no whole answer
     with serving(patient(engine, stalled_s=3600.0, crowded_s=0.1)) as live, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.connect(("127.0.0.1", live.port))

@@ -1,4 +1,4 @@
-"""A forced call that max_tokens cuts, wherever it does: every client reads the message, and no markup is in it."""
+"""max_tokens cuts a forced call at any place. Every client reads the message, and it contains no markup."""
 
 from __future__ import annotations
 

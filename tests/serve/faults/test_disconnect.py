@@ -27,7 +27,7 @@ def _send(live: Live, **fields: object) -> socket.socket:
 def test_disconnect_closes_the_engines_streams(stream: bool, prompt: object) -> None:
     engine = FakeEngine("a" * 500)
     sequences = 4 * 2 * (3 if isinstance(prompt, list) else 1)
-    engine.gate = gate = Turnstile(sequences // 2)  # as many pieces as prompts: no answer can be whole
+    engine.gate = gate = Turnstile(sequences // 2)  # there are as many pieces as prompts, so no answer can be whole
     with serving(fake_parts(engine)) as live:
         connections = [_send(live, stream=stream, prompt=prompt, n=2, max_tokens=400) for _ in range(4)]
         wait_until(lambda: engine.live == sequences, "all requests running")

@@ -1,4 +1,5 @@
-"""How a server process ends: drained, cut short, or because its engine failed. Exit codes, statuses, no process."""
+"""How a server process ends: drained, cut short, or because its engine failed. Exit codes, statuses, no process
+left."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def process(drain_s: float = 30.0, die: bool = False) -> Iterator[tuple[subproce
 
 
 def go_on(server: subprocess.Popen[str]) -> None:
-    """The engine, which waits after its first token, gives the others; or it dies, where it was made to."""
+    """Lets the engine, which waits after its first token, give the others; or lets it die, where it was made to."""
     assert server.stdin is not None
     server.stdin.write("go on\n")
     server.stdin.flush()
@@ -109,7 +110,7 @@ def test_a_second_signal_cuts_at_once() -> None:
         _, running = begun(port, 900)
         server.send_signal(signal.SIGTERM)
         wait_until(lambda: get(port, "/ready").status == 503, "the drain")
-        time.sleep(2 * SAME_SIGNAL_S)  # two at once would count as one
+        time.sleep(2 * SAME_SIGNAL_S)  # two signals at once would count as one
         server.send_signal(signal.SIGTERM)
         with pytest.raises(http.client.IncompleteRead):
             running.read()

@@ -1,4 +1,4 @@
-"""A request next to others that ask for much: it waits for none of them to end."""
+"""A request next to others that ask for much: it does not wait until one of them ends."""
 
 from __future__ import annotations
 

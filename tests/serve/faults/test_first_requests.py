@@ -55,7 +55,8 @@ for _ in range(int(sys.argv[1])):
     ended[status] = ended.get(status, 0) + 1
 print(ended)
 """
-"""A process imports the modules and reads nothing. It is copied as often as asked, and each copy is a fresh server."""
+"""A process imports the modules and reads nothing. It is forked as often as the test wants, and each copy is a fresh
+server."""
 
 
 def test_fresh_processes_read_their_first_bodies_in_eight_threads() -> None:

@@ -1,6 +1,8 @@
-"""The 1st, 2nd, 3rd ... thing that can fail while a request is served does, until one passes without reaching it.
+"""The 1st, 2nd, 3rd ... call that can fail while a request is served fails, until one request passes without reaching
+it.
 
-Whatever k is: that request ends with an error or not at all, the door and the engine are empty, the next one is served.
+Whatever k is, that request ends with an error or not at all, the door and the engine are empty, and the next one is
+served.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ SECRET = "secret words of an exception"
 
 
 class Kth:
-    """Counts calls of everything it wraps; the k-th raises."""
+    """Counts the calls of everything that it wraps. Call number k raises."""
 
     def __init__(self) -> None:
         self.calls, self.fails_at = 0, 0

@@ -1,4 +1,4 @@
-"""A request that is held and then refused is 503 with Retry-After, as one that is refused at once."""
+"""A request that is held and then refused gets 503 with Retry-After, like one that is refused at once."""
 
 from __future__ import annotations
 

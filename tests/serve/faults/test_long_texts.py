@@ -1,4 +1,4 @@
-"""Long texts: streams go on while one is tokenized, short ones do not wait, and what fails becomes an answer."""
+"""Long texts: streams go on while one is tokenized, short ones do not wait, and a failure becomes an answer."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ TURN_S = 0.002
 
 
 def as_utf8(**fields: Any) -> bytes:
-    """With escapes the text would be larger than a body may be."""
+    """The body in UTF-8. With escapes the text would be larger than a body may be."""
     return json.dumps({"model": "spark", **fields}, ensure_ascii=False).encode()
 
 
 @dataclass
 class Turns:
-    """Counts an event loop's turns; a loop that is held up does not count."""
+    """Counts an event loop's turns. A loop that is held up does not count."""
 
     count: int = 0
-    during: list[int] = field(default_factory=list)  # turns while each long text was tokenized
+    during: list[int] = field(default_factory=list)  # the turns while each long text was tokenized
     stopped: bool = False
 
     async def run(self) -> None:
@@ -42,7 +42,7 @@ class Turns:
             await asyncio.sleep(TURN_S)
 
     def watch(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """`work`, with the turns during its call written down."""
+        """Calls `work`, and records the turns during its call."""
 
         def watched(*args: Any, **named: Any) -> Any:
             before = self.count
@@ -69,8 +69,8 @@ def test_streams_and_the_loop_go_on_while_a_long_text_is_tokenized(
     long_texts = 0
 
     class Watched:
-        """The real library. Tokenizing takes most of a second: a loop that is free turns hundreds of times, and one
-        that is held up not at all."""
+        """The real library. Tokenizing takes most of a second, so a free loop turns hundreds of times, and one that is
+        held up does not turn at all."""
 
         def encode_batch_fast(self, texts: list[str], **named: Any) -> Any:
             nonlocal long_texts
@@ -121,7 +121,7 @@ def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(spark: Live, m
 
 
 class Waiting(ByteTokenizer):
-    """Tokenizing a long text takes until the test ends it."""
+    """A library in which tokenizing a long text takes until the test ends it."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Semaphore(0), threading.Event()

@@ -1,4 +1,4 @@
-"""A server's own memory after long prompts and heavy grammars stays below what the plan states for it."""
+"""A server's own memory after long prompts and heavy grammars stays below the plan's figure for it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Served:
 
     @property
     def own_bytes(self) -> int:
-        """Resident, without the pool, which is counted as full."""
+        """The resident bytes without the pool, which is counted as full."""
         resident = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return resident - POOL_BYTES
 
@@ -76,7 +76,7 @@ def served() -> Iterator[Served]:
 
 
 def long_texts() -> list[tuple[str, dict[str, Any]]]:
-    """Together they take about 300 MB more than the bound allows while they are tokenized, one after the other."""
+    """While they are tokenized one after the other, they take about 300 MB more than the bound allows."""
     letters, words = "é" * 3_000_000, "some words of a prompt " * 90_000
     chats = [("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": t}]}) for t in (letters, words)]
     lists = [("/tokenize", {"prompt": words[:1_500_000], "return_token_strs": True})]
@@ -84,7 +84,7 @@ def long_texts() -> list[tuple[str, dict[str, Any]]]:
 
 
 def heavy_grammars() -> list[tuple[str, dict[str, Any]]]:
-    """Patterns whose machines have thousands of states, each followed for a while by several completions."""
+    """Patterns whose automata have thousands of states, each followed for a while by several completions."""
     shared = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 60, "temperature": 1.5, "n": 4}
     return [("/v1/chat/completions", {**shared, "guided_regex": f".*a.{{{10 + i}}}b.*"}) for i in range(5)]
 
@@ -128,7 +128,7 @@ print(before - resident())
 @pytest.mark.slow
 @pytest.mark.skipif(not GLIBC, reason="another C library: it has no such call")
 def test_trimming_gives_back_what_lies_between_living_pieces() -> None:
-    """100 MB in each of four threads, of which a thousandth stays: at least the last thread's come back."""
+    """100 MB in each of four threads, of which a thousandth stays. At least the last thread's memory comes back."""
     ended = subprocess.run(
         [sys.executable, "-c", SCATTERED], capture_output=True, text=True, timeout=WAIT_S, check=True
     )
@@ -138,7 +138,7 @@ def test_trimming_gives_back_what_lies_between_living_pieces() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not GLIBC, reason="another C library: it has no such call")
 def test_heavy_work_is_followed_by_trimming_and_a_burst_by_one() -> None:
-    assert trim() in (True, False)  # whether there was anything to give back
+    assert trim() in (True, False)  # the result tells whether there was anything to give back
     trimmer = Trimmer(quiet_s=0.2)
     for _ in range(50):
         trimmer.heavy_work_ended()

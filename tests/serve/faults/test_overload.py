@@ -19,7 +19,7 @@ from twostroke.server.visit import Visit
 
 
 class Held:
-    """An engine that says nothing until `release`, after a server with these rules."""
+    """An engine that writes nothing until `release`, in a server with these rules."""
 
     def __init__(self, wait_s: float = 7.5, **rules: Any) -> None:
         self.engine = FakeEngine()
@@ -118,7 +118,7 @@ def test_a_keys_tokens_come_back_at_their_rate_and_retry_after_is_when() -> None
     now[0] = 20.0 + 1e-6
     door.enter(Visit("ann"), 1, 100).leave(0)
     now[0] = 1000.0
-    door.enter(Visit("ann"), 1, 10_000).leave(0)  # more than a minute's worth: let in when the bucket is full
+    door.enter(Visit("ann"), 1, 10_000).leave(0)  # more than a minute's tokens are let in when the bucket is full
     assert door.refusals == {"rate_limit_exceeded": 2}
 
 
@@ -172,7 +172,7 @@ def test_the_servers_own_deadline_is_the_longest() -> None:
 
 def test_a_deadline_frees_the_engine_of_a_client_that_does_not_read() -> None:
     engine = FakeEngine("a" * 900)
-    engine.gate = Turnstile(30_000)  # more than the buffers of two sockets hold, and no whole answer
+    engine.gate = Turnstile(30_000)  # more than the buffers of two sockets can take, and no whole answer
     limits = Limits(deadline_s=0.5, stalled_s=600.0)
     with serving(fake_parts(engine, limits=limits)) as live, reader_that_does_not_read(live):
         wait_until(lambda: engine.peak == 100 and engine.live == 0, "the request over")
@@ -231,7 +231,7 @@ def test_a_head_that_does_not_come_ends_the_connection() -> None:
 
 
 def answer_after(connection: socket.socket, sent: bytes, end: bytes) -> bytes:
-    """What comes up to `end`, or until the other side closes."""
+    """The bytes up to `end`, or until the other side closes."""
     got = b""
     with contextlib.suppress(ConnectionError):  # it may have closed before this was sent
         connection.sendall(sent)
@@ -241,7 +241,7 @@ def answer_after(connection: socket.socket, sent: bytes, end: bytes) -> bytes:
 
 
 def ended_after(connection: socket.socket, sent: bytes) -> bytes:
-    """What comes until the other side closes."""
+    """The bytes until the other side closes."""
     return answer_after(connection, sent, b"the end of no answer")
 
 

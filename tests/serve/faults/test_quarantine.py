@@ -1,4 +1,4 @@
-"""A request that crashes the worker again and again is refused; the others are answered. Real processes."""
+"""A request that crashes the worker again and again is refused, and the others are answered. The processes are real."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ main(["serve", "spark", *flags])
 
 
 def ask(server: Supervised, **fields: Any) -> Any:
-    """With the package's own retries: they see broken connections and 503s of restarts."""
+    """Asks with the package's own retries, because clients get broken connections and 503 during restarts."""
     with OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=12) as client:
         body: dict[str, Any] = {"model": "spark", "prompt": "Once", "temperature": 0, "max_tokens": 900, **fields}
         return client.completions.create(**body, extra_body={"ignore_eos": True})

@@ -1,4 +1,4 @@
-"""A worker that crashes is started again; the socket stays; no process is left. Real processes, real sockets."""
+"""A worker that crashes is started again, the socket stays, and no process is left. Processes and sockets are real."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def children(pid: int) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Ended; a zombie that another process has to reap counts."""
+    """Whether it has ended. A zombie that another process must reap counts as ended."""
     try:
         return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -127,7 +127,7 @@ def test_a_crash_in_native_code_costs_the_requests_that_run_and_nothing_else(ser
     with OpenAI(base_url=served.url + "/v1", api_key="none", max_retries=0) as client, ThreadPoolExecutor(2) as pool:
         body: dict[str, Any] = {"model": "spark", "prompt": "Once", "seed": 1, "temperature": 0}
         before = client.completions.create(**body, max_tokens=20)
-        # So much that it runs for many seconds on any machine.
+        # So many that they run for many seconds on any machine.
         much: dict[str, Any] = {"n": 128, "max_tokens": 900, "extra_body": {"ignore_eos": True}}
         stream = client.completions.create(**body, **much, stream=True)
         next(iter(stream))
@@ -214,7 +214,7 @@ def with_worker(worker: str, folder: Path, silence_s: float = 0.4, first_delay_s
 
 
 def test_while_no_worker_runs_every_request_gets_503_and_the_supervisor_goes_on(tmp_path: Path) -> None:
-    with with_worker("import time; time.sleep(600)", tmp_path) as server:  # one that is never ready
+    with with_worker("import time; time.sleep(600)", tmp_path) as server:  # a worker that is never ready
         wait_until(lambda: bool(children(server.process.pid)), "the worker")
         for _ in range(3):
             status, headers, body = server.get("/v1/models")
@@ -236,13 +236,13 @@ def test_while_no_worker_runs_every_request_gets_503_and_the_supervisor_goes_on(
     [("/live", True), ("//live/", True), ("http://localhost/live", True), ("/llm/live?a", True), ("/lively", False)],
 )
 def test_a_probe_in_any_form_hears_that_the_supervisor_lives(target: str, alive: bool) -> None:
-    """One that hears 503 would have it restarted."""
+    """A probe that gets 503 would have it restarted."""
     assert reply(f"GET {target} HTTP/1.0\r\n\r\n".encode(), 1.0).startswith(b"HTTP/1.1 200") == alive
     assert reply(f"POST {target} HTTP/1.1\r\n\r\n".encode(), 1.0).startswith(b"HTTP/1.1 503")
 
 
 def test_no_connection_is_lost_when_a_worker_takes_over() -> None:
-    """The change comes as news on a socket, so that it may fall into the same turn of the loop as a connection."""
+    """The change comes as a message on a socket, so that it may come in the same turn of the loop as a connection."""
     changes = 300
     asked: list[int] = []
     over = threading.Event()

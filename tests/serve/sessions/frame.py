@@ -1,12 +1,13 @@
-"""Sessions of agents over a real socket: a client is a generator of requests that gets each answer.
+"""Sessions of agents over a real socket. A client is a generator of requests that gets each answer.
 
     def session() -> Session:
         answer = yield Ask("/v1/chat/completions", {...})
         ...
 
-Each client stands in a file of its own (clients/), written from the public shape of its traffic: the fields and headers
-that it sends, how its history grows, what it does when a tool fails. `replay` sends the requests one after the other,
-reads the answers as the client's package would, and notes how much of each prompt was found in the cache.
+Each client has a file of its own (clients/), written from the public form of its traffic. It contains the fields and
+headers that the client sends, the growth of its history, and its reaction when a tool fails. `replay` sends the
+requests one after the other, reads the answers as the client's package would, and records how much of each prompt was
+found in the cache.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MODEL = "scripted"
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call that the model made. arguments: as text; the text itself for a tool that takes a text."""
+    """A call that the model made. arguments: the arguments as text; for a tool that takes a text, that text."""
 
     call_id: str
     name: str
@@ -44,7 +45,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Ask:
-    """A request. aside: it has a prompt of its own (a title, a count), which is no turn of the conversation."""
+    """A request. aside: whether it has a prompt of its own (a title, a count) and is no turn of the conversation."""
 
     path: str
     body: dict[str, Any]
@@ -57,7 +58,7 @@ Session = Generator[Ask, Said, None]
 
 @dataclass(frozen=True)
 class Client:
-    """answer: what the model writes at each turn. session: makes the requests."""
+    """answer: the text that the model writes at each turn. session: makes the requests."""
 
     name: str
     answer: str
@@ -66,7 +67,7 @@ class Client:
 
 @dataclass
 class Played:
-    """turns: answers to requests of the conversation. asides: of the others."""
+    """turns: answers to requests of the conversation. asides: answers to the others."""
 
     turns: list[Said] = field(default_factory=list)
     asides: list[Said] = field(default_factory=list)
@@ -79,7 +80,7 @@ class Played:
 
 
 def replay(client: Client, live: Live) -> Played:
-    """Send the session. Fails at the first answer that is an error, whole or within a stream."""
+    """Sends the session. Fails at the first answer that is an error, whole or within a stream."""
     played, session = Played(), client.session()
     ask = next(session)
     while True:

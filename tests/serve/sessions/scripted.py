@@ -1,6 +1,6 @@
-"""A checkpoint of a few megabytes that answers with a given text, whatever the prompt says.
+"""A checkpoint of a few megabytes that answers with a given text, whatever the prompt is.
 
-The embedding of a token is one axis, the only layer adds zero, and the head leads from each token to the next one of
+The embedding of a token is one axis, the only layer adds zero, and the head leads from each token to the next token of
 the text. So a session of an agent gets the calls that it needs to go on, from a real engine with a real cache.
 """
 
@@ -37,11 +37,11 @@ TEMPLATE = """
 {{- '\\n</tool_response><|im_end|>\\n' }}
 {%- endif %}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
-"""Strict on purpose: one system message in front, arguments that must be objects."""
+"""Strict on purpose: one system message comes first, and arguments must be objects."""
 
 
 def pieces_of(answer: str) -> list[str]:
-    """The answer cut into words, each of which comes once: it is a token."""
+    """The answer cut into words, each of which occurs once and is a token."""
     made: list[str] = []
     for word in re.findall(r"\s*[^\s]+\s*?", answer) or [answer]:
         while word in made or len(word) < 2:
@@ -51,12 +51,12 @@ def pieces_of(answer: str) -> list[str]:
 
 
 def write_scripted(folder: Path, answer: str) -> Path:
-    """Write the checkpoint that says `answer`."""
+    """Writes the checkpoint that answers with `answer`."""
     alphabet = sorted((chr(code) for code in range(33, 324) if len(bytes_of(chr(code))) == 1), key=bytes_of)
     pieces = pieces_of(answer)
     tokens = [*alphabet, END, OPEN, *pieces]
     ids = [len(alphabet) + 2 + place for place in range(len(pieces))]
-    chain = [tokens.index(alphabet[10]), *ids]  # behind a line end
+    chain = [tokens.index(alphabet[10]), *ids]  # after a line end
     rows = -(-len(tokens) // 64) * 64
     embed, head = np.zeros((rows, rows), np.float32), np.zeros((rows, rows), np.float32)
     after = dict(zip(chain, chain[1:], strict=False))

@@ -1,4 +1,4 @@
-"""Sessions of agents, replayed over a real socket: none meets an error, and the cache finds what stands in it."""
+"""Sessions of agents, replayed over a real socket: none gets an error, and the cache finds what it contains."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Long texts with the shape of agents' instructions, and small pictures: made here, the same in every run."""
+"""Long texts with the form of agents' instructions, and small pictures. They are made here, the same in every run."""
 
 from __future__ import annotations
 
 from typing import Any
 
 REQUESTS = 20
-"""How many requests a session has, asides among them."""
+"""The number of requests of a session, with the asides."""
 PICTURE = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -28,7 +28,7 @@ def rules(about: str, characters: int) -> str:
 
 
 def output(turn: int) -> str:
-    """What a tool gives at one turn."""
+    """The output of a tool at one turn."""
     return f"src/part_{turn}.py:{turn * 7}: def part_{turn}(value: int) -> int:\n    return value + {turn}\n"
 
 

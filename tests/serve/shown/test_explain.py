@@ -85,7 +85,7 @@ def test_metrics_hold_parts_and_work(spark: Live) -> None:
     values = {name: float(value) for name, value in lines}
     assert values['twostroke_request_part_seconds_total{part="decode"}'] > 0
     assert values["twostroke_flops_total"] > 0
-    # Reading the weights is most of what small steps move.
+    # Reading the weights is most of what small steps do.
     moved = {kind: values[f'twostroke_moved_bytes_total{{kind="{kind}"}}'] for kind in ("weights", "kv", "activations")}
     assert moved["weights"] > moved["activations"] > 0 and moved["kv"] > 0
 
@@ -130,9 +130,9 @@ def test_explain_config_prints_the_settings() -> None:
 
 
 def test_a_client_that_does_not_read_is_named() -> None:
-    """The transport takes a piece only after a while, as it does when a client leaves its buffers full.
+    """The transport takes a piece only after a while, as when a client leaves its buffers full.
 
-    The while is twice what everything before has taken, so that it is the longest part on any machine.
+    The while is twice the time of everything before, so that it is the longest part on any machine.
     """
     sent: list[bytes] = []
     began_s = time.monotonic()

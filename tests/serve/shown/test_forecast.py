@@ -1,4 +1,4 @@
-"""Retry-After against what the production heart then does, under a virtual clock."""
+"""Retry-After compared with what the production core then does, under a virtual clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class Run:
-    """A scheduler whose steps a Forecast hears; `slow`: how much longer than the cost model says steps take."""
+    """A scheduler whose steps a Forecast observes. `slow`: how much longer steps take than the cost model predicts."""
 
     def __init__(self, sequences: int, step_tokens: int, pages: int = 10_000, slow: float = 1.0) -> None:
         self.clock = VirtualClock()
@@ -79,7 +79,7 @@ def test_the_forecast_is_close_to_what_happens(
 
     for _ in range(8 * sequences):
         run.add(prompt, any_output())
-    for _ in range(4 * output):  # the forecast has seen answers, and streams are at all places of theirs
+    for _ in range(4 * output):  # the forecast has seen answers, and streams are at all of their places
         run.step()
         while len(run.waiting) < 2 * requests:
             run.add(prompt, any_output())

@@ -1,4 +1,4 @@
-"""What guesses did to a completion that has ended, as a frame of the page shows it."""
+"""The effect of guesses on a completion that has ended, as a frame of the page shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class RowCost:
-    """10 ms for a step and 1 ms for each row."""
+    """A cost of 10 ms for a step and 1 ms for each row."""
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
         seconds = 0.010 + 0.001 * sum(segment.num_tokens for segment in segments)
@@ -44,7 +44,7 @@ def test_a_frame_holds_guessed_and_accepted_tokens_and_what_they_won_and_lost() 
     frames = Frames(EngineView(ledger))
     run(ledger, (5, 6, 7), 2)
     (ended,) = frames.next(None, {})["ended"]
-    # Two accepted tokens spared two steps of one row; three more rows took 3 ms.
+    # Two accepted tokens saved two steps of one row; three more rows took 3 ms.
     assert ended["guesses"] == {"guessed": 3, "accepted": 2, "won_s": 0.022, "lost_s": 0.003}
 
 

@@ -1,4 +1,5 @@
-"""The live view's routes: frames of bounded size, steps that a slow viewer missed counted, tokens never touched."""
+"""The live view's routes: frames have a bounded size, steps that a slow viewer missed are counted, and tokens never
+change."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def _request(name: str, prompt: int = 4) -> Request:
 
 
 def _stepped(ledger: Ledger, requests: list[Request], start: int, steps: int, rows: int) -> None:
-    """Steps of these requests, each of `rows` rows."""
+    """The steps of these requests, each of `rows` rows."""
     for at in range(steps):
         begin_s = 0.01 * (ledger.num_steps + 1)
         known = [0] * (start + rows * (at + 1))
@@ -124,7 +125,7 @@ def test_a_viewer_that_was_away_gets_a_frame_of_bounded_size_and_the_number_it_m
 def test_a_slow_viewer_loses_frames_and_no_stream_loses_tokens(spark: Live) -> None:
     with socket.create_connection(("127.0.0.1", spark.port), timeout=WAIT_S) as lazy:
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        lazy.sendall(b"GET /v1/engine/steps HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")  # and reads nothing
+        lazy.sendall(b"GET /v1/engine/steps HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")  # the client reads nothing
         texts = set()
         for _ in range(3):
             streamed = spark.complete(prompt=[5, 6, 7], max_tokens=200, ignore_eos=True, temperature=0, stream=True)
@@ -161,7 +162,7 @@ def test_a_viewer_does_not_hold_up_the_servers_end() -> None:
         stream = socket.create_connection(("127.0.0.1", live.port), timeout=WAIT_S)
         stream.sendall(b"GET /v1/engine/steps HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert stream.recv(12) == b"HTTP/1.1 200"
-        live.parts.admission.closing.began = True  # as Server.shutdown says it
+        live.parts.admission.closing.began = True  # Server.shutdown does the same
         received = b""
         while chunk := stream.recv(65536):
             received += chunk

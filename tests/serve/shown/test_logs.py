@@ -1,4 +1,4 @@
-"""Logs: one JSON object for each request, with its id, whatever it held; nothing of prompts or keys."""
+"""Logs: one JSON object for each request, with its id, whatever it contained, and without prompts or keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""systemd's protocol against a socket of our own: what a service manager hears, and when."""
+"""systemd's protocol with a socket of our own: what a service manager receives, and when."""
 
 from __future__ import annotations
 

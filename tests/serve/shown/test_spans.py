@@ -19,7 +19,7 @@ TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 @contextmanager
 def collector() -> Iterator[tuple[str, list[Any]]]:
-    """(its address, the spans that it got)."""
+    """The address of a collector, and the spans that it got."""
     spans: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -56,7 +56,7 @@ def test_an_answer_is_a_span_below_its_callers_with_its_phases_below() -> None:
                 ).json
                 live.get("/v1/models")
                 wait_until(lambda: not live.parts.serving.view.ledger.live(), "rest")
-        found = {span.name: span for span in spans}  # the heart's end has sent them
+        found = {span.name: span for span in spans}  # the end of the server has sent them
     assert sorted(found) == ["decode", "prefill", "queue", "text_completion spark"] and len(spans) == 4
     whole = found["text_completion spark"]
     assert whole.trace_id.hex() == TRACE and whole.parent_span_id.hex() == CALLER
@@ -69,7 +69,7 @@ def test_an_answer_is_a_span_below_its_callers_with_its_phases_below() -> None:
         assert found[name].parent_span_id == whole.span_id
         marks += [found[name].start_time_unix_nano, found[name].end_time_unix_nano]
     marks.append(whole.end_time_unix_nano)
-    # Two clocks are compared, each read at its own moment: a little play.
+    # Two clocks are compared, each read at its own moment, so a small difference is allowed.
     assert all(later - earlier > -5_000_000 for earlier, later in zip(marks, marks[1:], strict=False)), marks
     assert "prompt" not in str(told.keys()).replace("input", "")
 

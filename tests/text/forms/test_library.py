@@ -1,4 +1,4 @@
-"""The library's C interface: the same masks as its Python classes, and the interpreter goes on meanwhile."""
+"""The library's C interface: it has the same masks as its Python classes, and the interpreter goes on meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCES = [f"{OPTIONS}start: %json {json.dumps(SCHEMA)}", f"{OPTIONS}start: /[a-
 
 
 class _Wrapped:
-    """What the Python class reads."""
+    """The object that the Python class reads."""
 
     def __init__(self, tokens: list[bytes], special: list[int], end: int) -> None:
         self.tokens, self.special_token_ids, self.eos_token_id, self.bos_token_id = tokens, special, end, None
@@ -66,12 +66,12 @@ def test_one_that_has_failed_stays_failed() -> None:
     broken = Matcher(vocabulary, "start: nothing", {"verbose_errors": False})
     assert "nothing" in broken.fault and broken.mask() is None
     assert not broken.consume(1) and not broken.rollback(1) and "nothing" in broken.fault
-    zero = Matcher(vocabulary, "start: /a\x00b/", {})  # no text of C
+    zero = Matcher(vocabulary, "start: /a\x00b/", {})  # this cannot be a text of C
     assert not zero.fault and zero.mask()
 
 
 def test_the_interpreter_goes_on_while_a_vocabulary_is_read() -> None:
-    """The Python classes hold its lock: no other thread gets a turn."""
+    """The Python classes hold the interpreter's lock, so no other thread gets a turn."""
     rows = [bytes([n % 251, n // 251 % 251, n // 63001, 7]) for n in range(200_000)]
     ended = threading.Event()
     reading = threading.Thread(target=lambda: (LibraryVocabulary(rows, [], [0]), ended.set()))

@@ -1,4 +1,4 @@
-"""Numbers of a form end, and a double or 64 bits hold them; bounds of any size are taken."""
+"""Numbers of a form end, and fit a double or 64 bits. Bounds of any size are taken."""
 
 from __future__ import annotations
 

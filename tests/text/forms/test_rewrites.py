@@ -1,4 +1,5 @@
-"""Keywords that the compiler lacks: each answer of the new form fits the old one; what is not held is named."""
+"""Keywords that the compiler lacks: each answer of the new form fits the old one, and constraints that are not enforced
+are named."""
 
 from __future__ import annotations
 

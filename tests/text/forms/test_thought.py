@@ -1,4 +1,4 @@
-"""A form of an answer follows the thought of a model that thinks."""
+"""A form of an answer comes after the thought of a model that thinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks through a compiled grammar: does it take a text, and random texts that it takes."""
+"""Walks through a compiled grammar: whether it takes a text, and random texts that it takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Walker:
         self._closing = {i for i, row in self.bytes.items() if row in (b'"', b"}", b"]", b",")}
 
     def takes(self, grammar: Grammar, text: str) -> bool:
-        """True where the text, byte by byte, is a whole answer."""
+        """Whether the text, byte by byte, is a whole answer."""
         machine = self.compiler.compile(grammar)
         for byte in text.encode():
             token_id = self._ids[bytes([byte])]

@@ -30,7 +30,7 @@ TOOLS: dict[str, Any] = {
 
 
 def pieces_of(form: Format, texts: Iterable[str], prompt_end: str = "", tools: Any = None) -> list[Piece]:
-    """The pieces that the texts make, one after the other, neighbours joined."""
+    """The pieces of the texts, one after the other, with neighbours joined."""
     reader = TurnReader(form, Tools(TOOLS if tools is None else tools), prompt_end)
     made = [piece for text in texts for piece in reader.feed(text)]
     return joined([*made, *reader.finish()])
@@ -48,7 +48,7 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
 
 
 def expected(example: Example) -> ReadTurn:
-    """What a client gets of an example, with arguments as values."""
+    """What a client gets for an example, with arguments as values."""
     calls = tuple((each[0], json.loads(each[1]), each[2] if len(each) > 2 else "") for each in example.calls)
     return ReadTurn(example.content, example.thought, calls)
 

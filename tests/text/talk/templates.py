@@ -82,4 +82,4 @@ OPENINGS = {
         "{% if add_generation_prompt %}<|turn|>assistant<|says|>{% endif %}"
     ),
 }
-"""How the opening of an answer can stand in a template; a call is `<act>{...}</act>`."""
+"""How the opening of an answer can look in a template; a call is `<act>{...}</act>`."""

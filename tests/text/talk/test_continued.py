@@ -1,4 +1,5 @@
-"""An answer that the client has begun: its text stands where the template writes an answer's text, not in a thought."""
+"""An answer that the client has begun. Its text must be where the template writes an answer's text, and not in a
+thought."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_literals_of_a_pattern(pattern: Any, parts: list[str] | None) -> None:
     ],
 )
 def test_a_folders_description_tells_the_format(key: str, said: Any, tmp_path: Path) -> None:
-    """The template writes no call, so that it shows none."""
+    """The template writes no call, so it shows none."""
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": PLAIN, key: said}))
     made = ChatTemplate.from_folder(tmp_path)
     assert made is not None

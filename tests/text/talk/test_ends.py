@@ -1,4 +1,4 @@
-"""What a template writes after an answer ends one, whatever the files of the model name."""
+"""The text that a template writes after an answer ends one, whatever the files of the model name."""
 
 from __future__ import annotations
 

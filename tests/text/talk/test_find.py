@@ -1,4 +1,4 @@
-"""Which format a model has: by what its template writes, by its vocabulary, or derived and checked."""
+"""The format of a model: found by its template's text, found by its vocabulary, or derived and checked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_format_that_nobody_knows_is_derived(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_derived_format_writes_what_its_template_writes(name: str) -> None:
-    """There and back: a call of the format's own writer stands in the template's text."""
+    """A call of the format's own writer is in the template's text, and is read back."""
     made = template(CALLS[name], thinks=False)
     form = find_format(made, Words("</s>"))
     turn = TemplateProbe(made).turn(FIRST) or ""
@@ -69,7 +69,7 @@ def test_an_offer_tells_the_format() -> None:
 
 
 def test_a_mark_in_a_comment_tells_nothing() -> None:
-    """The source is not looked at: a mark may stand there for the history, or in a comment."""
+    """The source of the template is not searched: a mark may be there for the history, or in a comment."""
     found = find_format(ChatTemplate({"default": "{# <|tool_calls_section_begin|> #}" + PLAIN}, {}), Words())
     assert found.name == "common" and found.thought is None
 

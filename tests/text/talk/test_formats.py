@@ -1,4 +1,4 @@
-"""Every format by hand: its examples, every cut of them, damaged ones, and what their calls are made of."""
+"""Every format by hand: its examples, every cut of them, damaged ones, and the parts of their calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_no_cut_changes_the_message(form: Format, example: Example) -> None:
 
 @pytest.mark.parametrize(("form", "example"), CASES)
 def test_what_is_out_is_a_beginning_of_the_message(form: Format, example: Example) -> None:
-    """Each beginning is read as far as it is sure, and never taken back."""
+    """Each beginning is read as far as it is certain, and never taken back."""
     whole = read(form, [example.raw], example.prompt)
     reader, made = TurnReader(form, Tools(TOOLS), example.prompt), list[Any]()
     for character in example.raw:
@@ -129,7 +129,7 @@ def test_what_is_written_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLING)
 def test_a_text_argument_streams(name: str) -> None:
-    """A long text comes out before it is complete, but where a form must wait for the id or for types."""
+    """A long text comes out before it is complete, except where a form must wait for the id or for types."""
     form = FORMATS[name]
     if name in WAITING:
         return
@@ -194,7 +194,7 @@ def test_many_beginnings_of_a_mark_take_as_many_steps_each(name: str) -> None:
 
 
 def counted(work: Any) -> int:
-    """Calls of functions that the work makes."""
+    """The number of function calls that the work makes."""
     count = 0
 
     def note(_frame: Any, event: str, _argument: Any) -> None:
@@ -210,7 +210,8 @@ def counted(work: Any) -> int:
 
 
 def test_a_closing_mark_alone() -> None:
-    """It ends a thought that the prompt opened, is dropped where the prompt closed it, and in front of all text."""
+    """It ends a thought that the prompt opened. It is dropped where the prompt closed the thought, and before all
+    text."""
     form = FORMATS["hermes"]
     assert read(form, ["Hm.</think>So."], "<think>\n").thought == "Hm."
     assert read(form, ["</think>So."], "</think>\n\n").content == "So."

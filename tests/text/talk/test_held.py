@@ -1,4 +1,4 @@
-"""Held calls: whatever the grammar of a format lets through is read as calls that fit their schemas."""
+"""Enforced calls: any text that the grammar of a format allows is read as calls that fit their schemas."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def compiler(tokenizer: Tokenizer) -> Iterator[GrammarCompiler]:
 
 
 def walked(grammar: Grammar, compiler: GrammarCompiler, tokenizer: Tokenizer, seed: int) -> str | None:
-    """A random text of the grammar; None where it did not end. Marks, brackets and quotes are taken often."""
+    """A random text of the grammar; None where it did not end. Marks, brackets and quotes are often chosen."""
     closing = {i for i in range(tokenizer.vocab_size) if tokenizer.token_bytes(i) in (b'"', b"}", b"]", b"<", b"\n")}
     machine, dice, tokens = compiler.compile(grammar), random.Random(seed), list[int]()
     while len(tokens) < MOST_TOKENS:
@@ -90,7 +90,7 @@ def walked(grammar: Grammar, compiler: GrammarCompiler, tokenizer: Tokenizer, se
 
 
 def fitting(form: Format, text: str, prompt: str = "") -> int:
-    """How many calls the text has; each fits its schema and nothing but a thought stands around them."""
+    """How many calls the text has. Each must fit its schema, and only a thought may be around them."""
     found = valued(read(form, [text], prompt, STRICT))
     assert not found.content.strip(), text
     for name, arguments, _ in found.calls:
@@ -198,7 +198,7 @@ JSON = '{"day": "Mon"}'
 
 
 def thought_and_answer(form: Format) -> tuple[str, str]:
-    """A thought as the format writes it, and what stands between it and the answer."""
+    """A thought as the format writes it, and the text between it and the answer."""
     said, marks = form.messages, form.thought
     if said is not None:
         head = f"{said.channel}final{said.body}" if said.channel else f"{said.recipient}{said.everyone[0]}{said.body}"
@@ -243,7 +243,7 @@ def test_an_answer_follows_the_thought_that_the_prompt_opened(
 
 
 def passes(grammar: Grammar, text: str, compiler: GrammarCompiler, tokenizer: Tokenizer) -> bool:
-    """True where the grammar takes the whole text and may end after it."""
+    """Whether the grammar takes the whole text and may end after it."""
     machine = compiler.compile(grammar)
     for token in tokenizer.encode_rendered(text):
         if token not in allowed(machine):
@@ -253,7 +253,7 @@ def passes(grammar: Grammar, text: str, compiler: GrammarCompiler, tokenizer: To
 
 
 def closed(form: Format) -> str:
-    """A prompt's end that turns thinking off."""
+    """The end of a prompt that turns thinking off."""
     return form.thought.closing if form.thought else ""
 
 

@@ -1,5 +1,5 @@
-"""Laws over every format: names whole at any end of the text, no mark in content, held answers think first, one switch
-in the words of every API."""
+"""Laws over every format: names are whole at any end of the text, and content has no mark. Enforced answers think
+first, and one switch exists in the words of every API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def every(forms: list[Format]) -> pytest.MarkDecorator:
 @names
 @every(CALLING)
 def test_a_name_comes_whole_or_not_at_all(form: Format, name: str) -> None:
-    """Wherever the text ends, and though every other name begins like it or ends like it."""
+    """This is true for each place where the text may end, with other names that have the same beginning or end."""
     text = written(form, [(name, {"day": "Mon"})])
     for end in range(len(text) + 1):
         found = [piece.name for piece in pieces_of(form, [text[:end]], tools=SAME_BEGINNINGS) if _begins(piece)]
@@ -96,7 +96,7 @@ HEAD = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 
 
 def grammar_of(form: Format, prompt_end: str, asked: dict[str, Any]) -> str:
-    """Everything that holds the answer of a chat request, as one text."""
+    """The whole grammar that constrains the answer of a chat request, as one text."""
     template = ChatTemplate({"default": HEAD + "{{ '" + prompt_end.replace("\n", "\\n") + "' }}"}, {})
     parts = fake_parts(FakeEngine(), context_tokens=8000, template=template, format=form)
     call = chat_call(json.dumps({"model": MODEL, "messages": ASK, **asked}).encode(), parts.serving)

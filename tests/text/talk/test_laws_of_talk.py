@@ -1,4 +1,4 @@
-"""Laws that hold for every format: what stands around calls is kept, names come whole, no markup is content."""
+"""Laws of every format: text around calls is kept, names come whole, and no markup is content."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_arguments_have_the_types_of_the_schema(form: Format) -> None:
 
 @pytest.mark.parametrize("form", MARKED, ids=lambda form: form.name)
 def test_text_around_calls_is_kept(form: Format) -> None:
-    """White space next to a mark is the form's; nothing else is lost, after the last call neither."""
+    """White space next to a mark belongs to the form. Nothing else is lost, and nothing after the last call."""
     content, _, calls = valued(form, f"I look.{written(form, CALLS)}Now I wait.")
     assert calls == CALLS
     assert content.replace("\n", "") == "I look.Now I wait."
@@ -64,7 +64,7 @@ def test_marks_of_thoughts_are_never_content(form: Format) -> None:
 
 @pytest.mark.parametrize("form", MARKED, ids=lambda form: form.name)
 def test_a_call_that_breaks_off_stays_as_far_as_it_came(form: Format) -> None:
-    """No cut of a turn makes content of its markup, once the call's name is out."""
+    """No cut of a turn turns its markup into content, once the call's name is out."""
     whole = written(form, [("hours", {"day": "Monday"})])
     for end in range(len(whole)):
         turn = read(form, [whole[:end]])

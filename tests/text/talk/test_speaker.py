@@ -1,4 +1,4 @@
-"""Whatever a template leaves out of a conversation with tools stands in the prompt in the format's own notation."""
+"""Parts of a conversation with tools that a template leaves out are in the prompt in the format's own notation."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_nothing_of_a_conversation_is_left_out(form: str, name: str) -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_we_write_is_in_the_formats_own_notation(form: str) -> None:
-    """The call of the history is read back by the format's reader; the offer has the format's marks."""
+    """The format's reader reads the call of the history back, and the offer has the format's marks."""
     own = FORMATS[form]
     text = prompt(TEMPLATES["nothing"][0], form)
     turns = text.split("<user>")[1].split("<assistant>")[1:]
@@ -90,7 +90,7 @@ def test_what_we_write_is_in_the_formats_own_notation(form: str) -> None:
 
 
 def test_marks_of_ours_are_not_hidden_and_a_clients_are() -> None:
-    """A client's text may spell the mark of a call: it stays hidden."""
+    """A client's text may contain the mark of a call, which stays hidden."""
     text = prompt(TEMPLATES["nothing"][0], "deepseek3", hide=lambda one: one.replace("I look.", "HIDDEN"))
     assert "HIDDEN" in text and "<｜tool▁calls▁begin｜>" in text
 

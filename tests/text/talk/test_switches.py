@@ -1,4 +1,4 @@
-"""One wish about thinking reaches whatever variables a template has, in words that it takes."""
+"""One wish about thinking reaches all variables of a template, in words that it takes."""
 
 from __future__ import annotations
 

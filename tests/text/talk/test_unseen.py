@@ -195,5 +195,5 @@ def test_a_client_gets_the_message(case: Case) -> None:
 
 
 def test_every_format_has_a_case() -> None:
-    """dsml32 and mistral_ids differ from dsml and mistral in one mark; atem is told by its template alone."""
+    """dsml32 and mistral_ids differ from dsml and mistral in one mark; only its template identifies atem."""
     assert set(FORMATS) - {case.form for case in CASES} <= {"dsml32", "mistral_ids", "atem"}

@@ -1,10 +1,10 @@
-"""Checkpoint folders as the GGUF files that llama.cpp's converter makes of them: our own writer, by its rules.
+"""Checkpoint folders as the GGUF files that llama.cpp's converter makes of them, with our own writer, by its rules.
 
-Keys: but for those of InternLM 2, EXAONE 3, MiniCPM, Orion, XVERSE, Baichuan, Ling, DeepSeek MoE, Nemotron Super,
-BitNet, Jina 2, NeoBERT and Step 3.5, which were written down after its text, recorded from the converter itself
-(conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the same folders; every tensor of this
-writer was equal to the converter's then, but for the last bit of exponentials).
-Names of tensors: the `gguf` package. What happens to values is spelled out here.
+Keys were recorded from the converter itself (conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships it), run
+over the same folders. Every tensor of this writer was equal to the converter's then, except for the last bit of
+exponentials. For InternLM 2, EXAONE 3, MiniCPM, Orion, XVERSE, Baichuan, Ling, DeepSeek MoE, Nemotron Super, BitNet,
+Jina 2, NeoBERT and Step 3.5, keys were written after the converter's source.
+Names of tensors come from the `gguf` package. The changes of values are written here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAIRED = {
     *("mistral3", "nemotron_h", "nemotron_h_moe", "arcee", "olmo", "minicpm", "deepseek", "xverse"),
 }
 LIKE = {"deepseek32": "deepseek2", "deepseek4": "deepseek2", "hy_v3": "glm4moe"}
-"""Architectures that are younger than the package, and the one that has most of their names."""
+"""Architectures that are newer than the package, and the one that has most of their names."""
 OWN = {
     "indexer.k_norm.weight": "indexer.k_norm.weight",
     "indexer.k_norm.bias": "indexer.k_norm.bias",
@@ -51,7 +51,7 @@ NOT_READ = (
     *("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector."),
     *("vision_model.", "vit_large_projector."),
 )
-"""What the names of tensors begin with that the converter leaves out, or puts into a file of their own."""
+"""Beginnings of names of tensors that the converter leaves out, or puts into a file of their own."""
 _EXPERT = re.compile(r"(.*\.experts|model\.altup_\w*projections)\.(\d+)\.(.+)")
 
 
@@ -62,7 +62,7 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 
 def write_converted(family: str, folder: Path, path: Path, kind: Type = Type.F32) -> Path:
-    """kind: of matrices."""
+    """Writes the file. kind: the type of matrices."""
     said = recorded()[family]
     arch, config = said["arch"], read_config(folder)
     writer = gguf.GGUFWriter(path, arch)
@@ -94,7 +94,7 @@ def write_converted(family: str, folder: Path, path: Path, kind: Type = Type.F32
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json, of a model of images its language model's."""
+    """The config.json; for a model of images, that of its language model."""
     config = json.loads((folder / "config.json").read_text())
     return {**config, **config.get("text_config", {})}
 
@@ -148,7 +148,7 @@ def _own_name(name: str) -> str | None:
 
 
 def stacked(tensors: dict[str, np.ndarray]) -> Named:
-    """Experts of a layer in one tensor, under the name of the stack."""
+    """The experts of a layer in one tensor, under the name of the stack."""
     stacks: dict[str, dict[int, np.ndarray]] = {}
     for name, values in tensors.items():
         found = _EXPERT.fullmatch(name)
@@ -180,7 +180,7 @@ def rotation_divisors(arch: str, config: dict[str, Any]) -> Named:
 
 
 def rule_of(arch: str) -> Rule:
-    """What the converter of an architecture does."""
+    """The changes that the converter makes for an architecture."""
     if arch in PAIRED:
         return lambda name, values, config: _states(name, _paired(name, values, config), config)
     return RULES.get(arch, _states)
@@ -196,7 +196,8 @@ def _paired(name: str, values: np.ndarray, config: dict[str, Any]) -> np.ndarray
 
 
 def _states(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """Mamba's tensors, stacks of gate and what it multiplies, biases of a choice; others as they are."""
+    """Mamba's tensors, stacks of gate and of what it multiplies, and biases of a choice. Other tensors do not
+    change."""
     heads = config.get("mamba_n_heads") or config.get("mamba_num_heads") or config.get("num_heads")
     groups = config.get("mamba_n_groups") or config.get("n_groups") or 1
     dense = config.get("num_local_experts") == 0
@@ -239,7 +240,7 @@ def _by_parts(values: np.ndarray, groups: int, counts: tuple[int, ...]) -> list[
 
 
 def _apart(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """q, k and v of each head as all of q, all of k, all of v."""
+    """q, k and v of each head, as all of q, all of k, all of v."""
     if "query_key_value" in name:
         heads = config.get("num_attention_heads") or config["n_head"]
         groups = (config.get("num_kv_heads") or 1) if config["model_type"] == "falcon" else heads
@@ -283,7 +284,7 @@ def _stacks(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 
 def _delta(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """Qwen3-Next: the four parts of a product apart; Qwen3.5: value heads of all key heads in turn."""
+    """Qwen3-Next: the four parts of a product separately. Qwen3.5: the value heads of all key heads in turn."""
     keys, dim = config["linear_num_key_heads"], config["linear_key_head_dim"]
     each = config["linear_num_value_heads"] // keys
     wide = config["linear_value_head_dim"]
@@ -333,7 +334,8 @@ def _multiplied(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 
 def _roberta(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """Rows of positions that RoBERTa keeps for padding are left out; BERT's head is its classifier's last product."""
+    """The rows of positions that RoBERTa keeps for padding are left out. BERT's head is its classifier's last
+    product."""
     name = name.removeprefix("roberta.").removeprefix("bert.")
     if name == "embeddings.position_embeddings.weight" and config["model_type"] != "bert":
         values = values[config["pad_token_id"] + 1 :]
@@ -346,7 +348,7 @@ def _streams(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 
 def _gemma4(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """Factors are tensors of products that they belong to."""
+    """Factors are tensors of the products to which they belong."""
     layer = name.split(".")[2] if ".layers." in name else ""
     if name.endswith("router.scale"):
         yield f"blk.{layer}.ffn_gate_inp.scale", values
@@ -358,7 +360,7 @@ def _gemma4(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 
 def _sections(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """GLM-4.1V: rows that turn as halves of a head."""
+    """GLM-4.1V: rows that are rotated, as halves of a head."""
     if config["rope_parameters"].get("mrope_section") and ("q_proj" in name or "k_proj" in name):
         dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         turned = int(dim * config["rope_parameters"].get("partial_rotary_factor", 0.5))
@@ -381,7 +383,7 @@ def _gate_and_up(name: str, values: np.ndarray, config: dict[str, Any]) -> Named
 
 
 def _nomic_experts(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """Both tensors of experts as stacks, the second one turned; the one bias of all is left out."""
+    """Both tensors of experts as stacks, the second one transposed. The one bias of all is left out."""
     if name.endswith((".w1", ".w2")):
         stack = values.reshape(config["num_experts"], config["n_inner"], config["n_embd"])
         yield f"{name}.weight", stack if name.endswith(".w1") else stack.swapaxes(1, 2)
@@ -390,7 +392,7 @@ def _nomic_experts(name: str, values: np.ndarray, config: dict[str, Any]) -> Nam
 
 
 def _dbrx(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """Experts as stacks; the last product's matrices turned."""
+    """Experts as stacks, with the last product's matrices transposed."""
     stem = name.rpartition(".")[2]
     if ".experts.mlp." not in name:
         yield name, values
@@ -400,7 +402,7 @@ def _dbrx(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 
 def _internlm2(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """q, k and v lie KV head by KV head; they are stored apart, rows of the first two as pairs."""
+    """q, k and v lie KV head by KV head. They are stored separately, the rows of the first two as pairs."""
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
     if "attention.wqkv" not in name:
         yield name, values
@@ -412,7 +414,7 @@ def _internlm2(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 
 def _rows_apart(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """q, k and v lie one after the other; they are stored apart, rows of the first two as pairs."""
+    """q, k and v lie one after the other. They are stored separately, the rows of the first two as pairs."""
     if not name.endswith(("W_pack.weight", "query_key_value.weight")):
         yield name.replace("attention.dense", "self_attn.o_proj"), values
         return

@@ -66,7 +66,8 @@ def numbers_of(arch: str, tensors: Tensors) -> dict[str, list[float]]:
 
 
 def fused(arch: str, tensors: Tensors) -> dict[str, np.ndarray]:
-    """RWKV: what a block mixes rows with in one tensor; RWKV-7: other numbers where layer 0 lacks its own."""
+    """RWKV: the tensors with which a block mixes rows, in one tensor. RWKV-7: other numbers where layer 0 lacks its
+    own."""
     if arch not in ("rwkv6", "rwkv7"):
         return dict(tensors)
     found: dict[str, np.ndarray] = {}
@@ -118,7 +119,7 @@ def _grok(name: str, values: np.ndarray, _: dict[str, Any]) -> Named:
 
 
 def _deepseek4(name: str, values: np.ndarray, _: dict[str, Any]) -> Named:
-    """From the names that transformers writes."""
+    """The tensors, from the names that transformers writes."""
     found = re.fullmatch(r"model\.layers\.(\d+)\.(.+?)(\.weight|\.bias)?", name)
     if found is None:
         outer = {"model.embed_tokens.weight": "token_embd", "model.norm.weight": "output_norm", "head.weight": "output"}
@@ -137,10 +138,11 @@ def _without_numbers(name: str, values: np.ndarray, _: dict[str, Any]) -> Named:
 
 
 def rules(states: Rule, latent: Rule) -> dict[str, Rule]:
-    """By architecture. states, latent: the usual rules of families that keep a state, and of latent attention."""
+    """The rules by architecture. states, latent: the usual rules of families that keep a state, and of latent
+    attention."""
 
     def kimi(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-        """Filters with four axes. transformers writes a dense block under the name of experts."""
+        """Filters have four axes, and transformers writes a dense block under the name of experts."""
         if name.endswith("conv1d.weight"):
             layer, part = name.split(".")[2], name.split(".")[-2][0]
             yield f"blk.{layer}.ssm_conv1d_{part}.weight", values.reshape(1, -1, 1, values.shape[-1])

@@ -1,6 +1,6 @@
 """Checkpoint folders written as GGUF files by the `gguf` package: its names, its writer, its quantizers.
 
-What convert_hf_to_gguf.py does to values is spelled out once more here.
+The changes of convert_hf_to_gguf.py to values are written once more here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TypeOf = Callable[[str, tuple[int, ...]], Type]
 
 
 def all_of(kind: Type) -> TypeOf:
-    """Matrices of one type, vectors as float32."""
+    """Matrices of one type, and vectors as float32."""
     return lambda name, shape: kind if len(shape) > 1 else Type.F32
 
 
@@ -36,13 +36,13 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
 
 
 def interleaved(values: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of q or k as llama.cpp's llama wants them: LlamaModel.permute."""
+    """Rows of q or k in the order of llama.cpp's llama: LlamaModel.permute."""
     shape = values.shape
     return values.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
 
 
 def stacked(tensors: dict[str, np.ndarray], config: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Experts of a layer in one tensor, under the name of the stack."""
+    """The experts of a layer in one tensor, under the name of the stack."""
     found = {name: values for name, values in tensors.items() if ".experts." not in name}
     count = config.get("num_local_experts") or config.get("num_experts") or 0
     for name, values in tensors.items():
@@ -73,7 +73,7 @@ OURS = {Type.Q4_K: q4_k, Type.Q5_K: q5_k, Type.Q6_K: q6_k}
 
 
 def q4_k_m(name: str, shape: tuple[int, ...]) -> Type:
-    """The mix of that name: values and some others in Q6_K."""
+    """The mix of that name: values and some other matrices in Q6_K."""
     if len(shape) == 1:
         return Type.F32
     layer = int(name.split(".")[1]) if name.startswith("blk.") else 0
@@ -82,7 +82,7 @@ def q4_k_m(name: str, shape: tuple[int, ...]) -> Type:
 
 
 def write_gguf(folder: Path, path: Path, arch: str, type_of: TypeOf = FLOATS, **more: Any) -> Path:
-    """The folder's model and tokenizer. more: arguments of GGUFWriter."""
+    """Writes the folder's model and tokenizer. more: arguments of GGUFWriter."""
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(path, arch, **more)
     add_hyperparameters(writer, config)
@@ -112,7 +112,7 @@ def _arch(name: str) -> Any:
 
 
 def add_hyperparameters(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    """As the converter's set_gguf_parameters."""
+    """Adds the keys that the converter's set_gguf_parameters adds."""
     if config["model_type"] == "gpt2":
         writer.add_block_count(config["n_layer"])
         writer.add_context_length(config["n_positions"])
@@ -160,7 +160,7 @@ def add_hyperparameters(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None
 
 
 def add_of_family(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    """What some families alone have."""
+    """Adds what only some families have."""
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         if config.get(key):
             writer.add_float32(f"{writer.arch}.{key}", config[key])
@@ -174,7 +174,7 @@ def add_of_family(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 
 
 def add_phi3_rope(writer: gguf.GGUFWriter, config: dict[str, Any], dim: int) -> None:
-    """Phi3MiniModel.set_gguf_parameters and generate_extra_tensors."""
+    """Does what Phi3MiniModel.set_gguf_parameters and generate_extra_tensors do."""
     rope = config["rope_parameters"]
     positions = config["max_position_embeddings"]
     original = config.get("original_max_position_embeddings") or rope.get("original_max_position_embeddings", positions)
@@ -189,7 +189,7 @@ def add_phi3_rope(writer: gguf.GGUFWriter, config: dict[str, Any], dim: int) -> 
 
 
 def llama3_divisors(rope: dict[str, Any], dim: int) -> np.ndarray:
-    """LlamaModel.generate_extra_tensors."""
+    """Does what LlamaModel.generate_extra_tensors does."""
     frequencies = 1.0 / (rope["rope_theta"] ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim))
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     original = rope["original_max_position_embeddings"]
@@ -207,7 +207,8 @@ def llama3_divisors(rope: dict[str, Any], dim: int) -> np.ndarray:
 
 
 def add_tokenizer(writer: gguf.GGUFWriter, folder: Path, pre: str = "gpt-2") -> None:
-    """tokenizer.json of merges over bytes as the converter stores it; a list of words where the folder has none."""
+    """Adds a tokenizer.json of merges over bytes as the converter stores it, or a list of words where the folder has
+    none."""
     path = folder / "tokenizer.json"
     config = json.loads((folder / "config.json").read_text())
     size = config["vocab_size"]

@@ -1,4 +1,4 @@
-"""GGUF files written byte by byte, sound or not."""
+"""GGUF files written byte by byte, valid or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Plain quantizers of the K types that the `gguf` package only reads: nearest values, no search."""
+"""Simple quantizers of the K types that the `gguf` package only reads. They take the nearest values, without a
+search."""
 
 from __future__ import annotations
 

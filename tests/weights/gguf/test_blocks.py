@@ -1,4 +1,5 @@
-"""Every block type against the dequantizer of the `gguf` package, bit for bit, on random and on extreme blocks."""
+"""Every block type, compared with the dequantizer of the `gguf` package, bit for bit, on random and on extreme
+blocks."""
 
 from __future__ import annotations
 
@@ -19,18 +20,18 @@ HALF_PLACES = {
     "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "TQ1_0": (52,), "TQ2_0": (64,), "IQ4_NL": (0,), "IQ4_XS": (0,),
     "IQ2_XXS": (0,), "IQ2_XS": (0,), "IQ2_S": (0,), "IQ3_XXS": (0,), "IQ3_S": (0,), "IQ1_S": (0,),
 }  # fmt: skip
-"""Where float16 numbers lie in a block. Random bytes there would be infinite or no numbers now and then."""
+"""The places of float16 numbers in a block. Random bytes there would sometimes be infinite or NaN."""
 
 
 def random_blocks(name: str, count: int, seed: int = 0) -> np.ndarray:
-    """(count, bytes) random, with finite scales of both signs, some of them 0 or the smallest there are."""
+    """(count, bytes) random bytes with finite scales of both signs, some of them 0 or the smallest possible number."""
     generator = np.random.default_rng(seed)
     raw = generator.integers(0, 256, (count, BLOCK_TYPES[NUMBER_OF[name]].num_bytes), np.uint8)
     for place in HALF_PLACES.get(name, ()):
         scales = generator.normal(0, 0.05, count).astype(np.float16)
         scales[: count // 8] = generator.choice(np.array([0, -0.0, 6e-8, 65504, -65504], np.float16), count // 8)
         raw[:, place : place + 2] = scales.view(np.uint8).reshape(count, 2)
-    if name == "IQ1_M":  # the scale's highest four bits, of which sign and exponent are part
+    if name == "IQ1_M":  # the scale's highest four bits, which contain the sign and the exponent
         raw[:, 55] &= 0x3F
     if name == "MXFP4":
         raw[:, 0] %= 250

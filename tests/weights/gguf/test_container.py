@@ -1,4 +1,4 @@
-"""The GGUF reader against the package's writer, and against files that lie."""
+"""The GGUF reader with files of the package's writer, and with files whose contents contradict each other."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_anything_after_the_counts(tmp_path, tail):
     st.sampled_from([8, 21, 300, 1 << 18]),
 )
 def test_strings_end_where_their_lengths_say(monkeypatch, items, before, behind, scanned):
-    """Also strings of zeros, which look like lengths, and those that a search cuts."""
+    """This includes strings of zeros, which look like lengths, and strings that a search cuts."""
     monkeypatch.setattr(header, "SCANNED_BYTES", scanned)
     stored = b"".join(struct.pack("<Q", len(item)) + item for item in items)
     at, left = len(before), len(items)

@@ -1,4 +1,5 @@
-"""Encoders and rerankers as GGUF files: vectors, scores and token ids against the folders that they were made of."""
+"""Encoders and rerankers as GGUF files: vectors, scores and token ids, compared with the folders from which they were
+made."""
 
 from __future__ import annotations
 
@@ -80,8 +81,8 @@ def add_vocabulary(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]
 def converted(
     folder: Path, path: Path, arch: str, keys: dict[str, tuple[int, Any]], kind: Type = Type.F32, head: Any = ()
 ) -> Path:
-    """The folder's file as llama.cpp's converter writes it, with the folder's tokenizer. keys: of the architecture.
-    kind: of matrices. head: rows of the embedding that are stored as the head of a reranker."""
+    """The folder's file as llama.cpp's converter writes it, with the folder's tokenizer. keys: keys of the
+    architecture. kind: the type of matrices. head: rows of the embedding that are stored as the head of a reranker."""
     config = read_config(folder)
     writer = gguf.GGUFWriter(path, arch)
     for key, (number_of_type, value) in keys.items():
@@ -101,7 +102,7 @@ def converted(
 
 @pytest.mark.parametrize("family", ["xlm-roberta", "xlm-roberta-classifier"])
 def test_roberta_s_file_is_one_of_bert(family, tmp_path):
-    """Without the rows of positions for padding; its classifier makes the file one of a reranker."""
+    """It lacks the rows of positions for padding. Its classifier makes the file a reranker's."""
     encoder(tmp_path / "hf", family)
     keys = recorded()[family]["keys"]
     if family == "xlm-roberta":
@@ -123,7 +124,7 @@ def test_roberta_s_file_is_one_of_bert(family, tmp_path):
 
 
 def test_a_file_of_qwen3_reranker_is_asked_yes_or_no(tmp_path):
-    """Its head is two rows, of yes and of no."""
+    """The head has two rows, for yes and for no."""
     qwen_reranker(tmp_path / "hf")
     folder = tmp_path / "hf"
     yes, no = (Tokenizer.from_folder(folder).id_of(word) for word in ("yes", "no"))

@@ -1,4 +1,5 @@
-"""Every architecture: tiny checkpoints as the converter's files, against the folders that they were made of."""
+"""Every architecture: tiny checkpoints as the converter's files, compared with the folders from which they were
+made."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def with_variants(monkeypatch):
 
 
 def by_heads(folder):
-    """No key of the file says how scores are scaled: by the heads' size, but of the model of 27B."""
+    """No key of the file gives the scale of scores. It follows from the heads' size, except in the model with 27B
+    parameters."""
     path = folder / "config.json"
     config = json.loads(path.read_text())
     if config["model_type"] in ("gemma2", "gemma3_text"):
@@ -68,7 +70,7 @@ def by_heads(folder):
 
 
 def without_bias(folder):
-    """The converter leaves out the one bias of all experts of Nomic v2. Here it is made zeros."""
+    """The converter leaves out the one bias of all experts of Nomic v2. Here it becomes zeros."""
     path = folder / "model.safetensors"
     tensors = load_file(path)
     save_file({name: 0 * each if name.endswith("experts.bias") else each for name, each in tensors.items()}, path)
@@ -138,7 +140,7 @@ def native():
 
 @pytest.mark.parametrize("family", STORED)
 def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(family, tmp_path, with_variants, native):
-    """What is kept holds the values that are read as floats, and is packed natively as by NumPy."""
+    """The kept matrix has the values that are read as floats, and native packing equals NumPy's."""
     write_checkpoint(family, tmp_path / "hf")
     path = write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0)
     folder = unfold(path, None)
@@ -172,7 +174,8 @@ def packed_by(packer, weight, checkpoint):
 
 @pytest.mark.parametrize("family", ["qwen3.5", "qwen3.5-moe"])
 def test_columns_in_another_order_are_kept_in_blocks(family, tmp_path):
-    """Value heads lie in another order in the file: the matrix stays as it is, and its input takes the file's order."""
+    """Value heads lie in another order in the file. The matrix does not change, and its input takes the file's
+    order."""
     write_checkpoint(family, tmp_path / "hf")
     folder = unfold(write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0), None)
     model = read_folder(folder)
@@ -189,7 +192,7 @@ def test_columns_in_another_order_are_kept_in_blocks(family, tmp_path):
 
 
 def test_matrices_of_latent_heads_are_kept_in_blocks(tmp_path, monkeypatch):
-    """keys_up is a stack of the file, though it is columns of our kv_b_proj; values_up is the other stack."""
+    """keys_up is a stack of the file, although it is columns of our kv_b_proj; values_up is the other stack."""
     monkeypatch.setitem(FAMILIES, "wide", changed("deepseek-v3", kv_lora_rank=64, qk_nope_head_dim=32, qk_head_dim=40))
     sizes = {"key_length": 72, "value_length": 64, "kv_lora_rank": 64, "key_length_mla": 40}
     said = recorded()["deepseek-v3"]

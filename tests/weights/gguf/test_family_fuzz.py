@@ -1,9 +1,10 @@
-"""Files of every kind of family with keys and tensors that are wrong: one of our errors, and no memory by their word.
+"""Files of every kind of family with wrong keys and tensors give one of our errors, and take no memory because of a
+wrong number.
 
-Families of flaws that GGUF loaders had (CVE-2024-21802, -21825, -21836, -23496, -23605, -32878, CVE-2025-49847,
--53630): counts and lengths that wrap, sizes that wrap, offsets outside, types out of range, strings longer than the
-file, keys of another type than expected, sums of tensors that wrap. The container's are in test_container.py; here are
-those of what keys and tensors mean.
+GGUF loaders had flaws of this kind (CVE-2024-21802, -21825, -21836, -23496, -23605, -32878, CVE-2025-49847, -53630).
+Counts, lengths, sizes and sums of tensors wrapped; offsets were outside; types were out of range. Strings were longer
+than the file, and keys had another type than expected. Flaws of the container are tested in test_container.py; here are
+those in the meaning of keys and tensors.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ MOST_BYTES = 64 << 20
 
 
 def whole_way(path: Path) -> None:
-    """All that is done before weights are read."""
+    """All work that is done before weights are read."""
     folder = unfold(path, None)
     with Checkpoint.open(folder) as checkpoint:
         model = read_model(json.loads((folder / "config.json").read_text()), stored_formats(checkpoint))
@@ -72,7 +73,7 @@ def whole_way(path: Path) -> None:
 
 
 def broken(rng: np.random.Generator, keys: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """One to three keys that are gone, are another number, or of another type."""
+    """A file in which one to three keys are missing, have another number, or have another type."""
     found = dict(keys)
     for key in rng.choice(sorted(keys), rng.integers(1, 4), replace=False).tolist():
         number, value = found[key]
@@ -99,7 +100,7 @@ def test_wrong_keys(family, tmp_path, monkeypatch):
         changed = {**said, family: {**said[family], "keys": broken(rng, keys)}}
         monkeypatch.setattr(converted, "recorded", lambda changed=changed: changed)
         path = write_converted(family, tmp_path / "hf", tmp_path / f"{index}.gguf")
-        tracemalloc.start()  # of what reads the file alone: it makes everything slow
+        tracemalloc.start()  # this measures only the reading of the file, because it makes everything slow
         try:
             whole_way(path)
         except ModelError as error:
@@ -170,7 +171,7 @@ WRONG = (
 
 @pytest.mark.parametrize("kind", ["bert", "t5"])
 def test_wrong_vocabularies_of_encoders(kind, tmp_path):
-    """One of our errors, or a tokenizer that takes every text."""
+    """They give one of our errors, or a tokenizer that takes every text."""
     rng, read = np.random.default_rng(7), 0
     for index in range(150):
         keys: dict[str, bytes | None] = {"model": string(kind), **TOKENIZERS}

@@ -40,7 +40,7 @@ def tokenizer_of(tokens: list[str], folder: Path) -> Tokenizer:
 
 
 def written(tokens: list[bytes]) -> list[str]:
-    """As llama.cpp's converter writes them; the first and the last are no strings of bytes."""
+    """The tokens as llama.cpp's converter writes them. The first and the last are no strings of bytes."""
     return ["<s>", *(repr(token)[2:-1] for token in tokens), "[PAD9]"]
 
 

@@ -1,4 +1,5 @@
-"""Tiny checkpoints of transformers, written as GGUF by the package, against the folders that they were made of."""
+"""Tiny checkpoints of transformers, written as GGUF by the package, compared with the folders from which they were
+made."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ SAME = {
     "mixtral-experts": "llama",
     "phi3": "phi3",
 }
-"""Families whose weights are compared too; what all families compute is compared in test_families.py."""
+"""Families whose weights are compared too. The results of all families are compared in test_families.py."""
 
 
 @pytest.mark.parametrize("family", SAME)
@@ -68,7 +69,7 @@ def test_one_set_of_divisors_without_the_other_is_refused(tmp_path):
     [("llama3-grouped", "llama"), ("phi3-longrope-long", "phi3"), ("phi3-longrope-short", "phi3")],
 )
 def test_divisors_of_the_rotation(family, arch, tmp_path):
-    """Those of llama 3, and Phi-3's two sets with a part of each head that turns."""
+    """These are the divisors of Llama 3, and Phi-3's two sets, where a part of each head is rotated."""
     write_checkpoint(family, tmp_path / "hf")
     folder = unfold(write_gguf(tmp_path / "hf", tmp_path / "x.gguf", arch), None)
     ids = np.random.default_rng(5).integers(0, 100, 40).tolist()
@@ -78,7 +79,7 @@ def test_divisors_of_the_rotation(family, arch, tmp_path):
 
 @pytest.mark.parametrize("kind", [Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1])
 def test_stored_values_are_what_is_loaded(kind, tmp_path):
-    """Rows of q and k are put back into halves in every type: against the package's dequantizer."""
+    """Rows of q and k are put back into halves in every type. They are compared with the package's dequantizer."""
     write_checkpoint("llama2-multi-head", tmp_path / "hf")
     path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama", all_of(kind))
     reader = gguf.GGUFReader(path)
@@ -149,7 +150,7 @@ def test_what_stands_in_the_config(tmp_path):
     [(256, True, (8, 4)), (384, True, (1, 1)), (64, True, (1, 1)), (160, False, (8, 3)), (64, False, (1, 1))],
 )
 def test_deepseek_files_from_before_the_keys_of_groups(experts, biased, groups, tmp_path):
-    """DeepSeek-V3 and V2 have groups; Kimi K2, Moonlight and V2-Lite, of the same architecture, have none."""
+    """DeepSeek-V3 and V2 have groups. Kimi K2, Moonlight and V2-Lite, of the same architecture, have none."""
     heads = {"attention.key_length_mla": 8, "attention.value_length_mla": 4, "rope.dimension_count": 4}
     counts = {"expert_count": experts, "expert_used_count": 2, "attention.kv_lora_rank": 8, **heads}
     keys = {name.replace("llama", "deepseek2"): value for name, value in KEYS.items()}

@@ -1,4 +1,4 @@
-"""Merges that follow from the scores of a SentencePiece vocabulary, next to their definition."""
+"""Merges that follow from the scores of a SentencePiece vocabulary, compared with their definition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from twostroke.weights.gguf.vocabulary.score_merges import LONGEST, merges_of_sc
 
 
 def by_definition(vocab: dict[str, int], scores: np.ndarray, made: list[bool]) -> list[list[str]]:
-    """Each piece cut at each place; the pairs of known texts by score, then by the lengths of both parts."""
+    """Each piece is cut at each place. The pairs of known texts are sorted by score, then by the lengths of both
+    parts."""
     found = []
     for piece, index in vocab.items():
         if made[index] and len(piece) <= LONGEST:
@@ -27,7 +28,7 @@ WORDS = st.lists(st.text("ab\u2581\N{GRINNING FACE}\n", min_size=0, max_size=6),
 
 @given(WORDS, st.randoms(use_true_random=False), st.integers(1, 5))
 def test_merges_are_those_of_the_definition_in_its_order(words: list[str], random, kinds: int) -> None:
-    """Scores are few, so that many are equal; ids are in any order, and some texts are no joins."""
+    """Scores are few, so that many are equal. Ids are in any order, and some texts are no joins."""
     ids = random.sample(range(len(words) + 3), len(words))
     vocab = dict(zip(words, ids, strict=True))
     scores = np.array([random.randrange(kinds) / 3 for _ in range(len(words) + 3)], np.float32)
@@ -37,7 +38,7 @@ def test_merges_are_those_of_the_definition_in_its_order(words: list[str], rando
 
 @pytest.mark.parametrize(("bits", "base"), [(1, score_merges._BASE), (24, 1), (3, 3)])
 def test_texts_that_share_a_number_are_told_apart(monkeypatch: pytest.MonkeyPatch, bits: int, base: int) -> None:
-    """With base 1 a number is a sum, and bca, cab and abc have the same; the others share bits alone."""
+    """With base 1 a number is a sum, so bca, cab and abc have the same one. The others share only bits."""
     monkeypatch.setattr(score_merges, "_BITS", bits)
     monkeypatch.setattr(score_merges, "_BASE", base)
     vocab = {text: place for place, text in enumerate(("a", "b", "c", "ab", "abc", "bca", "cab", "abcab", "abcabx"))}

@@ -1,4 +1,4 @@
-"""The embedded model in many types, with weights as the file has them: nothing is rounded once more."""
+"""The embedded model in many types, with weights as the file has them: nothing is rounded a second time."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ManyThreads(NumpyPacker):
 
 
 def test_bytes_do_not_depend_on_threads(made, monkeypatch):
-    """Pieces are put down in their order, however many are made at once."""
+    """Pieces are written in their order, however many are made at once."""
     folder = unfold(made("Q4_K_M", q4_k_m), None)
     model = read_folder(folder)
     monkeypatch.setattr(stored_packing, "PIECE_ELEMENTS", 1 << 15)
@@ -122,13 +122,13 @@ def logits(folder: Path, weights: str, ids: list[int]) -> np.ndarray:
     found = loaded.run(ids, [len(ids)])
     alone = loaded.run(ids, [1] * len(ids))
     ops.close()
-    assert np.array_equal(found, alone)  # the law: how rows are stepped changes no bit
+    assert np.array_equal(found, alone)  # the number of rows in a step changes no bit
     return found
 
 
 @pytest.mark.parametrize("mix", ["Q8_0", "Q4_0", "Q4_K_M", "Q5_1"])
 def test_logits_are_those_of_the_expanded_file(mix, made):
-    """What is left is the rounding of activations to int8."""
+    """The remaining difference is the rounding of activations to int8."""
     folder = unfold(made(mix, MIXES[mix][0]), None)
     ids = np.random.default_rng(5).integers(0, 4000, 40).tolist()
     assert relative_error(logits(folder, STORED, ids), logits(folder, "f32", ids)) < 0.02

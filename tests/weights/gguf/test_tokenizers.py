@@ -1,4 +1,5 @@
-"""Tokenizers written as GGUF by the package, against the tokenizer.json that they were made of, on a nasty text."""
+"""Tokenizers written as GGUF by the package, compared with the tokenizer.json from which they were made, on a difficult
+text."""
 
 from __future__ import annotations
 
@@ -66,11 +67,11 @@ STYLES: dict[str, tuple[list[pre_tokenizers.PreTokenizer], bool, bool]] = {
         False,
     ),
 }
-"""What the originals' tokenizer.json say, in the words of the library: steps, ignore_merges, NFC."""
+"""The settings of the original tokenizer.json files, in the library's terms: steps, ignore_merges, NFC."""
 
 
 def trained(style: str) -> tokenizers.Tokenizer:
-    """A small tokenizer in the style of the models that this `pre` stands for."""
+    """A small tokenizer in the style of the models with this `pre`."""
     steps, whole_words, composed = STYLES[style]
     made = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=whole_words))
     made.pre_tokenizer = pre_tokenizers.Sequence(steps)
@@ -145,7 +146,7 @@ PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
 
 
 def sentencepiece() -> tuple[list[str], list[float]]:
-    """Pieces and scores of a small vocabulary: characters, then joins, the later the worse."""
+    """The pieces and scores of a small vocabulary: characters, then joins, with falling scores."""
     words = [
         "▁",
         *"helowrdinsatcump",
@@ -169,7 +170,7 @@ def sentencepiece() -> tuple[list[str], list[float]]:
 
 
 def judge_of_sentencepiece(pieces: list[str], scores: list[float], prefix: bool) -> tokenizers.Tokenizer:
-    """transformers' LlamaConverter, in the words of the library."""
+    """transformers' LlamaConverter, in the library's terms."""
     vocab = {piece: index for index, piece in enumerate(pieces)}
     merges = []
     for piece, score in zip(pieces[len(PIECES) :], scores[len(PIECES) :], strict=True):
@@ -234,7 +235,7 @@ def test_ends_of_answers_and_templates(tmp_path):
         1,
         2,
         3,
-    ]  # what is named in the file, and tokens that always end
+    ]  # the tokens that the file names, and tokens that always end
     assert chat_templates(file.values, "x.gguf") == {"default": "default one", "tool_use": "other"}
     added = {token["content"]: token["special"] for token in tokenizer_json(vocabulary)["added_tokens"]}
     assert added == {"<|im_end|>": True, "<|eot_id|>": True, "<eos>": True, "</think>": False}
@@ -256,7 +257,7 @@ ENDS = (
 @pytest.mark.parametrize("kind", [1, 3, 4])
 @pytest.mark.parametrize("end", ENDS)
 def test_known_ends_are_control_tokens_whatever_their_type(end: str, kind: int) -> None:
-    """Files of older converters call some of them normal text, and most files name one end alone."""
+    """Files of older converters mark some of them as normal text, and most files name only one end."""
     found = list_of("<|endoftext|>", "a", end, types=(3, 1, kind))
     assert found.end_ids == [0, 2] and found.types == [3, 1, 3]
     found = list_of("<|endoftext|>", end, types=(3, 5))

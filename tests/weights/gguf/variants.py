@@ -1,7 +1,7 @@
-"""Tiny configs of which a GGUF file can say everything: some fields of the usual ones have no key.
+"""Tiny configs of which a GGUF file can contain everything, because some fields of the usual ones have no key.
 
-Each change is one of: a field that llama.cpp has as a constant (experts' limits, factors of published models), one that
-no converter writes (windows of Mistral), a size that converters compute from others.
+Each change is of one of three kinds. Some fields are constants in llama.cpp (experts' limits, factors of published
+models). Others no converter writes (windows of Mistral). And some sizes converters compute from others.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ VARIANTS: dict[str, Make] = {
     "minicpm3-usual": changed("minicpm3", dim_model_base=256),
     "nemotron-quarter": changed("nemotron", head_dim=16),
     "nemotron-biases-quarter": changed("nemotron-biases", head_dim=16),
-    # published configs say how experts are scored, transformers' own do not; llama.cpp takes a softmax without the key
+    # Published configs give the scores of experts, and transformers' own do not; llama.cpp takes a softmax without the
+    # key.
     "deepseek-v3-equal-scales": changed("deepseek-v3-kimi-k2", rope_parameters=EQUAL_SCALES, scoring_func="sigmoid"),
     "deepseek-v3.2-equal-scales": changed("deepseek-v3.2-all-seen", rope_parameters=EQUAL_SCALES),
     "deepseek-v2-equal-scales": changed("deepseek-v2-groups", rope_parameters=EQUAL_SCALES),

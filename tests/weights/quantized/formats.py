@@ -1,4 +1,4 @@
-"""One way to quantize all linear layers for each format: config, and a packer of one matrix."""
+"""One way to quantize all linear layers for each format: its config, and a packer of one matrix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pack = Callable[[np.random.Generator, tuple[int, int]], Packed]
 
 @dataclass(frozen=True)
 class Way:
-    """config: members of config.json. words: what is said of each matrix. kept: the packed kind, None for bf16."""
+    """config: members of config.json. words: the report on each matrix. kept: the packed kind, None for bf16."""
 
     config: dict[str, Any]
     pack: Pack
@@ -26,7 +26,7 @@ class Way:
 
     @property
     def expected(self) -> bool:
-        """Whether config.json alone says in which kind it is kept."""
+        """Whether config.json alone decides in which kind it is kept."""
         method = self.config.get("quantization_config", {}).get("quant_method", "mlx")
         return method in ("gptq", "awq", "compressed-tensors", "mlx", "fp8", "hqq") and self.kept != "FLAT4"
 

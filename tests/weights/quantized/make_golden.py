@@ -2,9 +2,9 @@
 
     python make_golden.py FOLDER
 
-Needs compressed-tensors, mlx, bitsandbytes, hqq and torch, which the project itself does not.
-AutoAWQ's source is read where its folder is given as a second argument. Each file holds the tensors of a
-module, what the library unpacks as `expected`, and the config as metadata.
+Needs compressed-tensors, mlx, bitsandbytes, hqq and torch, which the project itself does not need. AutoAWQ's source is
+read where its folder is given as a second argument. Each file contains the tensors of a module, the library's unpacked
+matrix as `expected`, and the config as metadata.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Matrices packed as the formats of the hub pack them, with the numbers that they stand for; written from the formats'
-descriptions, code by code, with Python's whole numbers.
-"""
+"""Matrices packed as the formats of the hub pack them, with the numbers that they represent. The code follows the
+formats' descriptions, code by code, with Python's whole numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Packed:
-    """The tensors of a module, by what comes after its name; the numbers as float64."""
+    """The tensors of a module by the end of their names, and the numbers as float64."""
 
     tensors: Tensors
     values: np.ndarray
@@ -38,7 +37,7 @@ def tensor(values: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor
 
 @dataclass(frozen=True)
 class Affine:
-    """Codes, scales and zero points drawn at random: value = scale * (code - zero)."""
+    """Random codes, scales and zero points: value = scale * (code - zero)."""
 
     codes: np.ndarray
     scales: torch.Tensor
@@ -71,7 +70,7 @@ def draw(
     zeros = np.full((rows, groups), top // 2) if symmetric else rng.integers(1, top, (rows, groups))
     spread = rng.uniform(0.5, 1.5, (rows, groups)) * scale / top / np.sqrt(columns / 16)
     group_of = np.arange(columns) // size
-    if order:  # as activations would choose it: the same for all matrices with these inputs
+    if order:  # activations would choose such an order: the same for all matrices with these inputs
         group_of = np.random.default_rng(columns).permutation(group_of)
     return Affine(codes, tensor(spread, dtype), zeros, group_of)
 
@@ -142,7 +141,7 @@ def mlx(rng: np.random.Generator, shape: tuple[int, int], bits: int, group: int,
 
 
 def hqq(rng: np.random.Generator, shape: tuple[int, int], bits: float, group: int, axis: int = 1) -> Packed:
-    """Zero points are no whole numbers. As transformers stores them: settings next to the codes."""
+    """Zero points are no whole numbers. As in transformers' files, settings are stored next to the codes."""
     count = shape[0] * shape[1]
     grid = (count // group, group) if axis else (group, count // group)
     each = (grid[0], 1) if axis else (1, grid[1])
@@ -150,7 +149,7 @@ def hqq(rng: np.random.Generator, shape: tuple[int, int], bits: float, group: in
     codes = rng.integers(0, levels, grid)
     scale = tensor(rng.uniform(0.5, 2, each) * 0.05 / levels, torch.float16)
     zero = tensor(rng.uniform(0.2, 0.8, each) * levels, torch.float16)
-    bits = {1.58: 2, 5: 8, 6: 8}.get(bits, int(bits))  # what a code takes
+    bits = {1.58: 2, 5: 8, 6: 8}.get(bits, int(bits))  # the bits of a code
     fractions = 10 if bits == 3 else 8 // bits
     rows = -(-grid[0] // fractions)
     packed = np.zeros((rows, grid[1]), np.int64)
@@ -247,7 +246,7 @@ def nf4(rng: np.random.Generator, shape: tuple[int, int], block: int = 64, neste
 
 
 def int8_rows(rng: np.random.Generator, shape: tuple[int, int]) -> Packed:
-    """bitsandbytes' int8: SCB is the greatest of each row."""
+    """bitsandbytes' int8: SCB is the largest magnitude of each row."""
     codes = rng.integers(-127, 128, shape).astype(np.int8)
     scales = tensor(rng.uniform(0.05, 0.2, shape[0]), torch.float32)
     values = codes * scales.double().numpy()[:, None] / 127

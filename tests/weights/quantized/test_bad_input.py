@@ -1,4 +1,4 @@
-"""What is wrong with a quantized checkpoint is said in one error that names the tensor or the field."""
+"""An error in a quantized checkpoint gives one error that names the tensor or the field."""
 
 from __future__ import annotations
 

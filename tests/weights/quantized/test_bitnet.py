@@ -1,5 +1,5 @@
-"""BitNet b1.58's folders: packed weights with a scale or one over it, and weights that are rounded when they are read,
-against transformers' own linear layers."""
+"""BitNet b1.58's folders: packed weights with a scale or its inverse, and weights that are rounded when they are read.
+They are compared with transformers' own linear layers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONLINE = {"linear_class": "autobitlinear", "quantization_mode": "online"}
 
 
 def bitnet_folder(folder: Path, own: dict[str, Any], scale: float = 0.1953125) -> torch.nn.Module:
-    """Writes a tiny checkpoint; returns transformers' model of it, whose linear layers round as they do."""
+    """Writes a tiny checkpoint. Returns transformers' model of it, whose linear layers round as those layers do."""
     from transformers.integrations.bitnet import AutoBitLinear, BitLinear, pack_weights, replace_with_bitnet_linear
     from transformers.utils.quantization_config import BitNetQuantConfig
 
@@ -78,7 +78,7 @@ def test_numbers_and_logits_are_those_of_transformers(own: dict[str, Any], tmp_p
     ops = CpuOps(None, 1)
     found = Loaded(tmp_path, ops).run(ids, [len(ids)])
     ops.close()
-    # A number that lies between two whole ones may fall to either, by the last bit of a sum.
+    # A number between two whole ones may be rounded to either, by the last bit of a sum.
     assert relative_error(found, expected) < 2e-3
     assert np.sqrt(np.mean((found - expected) ** 2)) < 1e-4 * (expected.max() - expected.min())
     model = read_folder(tmp_path)
@@ -88,7 +88,7 @@ def test_numbers_and_logits_are_those_of_transformers(own: dict[str, Any], tmp_p
         weights = load_weights(checkpoint, model, format_choice(STORED), NumpyPacker())
         for weight in model.program.weights:
             if weight.parts[0].name.endswith("_proj.weight"):
-                # One over what is stored, or the mean of float32 numbers, is no number of 16 bits.
+                # The inverse of a stored number, or the mean of float32 numbers, is no number of 16 bits.
                 kept = WeightKind.FLAT4 if own == PACKED else WeightKind.AFFINE4_64
                 kept = WeightKind.BF16 if weight.columns % 32 else kept
                 assert weight.stored is not None and weight.stored.kind is kept

@@ -1,4 +1,4 @@
-"""The embedded model with quantized weights, from its folder to the answer; and what is said about it."""
+"""The embedded model with quantized weights, from its folder to the answer, and the reports about it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rounded(values: np.ndarray, bits: int, group: int) -> Affine:
 
 
 def quantized_spark(folder: Path, bits: int, group: int) -> Path:
-    """The embedded model as a GPTQ checkpoint; embedding and head stay as they are."""
+    """The embedded model as a GPTQ checkpoint; embedding and head do not change."""
     shutil.copytree(spark_path(), folder)
     path = next(folder.glob("*.safetensors"))
     with safe_open(path, "pt") as file:
@@ -66,7 +66,7 @@ def answer(llm: LLM) -> str:
 def test_the_answer_is_the_unquantized_model_s(spark8, tmp_path, capsys):
     with LLM("spark", weights="bf16", cache="off") as llm:
         expected = answer(llm)
-    for _ in range(2):  # packed, then mapped
+    for _ in range(2):  # packed at first, then mapped
         # The default of K and V depends on the level: the generic one keeps them in bf16.
         with LLM(str(spark8), cache=str(tmp_path), kv_format="int8") as llm:
             assert llm.resolved["weights"] == STORED

@@ -1,4 +1,5 @@
-"""Every format: a tiny checkpoint is read exactly, kept in the expected kind; its logits are those of its numbers."""
+"""Every format: a tiny checkpoint is read exactly and kept in the expected kind, and its logits are those of its
+numbers."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ LINEAR = ("_proj.weight",)
 
 
 def make(folder: Path, way: Way, linear: tuple[str, ...] = LINEAR) -> dict[str, np.ndarray]:
-    """Writes folder/quantized and folder/plain (the numbers as float32); returns the numbers as float64.
+    """Writes folder/quantized and folder/plain (the numbers as float32). Returns the numbers as float64.
 
-    linear: ends of the names of the tensors that are quantized.
+    linear: the ends of the names of the tensors that are quantized.
     """
     rng, config = np.random.default_rng(0), LLAMA
     plain = {name: values.bfloat16() for name, values in random_tensors(config).items()}
@@ -59,7 +60,7 @@ def logits(folder: Path, weights: str, ids: list[int]) -> np.ndarray:
     with Checkpoint.open(folder) as checkpoint:
         loaded.weights = load_weights(checkpoint, loaded.model, format_choice(weights), NumpyPacker())
     found = loaded.run(ids, [len(ids)])
-    assert np.array_equal(found, loaded.run(ids, [1] * len(ids)))  # the law: how rows are stepped changes no bit
+    assert np.array_equal(found, loaded.run(ids, [1] * len(ids)))  # the number of rows in a step changes no bit
     ops.close()
     return found
 

@@ -1,4 +1,5 @@
-"""Parts of random shapes, types and bytes, configs with random members: a ModelError or numbers, nothing else."""
+"""Parts of random shapes, types and bytes, and configs with random members, give a ModelError or numbers, and nothing
+else."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def read_all(folder: Path) -> None:
 
 
 def mutate(rng: np.random.Generator, sound: dict[str, Any], tensors: dict[str, torch.Tensor], folder: Path) -> None:
-    """Reads it TRIES times, with other things wrong each time."""
+    """Reads it TRIES times, with other errors each time."""
     for _ in range(TRIES):
         config = changed_config(rng, sound) if rng.integers(2) else sound
         (folder / "config.json").write_text(json.dumps(config))

@@ -1,7 +1,7 @@
-"""Matrices that the formats' own libraries packed and unpacked (make_golden.py): what we read is what they unpack.
+"""Matrices that the formats' own libraries packed and unpacked (make_golden.py): we read what they unpack.
 
-Made with compressed-tensors 0.20.0, mlx 0.32.4, bitsandbytes 0.50.2, AutoAWQ 0.2.9 and HQQ 0.2.8, which are no
-dependencies here.
+They were made with compressed-tensors 0.20.0, mlx 0.32.4, bitsandbytes 0.50.2, AutoAWQ 0.2.9 and HQQ 0.2.8, which are
+no dependencies here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twostroke.weights.checkpoint import Checkpoint
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.safetensors"))
 
 ROUNDED = {"bitsandbytes-int8": 2e-3, "compressed-nvfp4": 4e-3}
-"""Relative; these libraries give float16 and bfloat16."""
+"""Relative errors, because these libraries give float16 and bfloat16."""
 
 
 def test_all_libraries_are_there():

@@ -65,7 +65,7 @@ def rng() -> np.random.Generator:
 
 
 def test_gptq_with_dynamic_settings(rng, tmp_path):
-    """As GPTQModel writes them: an expression with other bits, one that leaves modules out."""
+    """GPTQModel writes such settings: an expression with other bits, and one that leaves modules out."""
     dynamic = {"+:.*down_proj": {"bits": 8, "group_size": 64}, r"-:.*self_attn.*": {}}
     config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "dynamic": dynamic}
     modules = {
@@ -112,7 +112,7 @@ def test_compressed_tensors_with_two_groups(rng, tmp_path):
 
 
 def test_mlx_with_layers_of_their_own(rng, tmp_path):
-    """And an embedding that is quantized too, which is the head."""
+    """The embedding, which is also the head, is quantized too."""
     own = {"group_size": 64, "bits": 4, DOWN: {"group_size": 32, "bits": 6}, UP: False}
     table = packers.mlx(rng, (96, 256), 4, 64, torch.float16)
     modules = {
@@ -160,7 +160,7 @@ def test_experts_of_mlx_in_stacks(family, rng, tmp_path):
 
 
 def test_matrices_whose_columns_cannot_be_sorted_are_expanded(rng, tmp_path):
-    """gate and up are one product here, with orders that differ; down has groups of unequal sizes."""
+    """gate and up are one product here, with orders that differ. down has groups of unequal sizes."""
     config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "desc_act": True}
     drawn = {
         UP: packers.draw(rng, (384, 256), 4, 128, order=True),
@@ -210,8 +210,8 @@ def test_fp8_of_fbgemm_and_the_scales_of_activations(rng, tmp_path):
 
 
 def test_three_bits_as_gptqmodel_takes_one_off(rng, tmp_path):
-    """It takes other constants off whole words (its convert_gptq_v2_to_v1_format): known by symmetric zero points,
-    else by the name of the writer in the file."""
+    """It subtracts other constants from whole words (its convert_gptq_v2_to_v1_format). Symmetric zero points show
+    this, or else the name of the writer in the file."""
     constants = np.array([0x24924924, 0x92492492, 0x49249249], np.uint32)
     for symmetric, writer in ((True, "unknown"), (False, "gptqmodel:7.7.0")):
         drawn = packers.draw(rng, (256, 384), 3, 128, symmetric=symmetric)
@@ -227,7 +227,7 @@ def test_three_bits_as_gptqmodel_takes_one_off(rng, tmp_path):
 
 
 def test_banks_of_gpt_oss(rng, tmp_path):
-    """Blocks of each expert's rows; the numbers are turned, as transformers turns them."""
+    """They are blocks of each expert's rows. The numbers are transposed, as transformers does."""
     experts, columns, rows = 3, 40, 64
     codes, numbers = packers.small_floats(rng, (experts, columns, rows))
     powers = rng.integers(120, 130, (experts, columns, rows // 32))
@@ -246,7 +246,7 @@ def test_banks_of_gpt_oss(rng, tmp_path):
 
 
 def test_banks_of_gpt_oss_are_kept_as_they_are(rng, tmp_path):
-    """Asked for turned, as a program reads them, rows of gate and up in turn."""
+    """They are asked for transposed, as a program reads them, with rows of gate and up in turn."""
     experts, rows, columns = 3, 96, 128
     codes, numbers = packers.small_floats(rng, (experts, rows, columns))
     powers = rng.integers(120, 130, (experts, rows, columns // 32))
@@ -276,7 +276,7 @@ def test_banks_of_gpt_oss_are_kept_as_they_are(rng, tmp_path):
 
 
 def test_gpt_oss_as_it_is_published(tmp_path, monkeypatch):
-    """transformers' own model with its banks in blocks: kept as they are, with the logits of their numbers."""
+    """This is transformers' own model with its banks in blocks, which are kept with the logits of their numbers."""
     monkeypatch.setitem(FAMILIES, "gpt-oss-96", gpt_oss(intermediate_size=96))
     write_checkpoint("gpt-oss-96", tmp_path / "hf")
     config = json.loads((tmp_path / "hf" / "config.json").read_text())

@@ -1,4 +1,4 @@
-"""Aliases: what they mean, what cannot be one, and a file that is whole after any failure."""
+"""Aliases: their meaning, words that cannot be one, and a file that is whole after any failure."""
 
 from __future__ import annotations
 

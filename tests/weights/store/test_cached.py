@@ -14,7 +14,8 @@ COMMIT, OTHER = "a" * 40, "b" * 40
 
 
 def put(cache: Path, repo: str, files: dict[str, int], commit: str = COMMIT, shared: bool = False) -> None:
-    """A repository as huggingface_hub lays it out; shared: its blobs are links to those of the whole cache."""
+    """Writes a repository as huggingface_hub lays it out. shared: whether its blobs are links to those of the whole
+    cache."""
     folder = cache / ("models--" + repo.replace("/", "--"))
     for name, size in files.items():
         blob = folder / "blobs" / f"{size:064x}"

@@ -1,4 +1,5 @@
-"""Pages of prompts are counted, go when nobody reads them or when all is asked for, and the oldest when room is."""
+"""Pages of prompts are counted. They are removed when nobody reads them or when all are asked for, and the oldest when
+room is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ AGES_DAYS = {"a.kv": 40, "b.kv": 20, "c.kv": 1}
 
 
 def folder_of_pages(cache: Path) -> Path:
-    """Three files of 1,000 bytes each, used at other times, and the secret."""
+    """Three files of 1,000 bytes each, used at different times, and the secret."""
     folder = cache / "kv" / "0123456789abcdef"
     folder.mkdir(parents=True)
     (cache / "kv" / "secret").write_bytes(bytes(32))

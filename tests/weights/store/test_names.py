@@ -1,4 +1,4 @@
-"""Short names, references and the choice of a quantization: functions of names alone."""
+"""Short names, references and the choice of a quantization, which are functions of names alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A random walk over the store: downloads, stops at any byte, new commits, removals and gc. Names are always whole, a
-removal frees what it said, and nothing is left that no verb removes."""
+"""A random walk over the store: downloads, stops at any byte, new commits, removals and gc. Names always lead to whole
+files, a removal frees what it reported, and nothing is left that no verb removes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Killed(BaseException):
 
 
 def content_of(repo: str, commit: str, quant: str) -> bytes:
-    """The same for both commits where the quantization is Q8_0: an update keeps that file."""
+    """The content. It is the same for both commits where the quantization is Q8_0, because an update keeps that
+    file."""
     mark = f"GGUF {repo} {quant} {'' if quant == 'Q8_0' else commit}".encode()
     return mark * (3000 // len(mark) if quant == "Q4_0" else 5000 // len(mark))
 
@@ -68,7 +69,7 @@ class Walk:
         assert found.path.read_bytes() == content_of(repo, self.hub.repos[repo].refs["main"], quant)
 
     def cut(self, repo: str, quant: str) -> None:
-        """The connection ends at some byte, and does not come back."""
+        """Cuts the connection at some byte, for good."""
         self.hub.cut_after_bytes[f"t-{quant}.gguf"] = self.dice.randrange(1, 2000)
         self.hub.cuts_left = 1
         try:
@@ -92,7 +93,7 @@ class Walk:
             pass
 
     def update(self, repo: str, _quant: str) -> None:
-        """A new commit, or back to an old one."""
+        """Makes a new commit, or goes back to an old one."""
         if self.dice.randrange(2):
             commit = f"{len(self.commits[repo]):040x}"
             self.commits[repo].append(commit)
@@ -119,7 +120,8 @@ class Walk:
         return sum(path.stat().st_size for path in self.cache.glob("models--*/blobs/*") if not path.is_symlink())
 
     def check(self) -> None:
-        """Each name is a whole file of its commit, and each blob has a name or is the beginning of one."""
+        """Checks that each name leads to a whole file of its commit, and that each blob has a name or is the beginning
+        of one."""
         named = set()
         for folder in self.cache.glob("models--*"):
             repo = folder.name.removeprefix("models--").replace("--", "/")
@@ -131,7 +133,7 @@ class Walk:
                     assert os.path.realpath(blob) in named, f"nobody names {blob}"
 
     def end(self) -> None:
-        """All can be removed."""
+        """Checks that all can be removed."""
         for repo in REPOS:
             removal = removal_of(self.cache, repo)
             if removal is not None:

@@ -1,4 +1,4 @@
-"""What `cache gc` may take: nothing that a start could still want, and nothing of which it knows too little."""
+"""What `cache gc` may remove: nothing that a start could still need, and nothing of which it knows too little."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MONTH_S = 30 * DAY_S
 
 
 def pack(cache: Path, name: str, origin: str, used_days_ago: float = 0.0) -> Path:
-    """A packed file, as a start writes it."""
+    """Writes a packed file, as a start does."""
     import numpy as np
 
     folder = cache / PACKED

@@ -1,5 +1,5 @@
-// attention_merge: the partial results of a row and a query head that sees several segments, merged in their order: a thread an element, of
-// 16 totals and of value_dim sums.
+// attention_merge: merges the partial results of a row and a query head that sees several segments, in the order of the segments. A thread
+// has one element: one of 16 totals or of value_dim sums.
 #include "twostroke/cuda/attention/partials.h"
 
 namespace twostroke {
@@ -9,9 +9,9 @@ constexpr int kMergedAtOnce = 8;  // segments whose results are loaded before an
 
 TS_SHARED(float, merged_totals, kLanes);
 
-// Factors of 32 segments, a thread of the warp one: what is merged so far is multiplied by keep, the segment by add.
+// The factors of 32 segments; each thread of the warp has those of one. The merged result so far is multiplied by keep, the segment by add.
 struct MergeFactors {
-  float keep, add, peak;  // peak: of this segment and all before it
+  float keep, add, peak;  // peak: the peak of this segment and all before it
 
   TS_MEMBER_INLINE MergeFactors(float own, float before_all) : keep(0.0f), add(0.0f), peak(own) {
     const int32_t lane = warp_lane();
@@ -26,7 +26,7 @@ struct MergeFactors {
   }
 };
 
-// A block is a row and a query head; its threads are whole warps, one thread for each element at least.
+// A block has one row and one query head. Its threads are whole warps, with at least one thread for each element.
 TS_KERNEL(attention_merge, AttentionArgs) {
   const int32_t heads = static_cast<int32_t>(args.heads), index = static_cast<int32_t>(block_index()), head = index % heads;
   const int32_t row = index / heads % args.together, number = index / heads / args.together, element = thread_index(), lane = warp_lane();

@@ -1,5 +1,5 @@
-// place_scores: each head's vector times a vector of every place. A block has some rows, one head and kThreads places, a thread one place.
-// Each sum is one chain of products over the dimensions, in order.
+// place_scores: multiplies each head's vector by a vector of every place. A block has some rows, one head and kThreads places; a thread has
+// one place. Each sum is one chain of products over the dimensions, in order.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
 #include "twostroke/cuda/machine/words.h"
@@ -9,7 +9,7 @@ namespace cuda {
 
 constexpr int kPlaceQuads = kPlaceRows / 4;
 
-TS_SHARED(Words4, place_rows, kMostDim* kPlaceQuads);  // of each dimension, the numbers of all rows
+TS_SHARED(Words4, place_rows, kMostDim* kPlaceQuads);  // for each dimension, the numbers of all rows
 
 TS_KERNEL(place_scores, PlaceScoreArgs) {
   const int64_t index = block_index() / args.parts, head = index % args.heads, first = index / args.heads * kPlaceRows;

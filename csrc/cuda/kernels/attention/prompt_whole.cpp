@@ -1,7 +1,8 @@
-// attention of many rows of a sequence over pages of int8 and int4: a warp has 16 pairs of a row and a query head that share a KV head, its
-// columns, which are the 16 rows of small products, and goes over all tiles that they see. Its scores come as the operand that the weights
-// are, so threads exchange no more than peaks. The warps of a block have neighbouring rows and read tiles from shared memory, where the next
-// one is copied meanwhile. The sums of finished segments lie in the output until the last one.
+// attention for many rows of a sequence over pages of int8 and int4. A warp has 16 columns: pairs of a row and a query head that share a KV
+// head. They are the 16 rows of small matrix products, and the warp goes over all tiles that they see. The layout of its scores is the
+// layout of the operand for weights, so threads exchange only the peaks.
+// The warps of a block have neighbouring rows and read tiles from shared memory, while the next tile is copied. The sums of finished
+// segments stay in the output until the last one.
 #include "twostroke/cuda/attention/prompt_tiles.h"
 
 namespace twostroke {
@@ -10,22 +11,22 @@ namespace cuda {
 constexpr int kPromptUnits = kPromptDims / 16;
 constexpr int kRowState = 1 + 4;  // the peak and four totals
 
-TS_SHARED(float, prompt_wholes, 2 * kRowState * kPromptThreads);  // of finished segments; each thread has its own
+TS_SHARED(float, prompt_wholes, 2 * kRowState * kPromptThreads);  // the state of finished segments; each thread has its own
 
 #define TS_BOTH_ROWS TS_EVERY_LANE for (int r = 0; r < 2; ++r)
 #define TS_EVERY_PLACE                               \
   TS_EVERY_LANE for (int pair = 0; pair < 2; ++pair) \
       TS_EVERY_LANE for (int j = 0; j < 4; ++j) TS_EVERY_LANE for (int side = 0; side < 2; ++side)
 
-// A thread has columns g and g + 8 of its warp.
+// A column of a thread, which has columns g and g + 8 of its warp.
 struct PromptColumn {
   bool there;
-  int32_t head, row, zeros;  // zeros: what undoes those that K is stored with
+  int32_t head, row, zeros;  // zeros: the correction for the zero points with which K is stored
   Seen seen;
   float scale;
 };
 
-// The rows of one warp, some of those of the block.
+// The rows of one warp, which are some of the block's rows.
 struct PromptRows {
   int32_t first, count, kv_head, first_dim;
   PromptColumn columns[2];
@@ -47,14 +48,14 @@ struct PromptRows {
   }
 };
 
-// The queries of the thread's columns as bytes, to its own place in shared memory.
+// Rounds the queries of the thread's columns to bytes and stores them at the thread's own place in shared memory.
 template <class Pages>
 TS_DEVICE_INLINE void round_queries(const AttentionArgs& args, PromptRows& rows) {
   const int32_t dim = args.layer.head_dim, t = warp_lane() % 4, steps = (dim + 31) / 32;
   const float scale = args.scale * kLog2E;
   float inverses[2];
   int32_t sums[2] = {0, 0};
-  // Eight numbers of each row; the loads have no condition, so that none waits for another.
+  // Loads eight numbers of each row. The loads have no condition, so that none waits for another.
   const auto load = [&](int32_t step, float (&numbers)[2][8]) {
     TS_EVERY_LANE
     for (int i = 0; i < 16; ++i) {
@@ -97,11 +98,12 @@ TS_DEVICE_INLINE void round_queries(const AttentionArgs& args, PromptRows& rows)
   TS_BOTH_ROWS rows.columns[r].zeros = -Pages::kKeyZero * sum_of_four(sums[r]);
 }
 
-// What a thread has of one tile: scores, then weights, of position 4t + j of page 2 * pair + side, of columns g (0, 1) and g + 8 (2, 3).
+// A thread's scores of one tile, which then become weights. They belong to position 4t + j of page 2 * pair + side, and to columns g (0, 1)
+// and g + 8 (2, 3).
 struct PromptScores {
   float at[2][4][4];
-  int32_t scales;             // where those of V lie in shared memory, of the thread's positions of the first page
-  int32_t first[2], last[2];  // positions of the tile that each column sees
+  int32_t scales;  // the place in shared memory of V's scales, for the thread's positions of the first page
+  int32_t first[2], last[2];  // the positions of the tile that each column sees
 
   template <bool kAll>
   TS_MEMBER_INLINE bool sees(int r, int pair, int j, int side) const {
@@ -109,7 +111,7 @@ struct PromptScores {
     return kAll || (position >= first[r] && position < last[r]);
   }
   TS_MEMBER_INLINE FourScales value_scales(const AttentionArgs& args, int32_t page) const { return {pair_of(prompt_room, scales + 2 * page * args.stage.page)}; }
-  // Where a score is NaN its weight is, and so is the row.
+  // Where a score is NaN, its weight is NaN, and so is the row.
   template <bool kAll>
   TS_MEMBER_INLINE float peak(int r) const {
     float most = kLowest;
@@ -117,7 +119,7 @@ struct PromptScores {
     most = larger_number(most, shuffle_across(most, 1));
     return larger_number(most, shuffle_across(most, 2));
   }
-  // The largest magnitude among V's scales that the column sees; NaN where one is NaN.
+  // The largest magnitude among the scales of V that the column sees; NaN where one is NaN.
   template <bool kAll>
   TS_MEMBER_INLINE float largest_scale(const AttentionArgs& args, int r) const {
     uint32_t most = 0;
@@ -134,7 +136,7 @@ struct PromptScores {
   }
 };
 
-// stage: where the tile lies in shared memory; start: its first position.
+// stage: the place of the tile in shared memory; start: its first position.
 template <class Pages>
 TS_DEVICE_INLINE PromptScores score_prompt_tile(const AttentionArgs& args, const PromptRows& rows, int32_t stage, int32_t start) {
   const StageShape& shape = args.stage;
@@ -189,8 +191,8 @@ TS_DEVICE_INLINE PromptScores score_prompt_tile(const AttentionArgs& args, const
   return found;
 }
 
-// What a thread has of a segment: peaks, 4 of the 16 totals, sums of its dimensions of V. In sums column i of operand `half` of a unit: of
-// column g (i = 0, 1) and g + 8 (2, 3).
+// A thread's part of a segment: the peaks, 4 of the 16 totals, and the sums of its dimensions of V. In sums, number i of operand `half` of
+// a unit belongs to column g (i = 0, 1) or g + 8 (i = 2, 3).
 struct PromptSums {
   float peaks[2], totals[2][4], sums[kPromptUnits][2][4];
 
@@ -205,14 +207,14 @@ struct PromptSums {
   }
 };
 
-// A tile's weights as operands A of two pages each, and what goes with them.
+// A tile's weights as operands A of two pages each, with their scales and sums.
 struct PromptWeights {
   uint32_t high[2][4], low[2][4];
   float rescales[2], scales[2];
   int32_t starts[2];
 };
 
-// Scores to weights; raises peaks, adds totals.
+// Turns scores into weights, raises peaks, and adds to the totals.
 template <class Pages, bool kAll>
 TS_DEVICE_INLINE PromptWeights weigh_prompt_tile(const AttentionArgs& args, PromptScores& own, PromptSums& sums) {
   PromptWeights made = {};
@@ -285,7 +287,8 @@ TS_DEVICE_INLINE void add_prompt_values(const AttentionArgs& args, int32_t stage
     if (unit < shape.units) add_unit(unit, own.sums[unit]);
 }
 
-// Merges a segment into those before it, which lie in the output and in the thread's shared memory. first, last: whether it is.
+// Merges a segment into those before it, which lie in the output and in the thread's shared memory. first, last: whether it is the first or
+// the last segment.
 template <class Pages>
 TS_DEVICE_INLINE void finish_segment(const AttentionArgs& args, const PromptRows& rows, PromptSums& own, bool first, bool last) {
   const int32_t t = warp_lane() % 4, dim = args.layer.value_dim, thread = thread_index();
@@ -318,11 +321,11 @@ TS_DEVICE_INLINE void finish_segment(const AttentionArgs& args, const PromptRows
   }
 }
 
-// A block is some rows of one sequence, one KV head, some dimensions of V; its warps have as many rows each.
+// A block has some rows of one sequence, one KV head, and some dimensions of V. Its warps have the same number of rows each.
 template <class Pages>
 TS_DEVICE_INLINE void attend_prompt(const AttentionArgs& args) {
   const int32_t blocks = static_cast<int32_t>(args.prompt_blocks), block = static_cast<int32_t>(block_index());
-  const RowTile tile = row_tile(args, blocks - 1 - block % blocks);  // the last rows, which see most, come first
+  const RowTile tile = row_tile(args, blocks - 1 - block % blocks);  // the last rows see most, so they are computed first
   if (tile.rows == 0) return;
   PromptRows rows(args, tile, block / blocks);
   TileCopies<Pages> copies(args, tile, rows.kv_head, rows.first_dim);
@@ -350,7 +353,7 @@ TS_DEVICE_INLINE void attend_prompt(const AttentionArgs& args) {
 }
 
 TS_KERNEL(attention_prompt_int8, AttentionArgs) {
-  at_most_threads<2 * kPromptThreads>();  // so that two blocks fit a multiprocessor
+  at_most_threads<2 * kPromptThreads>();  // this many registers let two blocks fit on a multiprocessor
   attend_prompt<BytePages>(args);
 }
 TS_KERNEL(attention_prompt_int4, AttentionArgs) {

@@ -1,36 +1,38 @@
-// attention over pages of f32 and bf16: a block has one segment, one KV head and pairs of a row and a query head that share it: columns, four
-// where a sequence has one row, else sixteen. A score is one chain of fused products over dimensions, a sum of V one chain over positions; a
-// thread has several of them at once, so that what it reads serves many.
+// attention over pages of f32 and bf16. A block has one segment, one KV head, and columns: pairs of a row and a query head that share the
+// KV head. It has four columns where a sequence has one row, else sixteen. A score is one chain of fused products over dimensions; a sum of
+// V is one chain over positions. A thread computes several chains at once, so that each number it reads is used several times.
 #include "twostroke/cuda/attention/floats.h"
 #include "twostroke/cuda/attention/partials.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int kMostQuads = kFloatColumns / 4;  // of columns
+constexpr int kMostQuads = kFloatColumns / 4;  // quads of columns
 
-// Queries of (dimension, columns); then scores, then weights of (position, columns).
+// Queries (dimension, columns); later scores, and then weights (position, columns).
 TS_SHARED(Words4, float_room, kSegment* kMostQuads);
 TS_SHARED(float, float_peaks, kSegmentTiles* kFloatColumns);
 TS_SHARED(float, float_rescales, kSegmentTiles* kFloatColumns);
 TS_SHARED(float, float_totals, kSegmentTiles* kFloatColumns* kLanes);
 TS_SHARED(float, float_inverses, kFloatColumns);
 TS_SHARED(int32_t, column_heads, kFloatColumns);
-TS_SHARED(int32_t, column_rows, kFloatColumns);    // of the step
-TS_SHARED(int32_t, column_aways, kFloatColumns);   // the segment's first position less the row's
-TS_SHARED(int32_t, column_firsts, kFloatColumns);  // what the row sees of the segment
+TS_SHARED(int32_t, column_rows, kFloatColumns);  // the row of each column, in the step
+TS_SHARED(int32_t, column_aways, kFloatColumns);  // the segment's first position minus the row's position
+TS_SHARED(int32_t, column_firsts, kFloatColumns);  // the part of the segment that the row sees
 TS_SHARED(int32_t, column_lasts, kFloatColumns);
 static_assert(kMostDim <= kSegment, "queries have room");
 
-// Sizes of a block's work. kQuads: of columns; kBlock: threads; kDims: dimensions of V that a thread has, of kValueColumns columns.
+// Sizes of a block's work. kQuads: quads of columns; kBlock: threads; kDims: the dimensions of V that a thread has, for kValueColumns
+// columns.
 template <class Pages_, int kQuads_, int kBlock_, int kDims_, int kValueColumns_>
 struct FloatWork {
   typedef Pages_ Pages;
   static constexpr int kQuads = kQuads_, kColumns = 4 * kQuads, kBlock = kBlock_, kDims = kDims_, kValueColumns = kValueColumns_;
-  static constexpr int kPositions = kSegment / kBlock, kWords = 16 / kPositions;  // of a thread; words of a position's K read at once
+  // positions of a thread; words of a position's K that it reads at once
+  static constexpr int kPositions = kSegment / kBlock, kWords = 16 / kPositions;
 };
 
-// Places of the segment: [first, last) some column sees, [inner_first, inner_last) each.
+// Places of the segment. Some column sees [first, last); all columns see [inner_first, inner_last).
 struct SeenPart {
   int32_t first, last, inner_first, inner_last;
 
@@ -57,7 +59,7 @@ TS_DEVICE_INLINE void load_queries(const AttentionArgs& args, const SegmentBlock
     const int32_t d = i % dim, quad = i / dim;
     float numbers[4];
     TS_EVERY_LANE
-    for (int c = 0; c < 4; ++c) {  // without a condition, so that none waits for another
+    for (int c = 0; c < 4; ++c) {  // the loads have no condition, so that none waits for another
       const int32_t column = quad * 4 + c < block.columns ? quad * 4 + c : 0;
       const float* q = args.q + static_cast<int64_t>(block.tile.first + block.row(column)) * args.q_stride;
       numbers[c] = q[static_cast<int64_t>(block.head(column)) * dim + d];
@@ -86,12 +88,12 @@ struct Perhaps {
   constexpr bool operator()() const { return false; }
 };
 
-// The scores of a thread's positions, kBlock apart.
+// The scores of a thread's positions, which are kBlock apart.
 template <class Work>
 struct FloatScores {
   float at[Work::kPositions][Work::kColumns];
 
-  // Adds the products with words [first, first + kWords) of each position's K. all: whether K has that many words.
+  // Adds the products with words [first, first + kWords) of each position's K. all: whether K has that many words left.
   template <class All>
   TS_MEMBER_INLINE void add(const uint32_t* const (&keys)[Work::kPositions], int32_t dim, int32_t first, const All& all) {
     typedef typename Work::Pages Pages;
@@ -189,7 +191,7 @@ TS_DEVICE_INLINE void find_peaks() {
   }
 }
 
-// Scores to weights, in the same order.
+// Turns scores into weights, in the same order.
 template <class Work>
 TS_DEVICE_INLINE void weigh_tiles(int32_t first_tile) {
   const int32_t lane = warp_lane();
@@ -215,7 +217,7 @@ TS_DEVICE_INLINE void weigh_tiles(int32_t first_tile) {
   }
 }
 
-// As add_totals of segments_whole.cpp.
+// Does the same as add_totals of segments_whole.cpp.
 template <class Work>
 TS_DEVICE_INLINE void add_float_totals(const AttentionArgs& args, const SegmentBlock& block, const SeenPart& part) {
   const int32_t lane = thread_index() % kLanes;
@@ -238,7 +240,7 @@ TS_DEVICE_INLINE void add_float_totals(const AttentionArgs& args, const SegmentB
   }
 }
 
-// What a thread has of one page's V: some dimensions of all positions.
+// A thread's part of one page's V: some dimensions of all positions.
 template <class Work>
 struct PageWords {
   typedef typename Work::Pages Pages;
@@ -256,7 +258,7 @@ struct PageWords {
   TS_MEMBER_INLINE float number(int i, int position) const { return Pages::part(words[i][position / Pages::kParts], position % Pages::kParts); }
 };
 
-// A thread's sums of V: of dimensions `step` apart, and some columns.
+// A thread's sums of V. They belong to dimensions that are `step` apart, and to some columns.
 template <class Work>
 struct FloatSums {
   float at[Work::kDims][Work::kValueColumns];
@@ -269,7 +271,7 @@ struct FloatSums {
       for (int i = 0; i < Work::kDims; ++i) at[i][c] = at[i][c] * by;
     }
   }
-  // place: of the page's first position in the segment; all: whether each column sees all of it.
+  // place: the place of the page's first position in the segment; all: whether each column sees the whole page.
   TS_MEMBER_INLINE void add(const PageWords<Work>& values, int32_t place, int32_t column, bool all) {
     constexpr int kSome = Work::kValueColumns < 4 ? Work::kValueColumns : 4;
     TS_EVERY_LANE
@@ -279,7 +281,8 @@ struct FloatSums {
         const Words4 weights = float_room[(place + p) * Work::kQuads + (column + from) / 4];
         TS_EVERY_LANE
         for (int c = 0; c < kSome; ++c) {
-          if (!all && !column_sees(column + from + c, place + p)) continue;  // 0 times what is not finite is not 0
+          // skipped, because 0 times a number that is not finite is not 0
+          if (!all && !column_sees(column + from + c, place + p)) continue;
           const float weight = float_of(kSome == 2 && column % 4 != 0 ? weights[2 + c] : weights[c]);
           TS_EVERY_LANE
           for (int i = 0; i < Work::kDims; ++i) at[i][from + c] = fma(weight, values.number(i, p), at[i][from + c]);

@@ -1,29 +1,29 @@
-// attention of few rows over pages of int8 and int4: a block has one segment, one KV head, and up to eight pairs of a row and a query head
-// that share it: columns. A warp has one tile of positions: its scores, then, after a barrier for the other tiles' peaks, its weights. Then
-// a warp has 16 dimensions of V for all tiles of the segment, in their order.
-// Of the 16 rows of a small product the first 8 are columns; in products with V they are the weights' high digits, and the others the low
-// ones.
+// attention for few rows over pages of int8 and int4. A block has one segment, one KV head, and up to eight columns: pairs of a row and a
+// query head that share the KV head. First a warp has one tile of positions. It computes the tile's scores and, after a barrier for the
+// other tiles' peaks, its weights. Then a warp has 16 dimensions of V for all tiles of the segment, in their order.
+// Of the 16 rows of a small product the first 8 are columns. In products with V they are the high digits of the weights, and the other 8
+// rows are the low digits.
 #include "twostroke/cuda/attention/partials.h"
 #include "twostroke/cuda/attention/whole.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int kQueryPairs = kMostDim / 8, kQueryStride = kQueryPairs + 4;  // of 8 dimensions; the stride spreads columns over banks
+constexpr int kQueryPairs = kMostDim / 8, kQueryStride = kQueryPairs + 4;  // pairs of 8 dimensions; the stride spreads columns over banks
 constexpr int kSegmentThreads = kSegmentTiles * kWarp;
 static_assert(kSegmentThreads == kThreads && kSegmentThreads / kWarp == kWholeColumns, "a warp a tile, and a warp a column's query");
 
 TS_SHARED(uint64_t, query_pairs, kWholeColumns* kQueryStride);
 TS_SHARED(float, query_scales, kWholeColumns);
-TS_SHARED(int32_t, query_starts, kWholeColumns);  // what undoes the zeros that K is stored with
+TS_SHARED(int32_t, query_starts, kWholeColumns);  // the correction for the zero points with which K is stored
 TS_SHARED(float, tile_peaks, kSegmentTiles* kWholeColumns);
 TS_SHARED(float, tile_rescales, kSegmentTiles* kWholeColumns);
 TS_SHARED(float, weight_scales, kSegmentTiles* kWholeColumns);
 TS_SHARED(int32_t, weight_starts, kSegmentTiles* kWholeColumns);
-TS_SHARED(Words4, weight_digits, kSegmentTiles * 2 * kWarp);        // operand A of two pages each
+TS_SHARED(Words4, weight_digits, kSegmentTiles * 2 * kWarp);  // operand A of two pages each
 TS_SHARED(Words4, tile_totals, kSegmentTiles* kWholeColumns* kLanes / 4);
 
-// The warp's column of queries as bytes, four lanes of zeros after them.
+// Rounds the warp's column of queries to bytes, with four lanes of zeros after them.
 template <class Pages>
 TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock& block) {
   const int32_t column = warp_index(), lane = warp_lane(), dim = args.layer.head_dim;
@@ -32,11 +32,11 @@ TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock&
   const float* q = args.q + static_cast<int64_t>(block.tile.first + block.row(known)) * args.q_stride + static_cast<int64_t>(block.head(known)) * dim;
   const float scale = args.scale * kLog2E;
   float numbers[2][8];
-  int32_t places[2][2];  // of four dimensions
+  int32_t places[2][2];  // places of four dimensions
   TS_EVERY_LANE
   for (int i = 0; i < 4; ++i) places[i / 2][i % 2] = 4 * Pages::query_quad((lane + i / 2 * kWarp) / 4, lane % 4, i % 2);
   TS_EVERY_LANE
-  for (int i = 0; i < 16; ++i) {  // without a condition, so that none waits for another
+  for (int i = 0; i < 16; ++i) {  // the loads have no condition, so that none waits for another
     const int32_t d = places[i / 8][i / 4 % 2] + i % 4;
     numbers[i / 8][i % 8] = q[d < dim ? d : dim - 1];
   }
@@ -65,11 +65,11 @@ TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock&
   query_starts[column] = -Pages::kKeyZero * sum;
 }
 
-// A tile's scores and V's scales as a thread of the tile's warp has them: of column g, positions 4t + j of page 2 * pair + side.
+// A tile's scores and V's scales in a thread of the tile's warp. They belong to column g and to positions 4t + j of page 2 * pair + side.
 struct WholeTile {
   float scores[2][4][2];
   FourScales value_scales[2][2];
-  int32_t first, last;  // positions of the tile that the column sees
+  int32_t first, last;  // the positions of the tile that the column sees
 
   TS_MEMBER_INLINE bool sees(int32_t t, int pair, int j, int side) const {
     const int32_t position = (2 * pair + side) * TS_PAGE_TOKENS + 4 * t + j;
@@ -81,9 +81,9 @@ struct WholeTile {
   TS_EVERY_LANE for (int pair = 0; pair < 2; ++pair) \
       TS_EVERY_LANE for (int j = 0; j < 4; ++j) TS_EVERY_LANE for (int side = 0; side < 2; ++side)
 
-constexpr int kStepsAtOnce = 2;  // of 32 dimensions, whose K is loaded before any of it is used
+constexpr int kStepsAtOnce = 2;  // steps of 32 dimensions whose K is loaded before any of it is used
 
-// Sums of the products of column g with positions, as mma leaves them.
+// Sums of the products of column g with positions, in the layout of mma's results.
 template <class Pages>
 TS_DEVICE_INLINE void multiply_keys(const AttentionArgs& args, const SegmentBlock& block, int32_t tile, int32_t (&sums)[2][4][4]) {
   const int32_t lane = warp_lane(), g = lane / 4, t = lane % 4, dim = args.layer.head_dim, steps = (dim + 31) / 32;
@@ -154,7 +154,7 @@ TS_DEVICE_INLINE float peak_of(const WholeTile& tile) {
   return most_of_four(most);
 }
 
-// The largest magnitude among V's scales that the column sees; NaN where one is NaN.
+// The largest magnitude among the scales of V that the column sees; NaN where one is NaN.
 TS_DEVICE_INLINE float largest_scale(const WholeTile& tile) {
   const int32_t t = warp_lane() % 4;
   uint32_t most = 0;
@@ -165,7 +165,7 @@ TS_DEVICE_INLINE float largest_scale(const WholeTile& tile) {
   return float_of(most_of_four(most));
 }
 
-// The column's peak over the segment's tiles from `first` on, before `tile`.
+// The column's peak over the segment's tiles from `first` up to, but without, `tile`.
 TS_DEVICE_INLINE float peak_before(int32_t column, int32_t first, int32_t tile) {
   float peak = kLowest;
   TS_EVERY_LANE
@@ -174,7 +174,8 @@ TS_DEVICE_INLINE float peak_before(int32_t column, int32_t first, int32_t tile) 
   return peak;
 }
 
-// Scores to digits of weights, totals, and what goes with them, in shared memory. found: the tile's own peak; first: the segment's first tile.
+// Turns scores into digits of weights and totals, and stores them with their scales in shared memory. found: the tile's own peak; first:
+// the segment's first tile.
 template <class Pages>
 TS_DEVICE_INLINE void weigh_tile(WholeTile& own, int32_t first, int32_t tile, float found) {
   const int32_t lane = warp_lane(), g = lane / 4, t = lane % 4, at = tile * kWholeColumns + g;
@@ -207,7 +208,7 @@ TS_DEVICE_INLINE void weigh_tile(WholeTile& own, int32_t first, int32_t tile, fl
   weight_starts[at] = -8 * sum;
 }
 
-// The sums of weights of column g: into the partial result, by the first warp; the factor of the sums of V is returned.
+// The first warp writes the sums of weights of column g into the partial result. Returns the factor of the sums of V.
 TS_DEVICE_INLINE float add_totals(const AttentionArgs& args, const SegmentBlock& block, const Result& result, int32_t first, int32_t last) {
   const int32_t g = warp_lane() / 4, t = warp_lane() % 4;
   float totals[4] = {};
@@ -227,12 +228,12 @@ TS_DEVICE_INLINE float add_totals(const AttentionArgs& args, const SegmentBlock&
   return result.whole ? inverse_of(args, block.head(g), peak, whole) : 1.0f;
 }
 
-// What a thread has of a unit of dimensions of V: of column g, operand `half` and column i of the product.
+// A thread's part of a unit of dimensions of V: it belongs to column g, operand `half`, and column i of the product.
 struct UnitSums {
   float sums[2][2];
 };
 
-constexpr int kTilesAtOnce = 4;  // whose V is loaded before any of it is used
+constexpr int kTilesAtOnce = 4;  // tiles whose V is loaded before any of it is used
 
 template <class Pages>
 TS_DEVICE_INLINE UnitSums add_values(const AttentionArgs& args, const SegmentBlock& block, int32_t unit, int32_t first, int32_t last) {
@@ -317,7 +318,7 @@ TS_DEVICE_INLINE void attend_segment(const AttentionArgs& args) {
 }
 
 TS_KERNEL(attention_int8, AttentionArgs) {
-  at_most_threads<2 * kSegmentThreads>();  // so that two blocks fit a multiprocessor
+  at_most_threads<2 * kSegmentThreads>();  // this many registers let two blocks fit on a multiprocessor
   attend_segment<BytePages>(args);
 }
 TS_KERNEL(attention_int4, AttentionArgs) {

@@ -1,5 +1,5 @@
-// entry_attention: softmax attention over entries, by the online softmax over tiles of those that a row sees, in their order: a block a row
-// and a head. Tiles and the order of every sum are those of csrc/generic/attention/entry_attention.cpp.
+// entry_attention: softmax attention over entries. The online softmax goes over tiles of the entries that a row sees, in their order. A
+// block has one row and one head. The tiles and the order of every sum are those of csrc/generic/attention/entry_attention.cpp.
 #include "twostroke/cuda/attention/attend.h"
 #include "twostroke/cuda/attention/entries.h"
 
@@ -7,15 +7,15 @@ namespace twostroke {
 namespace cuda {
 
 constexpr int kSeenTile = 32;                     // entries whose scores share a peak
-constexpr int kEntrySums = kMostEntry / kThreads;  // numbers of an entry that a thread adds up
+constexpr int kEntrySums = kMostEntry / kThreads;  // numbers of an entry that a thread adds
 static_assert(kSeenTile <= kEntryTile, "products with a tile have room");
 
 TS_SHARED(float, seen_scores, kSeenTile);
 TS_SHARED(float, seen_weights, kSeenTile);
-TS_SHARED(uint64_t, seen_bytes, kSeenTile);  // where the entries of a tile lie
+TS_SHARED(uint64_t, seen_bytes, kSeenTile);  // the addresses of a tile's entries
 TS_SHARED(float, seen_scales, kSeenTile);
 
-// Entries of a row: `count` from `first` on; where `chosen` is given, those that it names there.
+// The entries of a row: `count` entries from `first` on, or, where `chosen` is given, those that it lists there.
 struct SeenEntries {
   const float* chosen;
   int64_t first, count;
@@ -23,7 +23,7 @@ struct SeenEntries {
   TS_MEMBER_INLINE int64_t at(int64_t i) const { return chosen == nullptr ? first + i : static_cast<int64_t>(chosen[i]); }
 };
 
-// How many of the choices, which rise and end with -1, are below `entry`.
+// The number of choices below `entry`. Choices rise, and -1 ends them.
 TS_DEVICE_INLINE int64_t choices_below(const float* chosen, int64_t choices, int64_t entry) {
   int64_t low = 0, high = choices;
   while (low < high) {
@@ -43,7 +43,7 @@ TS_DEVICE_INLINE SeenEntries seen_by(const EntryArgs& args, int64_t row, int64_t
   return {chosen + begin, first, choices_below(chosen, args.choices, end) - begin};
 }
 
-// What a block has of a row's result, relative to the largest score: each thread has the sums of its own numbers.
+// A block's part of a row's result, relative to the largest score. Each thread has the sums of its own numbers.
 struct EntrySums {
   float sums[kEntrySums], peak, total;
 
@@ -56,7 +56,7 @@ struct EntrySums {
       sums[j] = before == nullptr || d >= args.dim ? 0.0f : before[d];
     }
   }
-  // Adds entries of which the scores are in seen_scores. entry_at(e) is the e-th.
+  // Adds the entries whose scores are in seen_scores. entry_at(e) is entry e.
   template <class EntryAt>
   TS_MEMBER_INLINE void add(int64_t dim, int64_t count, const EntryAt& entry_at) {
     const int32_t thread = thread_index();
@@ -81,14 +81,14 @@ struct EntrySums {
       }
     }
   }
-  // For a call that continues.
+  // Stores the result so far, for a call that continues.
   TS_MEMBER_INLINE void keep(float* out, int64_t dim) const {
     store(out, dim, [&](float sum) { return sum; });
     if (thread_index() != 0) return;
     out[dim] = peak;
     out[dim + 1] = total;
   }
-  // sink: a score without an entry, whose part is thrown away; NULL for none.
+  // sink: a score without an entry, whose part of the result is dropped; NULL for none.
   TS_MEMBER_INLINE void finish(float* out, int64_t dim, const float* sink) const {
     float kept = 1.0f, whole = total;
     if (sink != nullptr) {
@@ -121,7 +121,7 @@ TS_KERNEL(entry_attention, EntryArgs) {
   own.begin(args, args.before == nullptr ? nullptr : args.before + row * args.before_stride + head * (dim + kBesideEntry));
   for (int64_t first = 0; first < seen.count; first += kSeenTile) {
     const int64_t count = seen.count - first < kSeenTile ? seen.count - first : kSeenTile;
-    barrier();  // all are done with the last tile
+    barrier();  // after this, all threads have finished the last tile
     if (thread < count) {
       const EntryNumbers entry(layout, pages, seen.at(first + thread));
       seen_bytes[thread] = reinterpret_cast<uint64_t>(entry.bytes);

@@ -1,4 +1,4 @@
-// entry_select: the scores of all entries that a row sees, a block a row and a tile of entries; index_choose then finds the largest.
+// entry_select: the scores of all entries that a row sees. A block has one row and a tile of entries. index_choose then finds the largest.
 #include "twostroke/cuda/attention/entries.h"
 #include "twostroke/cuda/attention/sequences.h"
 

@@ -1,4 +1,4 @@
-// entry_write: entries that close in this step into their pages: a block a row. The pages are the CPU's, byte for byte.
+// entry_write: writes entries that close in this step into their pages. A block has one row. The pages equal the CPU's, byte for byte.
 #include "twostroke/attention/entry_page.h"
 #include "twostroke/cuda/attention/pages.h"
 

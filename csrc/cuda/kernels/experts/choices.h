@@ -1,4 +1,4 @@
-// Choosing the largest of a row of values, one after the other, by the threads of a warp: those of a row of experts' logits.
+// The threads of a warp choose the largest values of a row, one after the other. The values come from a row of experts' logits.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
@@ -7,11 +7,11 @@
 namespace twostroke {
 namespace cuda {
 
-// Below that of every number where the value is NaN.
+// The key of a value. For NaN it is below the key of every number.
 TS_DEVICE_INLINE uint64_t choice_key(float value, int64_t number) { return key_of(value != value ? 0 : rank_of(value), number); }
 
-// What a loop over all values finds that begins with the first one and goes on to each larger one: the first of the largest, but NaN where
-// the first one is NaN.
+// The result of a loop that begins with the first value and moves on to each larger one. It is the first of the largest values, but NaN
+// where the first value is NaN.
 TS_DEVICE_INLINE float first_largest(const float* values, int64_t count) {
   uint64_t best = 0;
   TS_ONE_BY_ONE
@@ -31,8 +31,8 @@ TS_DEVICE_INLINE bool all_finite(const float* values, int64_t count) {
   return warp_sum(wrong) == 0;
 }
 
-// From the values that this thread of a warp has (every 32nd) and that are not taken: the key of the largest, and twice the number of the first
-// one, odd where it is a number and even where it is NaN.
+// The choices of this thread of a warp, which has every 32nd value. best: the key of the largest value that is not taken. first: the place
+// of the first value that is not taken. A place is twice the value's number, plus 1 where the value is not NaN.
 struct OwnChoices {
   uint64_t best, first;
 
@@ -49,9 +49,9 @@ struct OwnChoices {
   }
 };
 
-// Takes `times` values that are not taken, each the first of the largest, and calls visit(which time, number) in every thread of the warp.
-// If the first value is NaN, it counts as the largest. Every other NaN counts as the least. Each thread alone reads and writes `taken` of its
-// own values.
+// Takes `times` values that are not taken, each the first of the largest. Calls visit(count so far, number) in every thread of the warp. If
+// the first value is NaN, it counts as the largest; every other NaN counts as the least. A thread alone reads and writes `taken` of its own
+// values.
 template <class Values, class Taken, class Visit>
 TS_DEVICE_INLINE void take_largest(Values& values, Taken& taken, int64_t count, int64_t times, Visit visit) {
   OwnChoices own(values, taken, count);

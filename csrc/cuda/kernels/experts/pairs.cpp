@@ -1,11 +1,12 @@
-// What surrounds the products of experts: pairs of a row and an expert that it chose, in the order of the experts' numbers, the pairs' rows
-// gathered, and their results added up in that order. So a row's bits depend on that row alone.
+// The kernels around the products of experts. They order the pairs of a row and an expert by the experts' numbers, gather the pairs' rows,
+// and add the results in that order. So a row's bits depend on that row alone.
 #include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {
 namespace cuda {
 
-// A thread a row. A row that names what is no expert, or one twice, gets NaN as weights: the host cannot see it.
+// A thread has one row. A row with a number that is no expert, or with one expert twice, gets NaN as weights, because the host cannot see
+// this.
 TS_KERNEL(order_choices, ChoiceArgs) {
   const int64_t row = block_index() * threads() + thread_index();
   if (row >= args.rows) return;
@@ -28,7 +29,7 @@ TS_KERNEL(order_choices, ChoiceArgs) {
   }
 }
 
-// A thread a choice. The host cannot see what is no matrix.
+// A thread has one choice. The host cannot see a number that is no matrix.
 TS_KERNEL(choice_numbers, NumberArgs) {
   const int64_t pair = block_index() * threads() + thread_index();
   if (pair >= args.rows * args.chosen) return;
@@ -36,7 +37,7 @@ TS_KERNEL(choice_numbers, NumberArgs) {
   args.matrices[pair] = number >= 0.0f && number < static_cast<float>(args.experts) ? static_cast<int32_t>(number) : 0;
 }
 
-// A thread a row.
+// A thread has one row.
 TS_KERNEL(idle_share, IdleArgs) {
   const int64_t row = block_index() * threads() + thread_index();
   if (row >= args.rows) return;
@@ -47,7 +48,7 @@ TS_KERNEL(idle_share, IdleArgs) {
   args.out[row * args.out_stride] = sum;
 }
 
-// A thread four elements of a pair.
+// A thread has four elements of a pair.
 TS_KERNEL(gather_pairs, PairArgs) {
   const FourPlace e = four_place(args.parts, args.width);
   if (e.count == 0) return;
@@ -59,7 +60,7 @@ TS_KERNEL(gather_pairs, PairArgs) {
   store_four(args.out + e.row * args.out_stride + e.at, x, e.count);
 }
 
-// A thread four elements of a row.
+// A thread has four elements of a row.
 TS_KERNEL(add_pairs, PairArgs) {
   const FourPlace e = four_place(args.parts, args.width);
   if (e.count == 0) return;

@@ -1,4 +1,5 @@
-// count_pairs, place_pairs: pairs of a row and an expert put into the order of experts, so that tiles of rows meet one expert's matrices.
+// count_pairs and place_pairs put pairs of a row and an expert into the order of experts, so that each tile of rows needs one expert's
+// matrices.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/simt.h"
 
@@ -8,7 +9,7 @@ namespace cuda {
 constexpr int kPlaceWarps = kPlaceThreads / kWarp;
 TS_SHARED(int32_t, warp_counts, kPlaceWarps);
 
-// What the threads before this one have of a sum over the block, and the sum. Every thread calls it.
+// The sum over the threads before this one, and the sum over the whole block. Every thread calls it.
 struct BlockSum {
   int32_t before, total;
 
@@ -18,7 +19,7 @@ struct BlockSum {
       const int32_t other = static_cast<int32_t>(shuffle(static_cast<uint32_t>(before), lane < apart ? lane : lane - apart));
       if (lane >= apart) before += other;
     }
-    barrier();  // the last sum was read
+    barrier();  // after this, all threads have read the last sum
     if (lane == kWarp - 1) warp_counts[warp_index()] = before;
     barrier();
     before -= own;
@@ -30,7 +31,7 @@ struct BlockSum {
   }
 };
 
-// A block an expert.
+// A block has one expert.
 TS_KERNEL(count_pairs, PlaceArgs) {
   const int32_t expert = static_cast<int32_t>(block_index());
   int32_t own = 0;
@@ -41,7 +42,7 @@ TS_KERNEL(count_pairs, PlaceArgs) {
 
 TS_DEVICE_INLINE int32_t tiles_of(int32_t count) { return (count + kNarrowTokens - 1) / kNarrowTokens; }
 
-// A block an expert; a thread pairs that follow each other. The last block says of the tiles after all experts' that they have none.
+// A block has one expert; a thread has consecutive pairs. The last block marks the tiles after those of all experts as empty.
 TS_KERNEL(place_pairs, PlaceArgs) {
   const int32_t expert = static_cast<int32_t>(block_index()), thread = thread_index();
   int32_t tiles = 0;

@@ -1,5 +1,5 @@
-// route and route_by_token: the experts of each row, and their weights, in the order of csrc/generic/products/route.cpp. A block a row: its
-// threads make the scores, its first warp chooses.
+// route and route_by_token: the experts of each row and their weights, in the order of csrc/generic/products/route.cpp. A block has one
+// row: all its threads compute the scores, and its first warp chooses.
 #include "choices.h"
 
 namespace twostroke {
@@ -12,7 +12,8 @@ TS_SHARED(float, group_values, kMostChoices);
 TS_SHARED(int32_t, group_taken, kMostChoices);
 TS_SHARED(float, route_total, 1);
 
-enum RouteScores { kSoftmaxScores = 0, kSigmoidScores = 1, kRootScores = 2 };  // else a sigmoid, chosen by logits
+// Any other number means a sigmoid, with a choice by logits.
+enum RouteScores { kSoftmaxScores = 0, kSigmoidScores = 1, kRootScores = 2 };
 
 // The largest of a group's choices, or the sum of its two largest.
 TS_DEVICE_INLINE float value_of_group(int64_t first, int64_t count, int64_t best) {
@@ -34,13 +35,13 @@ TS_DEVICE_INLINE float score_of_logit(int64_t kind, float logit, float largest) 
   return kind == kRootScores ? __builtin_sqrtf(softplus(logit)) : sigmoid(logit);
 }
 
-// By all threads of the block.
+// All threads of the block call it.
 TS_DEVICE_INLINE void make_scores(const RouteArgs& args, const float* logits) {
   const int32_t thread = thread_index();
   const float largest = args.scores == kSoftmaxScores ? first_largest(logits, args.experts) : 0.0f;
   for (int64_t e = thread; e < args.experts; e += threads()) route_scores[e] = score_of_logit(args.scores, logits[e], largest);
   barrier();
-  float total = 0.0f;  // in order: every thread adds all
+  float total = 0.0f;  // every thread adds all numbers, in order
   if (args.scores == kSoftmaxScores) {
     _Pragma("clang loop unroll_count(16)")
     for (int64_t e = 0; e < args.experts; ++e) total += route_scores[e];
@@ -56,7 +57,7 @@ TS_DEVICE_INLINE void make_scores(const RouteArgs& args, const float* logits) {
   barrier();
 }
 
-// Takes the experts of all groups but the `kept` ones that count most. By all threads of the block.
+// Takes the experts of all groups, except those of the `kept` groups with the largest values. All threads of the block call it.
 TS_DEVICE_INLINE void close_groups(const RouteArgs& args) {
   const int64_t inside = args.experts / args.groups;
   if (args.kept == args.groups) return;
@@ -71,9 +72,9 @@ TS_DEVICE_INLINE void close_groups(const RouteArgs& args) {
   barrier();
 }
 
-// Scores of the chosen experts, whose sum is given, become weights. Each thread of a warp has made those that it changes.
+// Turns the scores of the chosen experts, whose sum is given, into weights. Each thread of a warp changes only the numbers that it wrote.
 TS_DEVICE_INLINE void weigh(const RouteArgs& args, const float* logits, float* weights, const float* numbers, float sum) {
-  const bool clean = all_finite(logits, args.experts);  // exp is bounded and would hide a logit that is not
+  const bool clean = all_finite(logits, args.experts);  // exp is bounded, so it would hide a logit that is not finite
   const float divisor = args.normalised != 0 ? (sum > args.least ? sum : args.least) + args.added : 1.0f;
   for (int64_t i = warp_lane(); i < args.count; i += kWarp) {
     const float weight = clean ? weights[i] / divisor * args.factor : __builtin_nanf("");
@@ -97,7 +98,7 @@ TS_KERNEL(route, RouteArgs) {
   weigh(args, logits, weights, numbers, sum);
 }
 
-// The experts that a table names for the row's token; after one that is taken, the next that is not.
+// Chooses the experts that a table lists for the row's token. Where one is taken already, the next free one is chosen.
 TS_KERNEL(route_by_token, RouteArgs) {
   const float* logits = args.logits + block_index() * args.logits_stride;
   make_scores(args, logits);
@@ -106,7 +107,7 @@ TS_KERNEL(route_by_token, RouteArgs) {
     const float *named = args.table + args.token_ids[block_index()] * args.count, most = static_cast<float>(args.experts - 1);
     for (int64_t i = 0; i < args.count; ++i) {
       const float whole = __builtin_rintf(named[i]);
-      int64_t expert = whole > 0.0f ? static_cast<int64_t>(whole < most ? whole : most) : 0;  // NaN is 0
+      int64_t expert = whole > 0.0f ? static_cast<int64_t>(whole < most ? whole : most) : 0;  // NaN becomes 0
       while (route_taken[expert]) expert = (expert + 1) % args.experts;
       route_taken[expert] = 1;
       weights[i] = route_scores[expert];

@@ -1,4 +1,5 @@
-// sparse_mixer: the experts that each row chooses one after the other, each weighed against those near it. A warp a row.
+// sparse_mixer: each row chooses its experts one after the other. Each is weighted against the experts with similar logits. A warp has one
+// row.
 #include "choices.h"
 
 namespace twostroke {
@@ -20,7 +21,8 @@ TS_KERNEL(sparse_mixer, MixerArgs) {
       mixer_powers[e] = mixer_taken[e] || far ? -1.0f : exp(logits[e] - most);
     }
     barrier();
-    float total = 0.0f;  // of the powers of what is left and near, in the order of their numbers: every thread adds all
+    // the sum of the powers of the experts that are left and near, in the order of their numbers; every thread adds all
+    float total = 0.0f;
     for (int64_t e = 0; e < args.experts; ++e) {
       const float power = mixer_powers[e];
       total = power < 0.0f ? total : total + power;

@@ -1,5 +1,5 @@
-// index_select: the positions that each row attends to. index_scores makes the scores of all visible ones, a thread a position; index_choose
-// finds the largest, a block a row.
+// index_select: the positions that each row attends to. index_scores computes the scores of all visible positions, with a thread for each
+// position. index_choose finds the largest, with a block for each row.
 #include "twostroke/cuda/attention/attend.h"
 #include "twostroke/cuda/attention/latents.h"
 #include "twostroke/cuda/attention/sequences.h"
@@ -8,15 +8,15 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int kIndexHeads = 8;  // heads that a number of a key meets at once
+constexpr int kIndexHeads = 8;  // heads that are multiplied by a number of a key at once
 
-TS_SHARED(Words4, index_query, kMostLatent* kIndexHeads / 4);  // of each dimension, those of all these heads
+TS_SHARED(Words4, index_query, kMostLatent* kIndexHeads / 4);  // for each dimension, the numbers of all these heads
 
 TS_DEVICE_INLINE RowPlace place_of(const SelectArgs& args, int64_t row) {
   return place_of_row(args.row_starts, args.context_tokens, args.sequences, row);
 }
 
-// A block a row and 64 positions.
+// A block has one row and 64 positions.
 TS_KERNEL(index_scores, SelectArgs) {
   const int64_t place = block_index() / args.tiles, row = args.first_row + place, dim = args.dim;
   const RowPlace of = place_of(args, row);
@@ -55,14 +55,15 @@ TS_KERNEL(index_scores, SelectArgs) {
   if (seen) args.scores[place * args.positions + position] = sum;
 }
 
-// Rises with the score; NaN above all.
+// The rank rises with the score; NaN has the highest.
 TS_DEVICE_INLINE uint32_t index_rank(float score) {
   const uint32_t bits = bits_of(score);
   if (score != score) return 0xffffffffu;
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// kThreads threads. `positions` are of scores: entries, where one stands for several. Each thread has some that follow each other.
+// The block has kThreads threads. `positions` is the number of scores. Where entries are chosen, a score stands for several positions. Each
+// thread has consecutive scores.
 TS_KERNEL(index_choose, SelectArgs) {
   const int64_t place = block_index(), row = args.first_row + place, positions = place_of(args, row).positions / args.rate;
   const float* scores = args.scores + place * args.positions;

@@ -1,4 +1,5 @@
-// latent_write: latents of new positions, with the turned keys after them, into their pages: a block a token. The pages are the CPU's.
+// latent_write: writes latents of new positions, with the rotary keys after them, into their pages. A block has one token. The pages equal
+// the CPU's.
 #include "twostroke/cuda/attention/pages.h"
 
 namespace twostroke {
@@ -13,7 +14,7 @@ TS_KERNEL(latent_write, LatentWriteArgs) {
   const KVLayout layout(&args.layer);
   uint8_t* keys = layout.keys(slot / TS_PAGE_TOKENS, 0);
   if (!has_scales(args.layer.kind)) return write_float_keys(args.layer.kind, row, dim, offset, keys);
-  if (warp_index() < 2) {  // a warp for the latent, one for what is after it
+  if (warp_index() < 2) {  // one warp writes the latent, one writes the dimensions after it
     const float extreme = warp_index() == 0 ? extreme_of(row, latent) : extreme_of(row + latent, dim - latent);
     if (warp_lane() == 0) latent_extremes[warp_index()] = extreme;
   }

@@ -1,4 +1,4 @@
-// embed: rows of a packed table as float32, a thread four elements. Layouts: src/twostroke/ops/operands.py.
+// embed: rows of a packed table as float32. A thread has four elements. src/twostroke/ops/operands.py defines the layouts.
 #include "twostroke/cuda/machine/fours.h"
 #include "twostroke/cuda/products/rotate_four.h"
 #include "twostroke/cuda/products/stored.h"
@@ -6,7 +6,7 @@
 namespace twostroke {
 namespace cuda {
 
-// Four columns of one row from k, a multiple of 4, on. `count` of them are asked for.
+// Four columns of one row, from k on, which is a multiple of 4. The caller uses the first `count` of them.
 TS_DEVICE_INLINE Four floats_at(const EmbedArgs& args, const uint8_t* panel, int64_t lane, int64_t k, int32_t count) {
   const uint32_t* words = reinterpret_cast<const uint32_t*>(panel) + lane;
   Four found;
@@ -47,7 +47,7 @@ TS_DEVICE_INLINE Four whole_at(const EmbedArgs& args, const uint8_t* panel, int6
 TS_DEVICE_INLINE Four stored_at(const EmbedArgs& args, const uint8_t* panel, int64_t lane, int64_t k) {
   const int64_t first = k / kStoredGroup * kStoredGroup, rest = args.padded - first, at = k - first;
   const StoredRow row(args.stored, panel + first / kStoredGroup * args.stored.group_bytes, rest < kStoredGroup ? rest : kStoredGroup, lane);
-  const uint32_t codes = row.quad(at), step = static_cast<uint32_t>(at) / static_cast<uint32_t>(args.stored.sub);  // steps are whole fours
+  const uint32_t codes = row.quad(at), step = static_cast<uint32_t>(at) / static_cast<uint32_t>(args.stored.sub);  // a step has whole fours
   const float scale = row.step(step), minimum = args.stored.minimum == 0 ? 0.0f : row.minimum(step);
   Four found;
   TS_EACH_OF_FOUR {
@@ -59,7 +59,7 @@ TS_DEVICE_INLINE Four stored_at(const EmbedArgs& args, const uint8_t* panel, int
 
 TS_KERNEL(embed, EmbedArgs) {
   const FourPlace e = four_place(args.parts, args.columns);
-  if (args.rotated == 0 && e.count == 0) return;  // threads of a warp rotate together
+  if (args.rotated == 0 && e.count == 0) return;  // threads of a warp rotate together, so none may leave early
   const int32_t id = args.token_ids[e.row];
   const int64_t index = id / kPanel, lane = id % kPanel, k = e.at;
   const uint8_t* panel = args.data + index * args.panel_bytes;

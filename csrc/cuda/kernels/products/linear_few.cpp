@@ -1,24 +1,25 @@
-// Products of whole-number weights with few rows of activations, which quantize has rounded: weights are read once for up to 32 of them, at
-// the rate at which memory gives them. A block goes through strips of 32 rows of the matrix, in rounds: each warp multiplies one chunk or two
-// of the strip by all rows as small matrices, then some threads fold what the warps have while the next loads are on their way.
+// Products of whole-number weights with few rows of activations, which quantize has rounded. Weights are read once for up to 32 rows, as
+// fast as memory delivers them. A block goes through strips of 32 rows of the matrix, in rounds. In a round, each warp multiplies one or
+// two chunks of the strip by all rows, as small matrices. Then some threads fold the sums of all warps while the next loads are under way.
 #include "twostroke/cuda/products/chunks.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int32_t kFewWarps = kFewThreads / kWarp, kFewQuads = kFewStrip / 4;  // four rows of a matrix are folded by one thread
-constexpr int32_t kFewChunks = 2 * kFewWarps;                                  // the most of a round of eight rows of activations
+constexpr int32_t kFewWarps = kFewThreads / kWarp, kFewQuads = kFewStrip / 4;  // one thread folds four rows of a matrix
+constexpr int32_t kFewChunks = 2 * kFewWarps;  // the most chunks of a round for eight rows of activations
 
 constexpr int32_t kMostFewTiles = kFewTile / 8;
-constexpr int32_t kFewPlaces = kFewChunks * kFewRows;                          // chunks by rows of activations, of a round
+constexpr int32_t kFewPlaces = kFewChunks * kFewRows;  // the chunks of a round times the rows of activations
 
 TS_SHARED(Words4, few_sums, kFewPlaces * kFewQuads);
 TS_SHARED(float, few_factors, kFewChunks * kFewStrip);  // scales of the weights
-TS_SHARED(float, few_scales, kFewPlaces);               // of the activations, and their corrections
+TS_SHARED(float, few_scales, kFewPlaces);  // scales of the activations, and their corrections
 TS_SHARED(int32_t, few_corrections, kFewPlaces);
 
-// What a thread has of a chunk, as mma_unsigned wants it: with g = lane / 4 and t = lane % 4, rows 4g .. 4g + 3 of the quads of columns
-// 4t .. 4t + 3 of each step. In a product, row r of A is row 4r of the strip, row 8 + r is row 4r + 1; then 4r + 2 and 4r + 3.
+// A thread's part of a chunk, in the layout that mma_unsigned needs. With g = lane / 4 and t = lane % 4, it has rows 4g .. 4g + 3 of the
+// quads of columns 4t .. 4t + 3 of each step. In the first product, row r of A is row 4r of the strip, and row 8 + r is row 4r + 1. In the
+// second product they are rows 4r + 2 and 4r + 3.
 struct FewInt8 {
   static constexpr int kMostAtOnce = 1;
   Words4 words[4 * kChunkSteps];
@@ -29,7 +30,7 @@ struct FewInt8 {
     TS_EVERY_LANE
     for (int i = 0; i < 4 * kChunkSteps; ++i) words[i] = load_once(from + (i / 4 * second + i % 4 * kPanel * 4));
   }
-  // Quads 4t + pair * 2 and the next one of a step.
+  // Loads quads 4t + pair * 2 and 4t + pair * 2 + 1 of a step.
   TS_MEMBER_INLINE void quads(int step, int pair, Words4& first, Words4& second) const {
     first = words[4 * step + 2 * pair];
     second = words[4 * step + 2 * pair + 1];
@@ -39,7 +40,7 @@ struct FewInt8 {
 struct FewInt4 {
   static constexpr int kMostAtOnce = 2;
   Words4 words[2 * kChunkSteps];
-  uint32_t multipliers[kChunkSteps];  // a byte each row, of which one half is meant
+  uint32_t multipliers[kChunkSteps];  // a byte for each row, one half of which belongs to the group
 
   TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t step, int32_t end, int32_t column) {
     const int32_t t = warp_lane() % 4;
@@ -63,16 +64,16 @@ struct FewInt4 {
   }
 };
 
-// Where a block is: among strips, each of which it, or another one, goes through for each tile of rows of activations.
+// The current place of a block among strips. For each tile of rows of activations, this block or another one goes through each strip.
 struct FewPlace {
-  StripPlace all;  // whose units are strips by tiles
+  StripPlace all;  // its units are strips times tiles
   int32_t tiles;
 
   TS_MEMBER_INLINE StripPlace strip() const { return {all.unit / tiles, all.half, all.span}; }
   TS_MEMBER_INLINE int32_t tile() const { return static_cast<int32_t>(all.unit % tiles); }
 };
 
-// A chunk of a strip and of rows of activations, kTiles tiles of eight rows, with what its group is multiplied by.
+// A chunk of a strip and of kTiles tiles of eight rows of activations, with the factors of its group.
 template <class Weights, int kTiles, bool kWhole>
 struct FewChunk {
   static constexpr int32_t kTokens = 8 * kTiles;
@@ -83,7 +84,7 @@ struct FewChunk {
   uint16_t factor;
   int32_t steps;
 
-  // Where there is no such chunk, the last one once more: a branch around loads would wait for them where it ends.
+  // Where there is no such chunk, the last one is loaded again, because a branch around loads would wait for them at its end.
   TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, uint32_t row, int32_t first_token, int32_t number) {
     const int32_t chunk = number < matrix.chunks ? number : matrix.chunks - 1;
     const int32_t panel = row / kPanel, lane = row % kPanel, g = warp_lane() / 4, t = warp_lane() % 4;
@@ -94,7 +95,7 @@ struct FewChunk {
     for (int tile = 0; tile < kTiles; ++tile) {
       TS_EVERY_LANE
       for (int i = 0; i < kChunkSteps; ++i) {
-        const int32_t asked = first_token + tile * 8 + g, token = asked < last ? asked : last;  // what is beyond is not stored
+        const int32_t asked = first_token + tile * 8 + g, token = asked < last ? asked : last;  // rows after the last one are not stored
         const int32_t at = step + i < end ? step + i : step;
         rows[tile][i] = load16(args.q + int64_t{token} * args.padded + at * kStep + 16 * t);
       }
@@ -108,7 +109,7 @@ struct FewChunk {
   }
   // at: the chunk's place in its round.
   TS_MEMBER_INLINE void multiply(int32_t at) const {
-    constexpr int kTogether = kTiles < 2 ? 1 : 2;  // tiles whose sums are in registers
+    constexpr int kTogether = kTiles < 2 ? 1 : 2;  // tiles whose sums are in registers at the same time
     const int32_t g = warp_lane() / 4, t = warp_lane() % 4;
     TS_EVERY_LANE
     for (int from = 0; from < kTiles; from += kTogether) {
@@ -153,7 +154,7 @@ struct FewRound {
     for (int i = 0; i < kAtOnce; ++i)
       chunks[i].load(args, matrix, static_cast<uint32_t>(place.strip().row(args, kFewStrip)), place.tile() * kTokens, place.all.span + warp_index() + kFewWarps * i);
   }
-  // left: chunks from the first of the round on.
+  // left: the number of chunks from the first of the round on.
   TS_MEMBER_INLINE void multiply(int32_t left) const {
     TS_EVERY_LANE
     for (int i = 0; i < kAtOnce; ++i)
@@ -161,7 +162,7 @@ struct FewRound {
   }
 };
 
-// What a thread that folds has: four rows of a strip for one row of activations.
+// The state of a thread that folds: four rows of a strip for one row of activations.
 struct FewFold {
   float sums[4], gates[4];
   int32_t whole[4];
@@ -211,7 +212,7 @@ TS_DEVICE_INLINE void linear_few_of(const LinearArgs& args) {
     FewPlace next = place;
     next.all.next(args, matrix.chunks, coming.kChunks);
     coming.multiply(matrix.chunks - span);
-    coming.load(args, matrix, next.all.unit < units ? next : place);  // on their way while sums are folded
+    coming.load(args, matrix, next.all.unit < units ? next : place);  // these loads are under way while sums are folded
     barrier();
     const int32_t first_token = place.tile() * kTokens, left = all - first_token;
     if (thread_index() < (left < kTokens ? left : kTokens) * kFewQuads) {
@@ -236,9 +237,9 @@ TS_DEVICE_INLINE void linear_few_by_tokens(const LinearArgs& args) {
   else linear_few_by_chunks<Weights, kMostFewTiles>(args);
 }
 
-// A block every parts-th strip by all rows, or by some of them.
+// A block multiplies every parts-th strip by all rows, or by some of them.
 TS_KERNEL(linear_few, LinearArgs) {
-  at_most_threads<2 * kFewThreads>();  // so that two blocks fit a multiprocessor
+  at_most_threads<2 * kFewThreads>();  // this many registers let two blocks fit on a multiprocessor
   if (args.kind == TS_W_INT8) {
     linear_few_by_tokens<FewInt8>(args);
   } else {

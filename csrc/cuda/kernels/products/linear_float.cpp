@@ -1,10 +1,12 @@
-// Products with weights of floats (f32, bf16): one kernel for each shape of block. Which for how many rows: launch_float.cpp.
+// Products with float weights (f32, bf16), with one kernel for each shape of block. launch_float.cpp chooses the kernel by the number of
+// rows.
 #include "twostroke/cuda/products/floats/chains.h"
 
 namespace twostroke {
 namespace cuda {
 
-// One block: kTokens rows of x from first_token on by rows of the matrix from `row` on. kOnlyAligned: other rows of x have another kernel.
+// One block multiplies kTokens rows of x, from first_token on, by rows of the matrix, from `row` on. kOnlyAligned: this kernel takes
+// aligned rows of x only, and another kernel takes the others.
 template <class Shape, int kPerWord, bool kOnlyAligned, class Weights, class X>
 TS_DEVICE_INLINE void float_block(const LinearArgs& args, Weights& weights, X& x, int64_t matrix, int32_t first_token, int32_t tokens, int32_t row) {
   FloatSource from;
@@ -35,7 +37,7 @@ TS_DEVICE_INLINE void float_block(const LinearArgs& args, Weights& weights, X& x
   }
 }
 
-// Blocks that share weights follow each other.
+// Blocks that share weights have consecutive numbers.
 template <class Shape, bool kOnlyAligned, class Weights, class X>
 TS_DEVICE_INLINE void float_rows(const LinearArgs& args, Weights& weights, X& x) {
   const bool bank = args.matrices != nullptr;

@@ -1,7 +1,7 @@
-// Products of whole-number weights with one row of activations, or with rows that each have a matrix of their own: a stream of weights at the
-// rate at which memory gives them. A block rounds its row once, into shared memory, then goes through strips of 16 rows of the matrix. Each
-// warp has chunks of 128 columns of a strip, and the next loads are on their way while it works on the last; sums of whole numbers may be
-// added in any order, and one thread for each row folds them in the order of the groups.
+// Products of whole-number weights with one row of activations, or with rows that each have a matrix of their own. Weights are read as a
+// stream, as fast as memory delivers them. A block rounds its row once, into shared memory, and then goes through strips of 16 rows of the
+// matrix. Each warp has chunks of 128 columns of a strip, and the next loads are under way while it multiplies the last ones. Sums of whole
+// numbers may be added in any order. For each row, one thread folds them in the order of the groups.
 #include "twostroke/cuda/products/chunks.h"
 #include "twostroke/cuda/products/round_rows.h"
 
@@ -9,14 +9,14 @@ namespace twostroke {
 namespace cuda {
 
 constexpr int32_t kOneWarps = kOneThreads / kWarp;
-constexpr int32_t kOneSpan = 128;  // chunks between two folds; where a row has no more than half of them, they take turns with the next
+constexpr int32_t kOneSpan = 128;  // chunks between two folds; a row with at most half as many uses two halves of the room in turn
 constexpr int32_t kOneGroups = kOneColumns / static_cast<int32_t>(kStep);
 
 TS_SHARED(uint32_t, one_row, kOneColumns / 4);
 TS_SHARED(float, one_scales, kOneGroups);
 TS_SHARED(int32_t, one_corrections, kOneGroups);
-TS_SHARED(int32_t, one_sums, kOneSpan * kOneStrip);   // of chunks
-TS_SHARED(float, one_factors, kOneSpan * kOneStrip);  // of groups, where their last chunk is
+TS_SHARED(int32_t, one_sums, kOneSpan * kOneStrip);  // sums of chunks
+TS_SHARED(float, one_factors, kOneSpan * kOneStrip);  // factors of groups, at the place of their last chunk
 
 struct SharedRow {
   TS_MEMBER_INLINE void word(int32_t at, uint32_t four) { one_row[at] = four; }
@@ -26,21 +26,22 @@ struct SharedRow {
   }
 };
 
-// What a thread has of a chunk. Four threads have the 16 rows of one word's columns, four rows each. kCorrected: bytes are 128 more than
-// meant, which the correction of the group takes off.
+// A thread's part of a chunk. Four threads have the 16 rows of one word's columns, four rows each. kCorrected: the bytes are 128 too large,
+// and the correction of the group subtracts this.
 struct Int8Chunk {
   static constexpr int kAtOnce = 2;
   static constexpr bool kCorrected = true;
   Words4 words[2 * kChunkSteps];
 
-  // column: of this thread's first row, in the panel. Where the chunk has one step it is loaded twice: no branch stands between the loads.
+  // column: the column of this thread's first row in the panel. Where the chunk has only one step, this step is loaded twice, so that no
+  // branch lies between the loads.
   TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t column, int32_t step, int32_t end) {
     const int32_t second = step + 1 < end ? 16 * kPanel * 4 : 0;
     const uint8_t* from = panel + static_cast<int64_t>((step * 16 + warp_lane() / 4) * kPanel + column) * 4;
     TS_EVERY_LANE
     for (int i = 0; i < 2 * kChunkSteps; ++i) words[i] = load_once(from + (i / 2 * second + i % 2 * 8 * kPanel * 4));
   }
-  // x: the word of the held row where the chunk begins.
+  // x: the word of the kept row at which the chunk begins.
   TS_MEMBER_INLINE void multiply(int32_t x, int32_t steps, int32_t (&sums)[4]) const {
     const int32_t quad = warp_lane() / 4;
     TS_EVERY_LANE
@@ -57,7 +58,7 @@ struct Int4Chunk {
   static constexpr int kAtOnce = 2;
   static constexpr bool kCorrected = false;
   Words4 words[kChunkSteps];
-  uint32_t multipliers[kChunkSteps];  // a byte each row, of which one half is meant
+  uint32_t multipliers[kChunkSteps];  // a byte for each row, one half of which belongs to the group
 
   TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t column, int32_t step, int32_t end) {
     const int32_t oct = warp_lane() / 4, second = step + 1 < end ? kInt4StepBytes : 0;
@@ -68,7 +69,7 @@ struct Int4Chunk {
       multipliers[i] = *reinterpret_cast<const uint32_t*>(from + (oct / 4 * kPanel + column));
     }
   }
-  // A thread's columns of a step have one multiplier: it multiplies the sum of element * x, where an element is 8 more than meant.
+  // A thread's columns of a step have one multiplier. It multiplies the sum of element * x, where an element is 8 too large.
   TS_MEMBER_INLINE void multiply(int32_t x, int32_t steps, int32_t (&sums)[4]) const {
     const int32_t oct = warp_lane() / 4;
     TS_EVERY_LANE
@@ -91,7 +92,7 @@ struct Int4Chunk {
 // The row of a strip whose sum a thread has after strip_sum.
 TS_DEVICE_INLINE int32_t strip_row() { return warp_lane() % 4 * 4 + warp_lane() / 16 * 2 + warp_lane() / 8 % 2; }
 
-// From four sums of each thread, one row's over the threads that have it, which are eight.
+// Each thread has four sums. The result is the sum of one row over the eight threads that have a part of it.
 TS_DEVICE_INLINE int32_t strip_sum(const int32_t (&sums)[4]) {
   const bool upper = warp_lane() / 16 != 0, odd = warp_lane() / 8 % 2 != 0;
   uint32_t two[2];
@@ -104,18 +105,18 @@ TS_DEVICE_INLINE int32_t strip_sum(const int32_t (&sums)[4]) {
   return static_cast<int32_t>(one + shuffle_across(one, 4));
 }
 
-// A span of chunks of a strip: its panel, where this thread's rows are in that, the scales of the row that it sums.
+// A span of chunks of a strip: its panel, the place of this thread's rows in the panel, and the scales of the row that the thread sums.
 struct OneSpan {
   const uint8_t* panel;
   const uint16_t* scales;
   int32_t column, first, end;
 };
 
-// The chunks that a warp has at once. As soon as one is multiplied, the next one in its place is on its way; where there is none, the last one
-// once more: a branch around loads would wait for them where it ends.
+// The chunks that a warp has at once. As soon as one is multiplied, the load of the next one in its place begins. Where there is none, the
+// last one is loaded again, because a branch around loads would wait for them at its end.
 template <class Chunk, bool kWhole>
 struct OneBatch {
-  static constexpr int32_t kRound = kOneWarps * Chunk::kAtOnce;  // chunks of all warps
+  static constexpr int32_t kRound = kOneWarps * Chunk::kAtOnce;  // the chunks that all warps have at once
   typedef ChunkedMatrix<kWhole> Matrix;
   Chunk chunks[Chunk::kAtOnce];
   uint16_t scales[Chunk::kAtOnce];
@@ -128,7 +129,7 @@ struct OneBatch {
     chunks[i].load(span.panel, span.column, step, matrix.end_step(chunk, step));
     scales[i] = span.scales[matrix.group_of(chunk) * static_cast<int32_t>(kPanel)];
   }
-  // room + chunk: where its sums are; held: the group where the held row begins.
+  // room + chunk: the place of its sums; held: the group at which the kept row begins.
   TS_MEMBER_INLINE void multiply(const Matrix& matrix, const OneSpan& span, int i, int32_t room, int32_t held) const {
     const int32_t chunk = number(span.first, i);
     if (chunk >= span.end) return;
@@ -143,18 +144,19 @@ struct OneBatch {
   }
 };
 
-// What a thread that folds has of its row.
+// The state of a thread that folds a row.
 struct OneFold {
   static constexpr int kAtOnce = 8;
   float sum, gate;
   int32_t whole;
 
-  // The chunks [first, end) of a span, whose sums are at room + chunk.
+  // Folds the chunks [first, end) of a span, whose sums are at room + chunk.
   template <bool kWhole>
   TS_MEMBER_INLINE void add(const ChunkedMatrix<kWhole>& matrix, int32_t room, int32_t first, int32_t end) {
     const int32_t lane = thread_index();
     int32_t chunk = first;
-    for (; kWhole && chunk + kAtOnce <= end; chunk += kAtOnce) {  // read before they are needed: a sum waits for the one before it alone
+    // numbers are read before they are needed, so a sum waits only for the sum before it
+    for (; kWhole && chunk + kAtOnce <= end; chunk += kAtOnce) {
       float wholes[kAtOnce], factors[kAtOnce];
       TS_EVERY_LANE
       for (int i = 0; i < kAtOnce; ++i) {
@@ -185,7 +187,7 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
   const int64_t token = block_index() / args.parts, number = matrix_of(args, token), strips = strips_of(args, kOneStrip);
   const ChunkedMatrix<kWhole> matrix(args, number);
   const int32_t span_groups = kOneSpan / matrix.group_chunks, span = span_groups * matrix.group_chunks;
-  const bool whole = args.padded <= kOneColumns;  // else each span's columns are rounded anew
+  const bool whole = args.padded <= kOneColumns;  // otherwise the columns of each span are rounded again
   const bool turns = matrix.chunks <= kOneSpan / 2;
   const auto span_of = [&](const StripPlace& at) {
     const int32_t behind = at.span + span, end = behind < matrix.chunks ? behind : matrix.chunks;
@@ -224,7 +226,7 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
       fold.add(matrix, room, place.span, end);
       if (end == matrix.chunks) fold.end(args, number, token, place);
     }
-    if (turns) turn = kOneSpan / 2 - turn;  // the others need not wait for those that fold
+    if (turns) turn = kOneSpan / 2 - turn;  // with two halves, the other threads need not wait for those that fold
     else barrier();
     place = behind;
     now = next;
@@ -237,7 +239,7 @@ TS_DEVICE_INLINE void linear_one_by_chunks(const LinearArgs& args) {
   else linear_one_of<Chunk, false>(args);
 }
 
-// A block one row of x by every parts-th strip.
+// A block multiplies one row of x by every parts-th strip.
 TS_KERNEL(linear_one, LinearArgs) {
   at_most_threads<kOneThreads>();
   if (args.kind == TS_W_INT8) linear_one_by_chunks<Int8Chunk>(args);

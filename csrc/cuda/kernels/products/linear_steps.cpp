@@ -1,7 +1,7 @@
-// Products of weights that keep a file's codes with many rows of activations, on the matrix units: the sums of linear_stored, so the same
-// bits. Only a row's sums of whole groups of 256 columns have to be added in order, so each warp of a block has a group of its own, of 32
-// rows of the matrix: codes go straight into registers, some steps before they are needed, also from one tile to the next. A kernel for
-// each kind that is met often, whose layout the compiler knows, and one for the others.
+// Products of weights that keep a file's codes with many rows of activations, on the matrix units. The sums are those of linear_stored, so
+// the bits are the same. Only a row's sums of whole groups of 256 columns must be added in order. So each warp of a block has a group of
+// its own, for 32 rows of the matrix. Codes are loaded directly into registers, some steps before they are needed, also across the end of a
+// tile. Each common kind has a kernel, whose layout the compiler knows; one more kernel is for all other kinds.
 #include "twostroke/cuda/products/products.h"
 #include "twostroke/cuda/products/stored_rows.h"
 
@@ -11,10 +11,10 @@ namespace cuda {
 constexpr int32_t kAnyKind = -1;
 constexpr int32_t kStepWarps = kStepThreads / kWarp, kStepQuads = kStepStrip / 4;
 
-TS_SHARED(Words4, step_totals, kStepWarps * kStepTokens * kStepQuads);  // of each warp's group: four rows for a token
-TS_SHARED(float, step_scales, kStepWarps * kStepTokens);                // of the activations
+TS_SHARED(Words4, step_totals, kStepWarps * kStepTokens * kStepQuads);  // totals of each warp's group: four rows for a token
+TS_SHARED(float, step_scales, kStepWarps * kStepTokens);  // scales of the activations
 
-// Where a block is: a tile of tokens and of rows of the matrix, and groups from `group` on, one for each warp.
+// The current place of a block: a tile of tokens and of rows of the matrix, and groups from `group` on, one for each warp.
 struct StepPlace {
   int32_t unit, matrix, group;
 
@@ -22,9 +22,9 @@ struct StepPlace {
     return (static_cast<int32_t>(args.rows) + kStepStrip - 1) / kStepStrip * args.tiles;
   }
   TS_MEMBER_INLINE int32_t strip(const TileArgs& args) const { return unit / args.tiles; }
-  // The first token; blocks that share weights follow each other.
+  // The first token. Blocks that share weights have consecutive numbers.
   TS_MEMBER_INLINE int32_t token(const TileArgs& args, int32_t tokens) const { return unit % args.tiles * tokens; }
-  // This place, or the next one that has work: tiles of a bank may have no tokens.
+  // Moves to this place, or to the next one that has work, because tiles of a bank may have no tokens.
   TS_MEMBER_INLINE void find(const TileArgs& args, int32_t tokens) {
     matrix = 0;
     if (args.matrices == nullptr) return;
@@ -43,8 +43,9 @@ struct StepPlace {
   }
 };
 
-// A thread is lane 4g + t: of 32 columns it has 8t .. 8t + 7, rows 4g .. 4g + 3 of the strip, and of each eight tokens number g as an operand,
-// 2t and 2t + 1 as results. kKind: of the weights, or kAnyKind. kAhead: steps of 32 columns that are on their way.
+// A thread is lane 4g + t. Of 32 columns it has 8t .. 8t + 7, and it has rows 4g .. 4g + 3 of the strip. Of each eight tokens it has token
+// g as an operand and tokens 2t and 2t + 1 as results. kKind: the kind of the weights, or kAnyKind. kAhead: the steps of 32 columns whose
+// loads are under way.
 template <int32_t kKind, int kEights, int kAhead>
 struct StepTile {
   static constexpr StoredLayout kLayout = stored_layout(kKind == kAnyKind ? TS_W_FLAT8 : kKind);
@@ -55,14 +56,14 @@ struct StepTile {
   int32_t g, t;
   StoredColumns coming[kAhead];
   StoredSuper super;
-  int32_t whole[kEights][2][4];  // [m]: rows 4g + 2m, of tokens 2t and 2t + 1, then row 4g + 2m + 1
+  int32_t whole[kEights][2][4];  // [m]: row 4g + 2m for tokens 2t and 2t + 1, then row 4g + 2m + 1
   float totals[kEights][2][4];
-  float sums[4];  // of the four rows and the token that this thread folds
+  float sums[4];  // for the four rows and the token that this thread folds
 
   TS_MEMBER_INLINE explicit StepTile(const TileArgs& of)
       : args(of), layout(kKind == kAnyKind ? of.stored : kLayout), g(warp_lane() / 4), t(warp_lane() % 4), sums{0.0f, 0.0f, 0.0f, 0.0f} {}
 
-  // This warp's group at a place; after the last one, that once more.
+  // This warp's group at a place. After the last group it is the last one again.
   TS_MEMBER_INLINE int32_t group_at(const StepPlace& place) const {
     const int32_t asked = place.group + warp_index();
     return asked < args.groups ? asked : args.groups - 1;
@@ -74,13 +75,13 @@ struct StepTile {
     return {layout, args.data + panel * args.panel_bytes + group * layout.group_bytes, columns, strip % 2 * kStepStrip + 4 * g};
   }
 
-  // a: two operands of 32 columns, of which b has eight tokens; column: where they begin in the group. x_scales: of a fine kind's
-  // activations, where something is taken off in each step; else the pairs have them.
+  // a: two operands of 32 columns; b: the same columns of eight tokens; column: their first column in the group. x_scales: the scales of a
+  // fine kind's activations where something is subtracted in each step; else the pairs have them.
   TS_MEMBER_INLINE void add_columns(int n, const uint32_t (&a)[2][4], const uint32_t (&b)[2], const TilePair* pairs, const float* x_scales,
                                     int32_t column, const float (&scales)[4], const float (&minima)[4]) {
     const bool begins = layout.sub <= 32 || column % layout.sub == 0, ends = layout.sub <= 32 || (column + 32) % layout.sub == 0;
     const Words4 pair = load16(pairs + n * 8);
-    float fine[2] = {1.0f, 1.0f};  // what a fine kind's steps are multiplied by, of both tokens
+    float fine[2] = {1.0f, 1.0f};  // the factors of a fine kind's steps, for both tokens
     if (layout.fine != 0 && layout.minimum == 0) fine[0] = float_of(pair.x), fine[1] = float_of(pair.z);
     if (layout.fine != 0 && layout.minimum != 0) fine[0] = x_scales[n * 8], fine[1] = x_scales[n * 8 + 1];
     TS_EVERY_LANE
@@ -102,12 +103,13 @@ struct StepTile {
     }
   }
 
-  // A part of this warp's group, from column `first` of it on; as many of `behind`, from `next` on, are begun to be loaded.
+  // Adds a part of this warp's group, from its column `first` on. It also begins to load as many columns of `behind`, from `next` on.
   TS_MEMBER_INLINE void add_part(int32_t first_token, int32_t group, int32_t first, int32_t columns, const StoredRows& behind, int32_t next) {
     const int32_t last = args.steps - 1;
     TS_EVERY_LANE
     for (int s = 0; s < kAhead; ++s) {
-      const int32_t at = first + 32 * s, asked = group * (static_cast<int32_t>(kStoredGroup) / 32) + at / 32;  // in steps of 32
+      // a place in steps of 32 columns
+      const int32_t at = first + 32 * s, asked = group * (static_cast<int32_t>(kStoredGroup) / 32) + at / 32;
       const int32_t step = asked / 2 <= last ? asked : 2 * last + 1;
       uint32_t low[4], high[4];
       float scales[2][4], minima[2][4];
@@ -134,7 +136,7 @@ struct StepTile {
     }
   }
 
-  // Where a token's four rows lie; turned, so that threads that write together meet all banks.
+  // The place of a token's four rows. Places are permuted, so that threads that write together use all banks.
   TS_MEMBER_INLINE static int32_t in_totals(int32_t warp, int32_t token, int32_t quad) {
     return (warp * kTokens + token) * kStepQuads + (quad + token / 2 % 4 * 2) % kStepQuads;
   }
@@ -150,7 +152,7 @@ struct StepTile {
     if (warp_lane() < kTokens) step_scales[warp_index() * kTokens + warp_lane()] = scale;
   }
 
-  // The groups of all warps, in their order.
+  // Folds the groups of all warps, in their order.
   TS_MEMBER_INLINE void fold(const StepPlace& place) {
     const int32_t token = thread_index() / kStepQuads, quad = thread_index() % kStepQuads;
     if (token >= kTokens) return;
@@ -210,7 +212,7 @@ struct StepTile {
   }
 };
 
-// A block every args.blocks-th tile.
+// A block computes every args.blocks-th tile.
 TS_KERNEL(linear_steps, TileArgs) {
   at_most_threads<kStepThreads>();
   StepTile<kAnyKind, kFewStepTokens / 8, 2>(args).run();
@@ -218,7 +220,7 @@ TS_KERNEL(linear_steps, TileArgs) {
 
 #define TS_STEPS(name, kind)                                                        \
   TS_KERNEL(name, TileArgs) {                                                       \
-    at_most_threads<2 * kStepThreads>(); /* so that two blocks fit a multiprocessor */ \
+    at_most_threads<2 * kStepThreads>(); /* this many registers let two blocks fit on a multiprocessor */ \
     if (args.wide == 0) StepTile<kind, kFewStepTokens / 8, 4>(args).run();          \
     else StepTile<kind, kStepTokens / 8, 2>(args).run();                            \
   }

@@ -1,8 +1,8 @@
-// Products of weights that keep a file's codes with one row of activations, or with rows that each have a matrix of their own: for each step
-// float(whole sum) * step, less minimum * float(sum of the rounded activations), added up from left to right within a group of 256 columns.
-// A scale of the activations multiplies each step, or the group's sum: src/twostroke/ops/stored_layout.py. A block rounds its row once, into
-// shared memory, then goes through strips of 16 rows of the matrix in rounds: a warp has one group of each, whose codes are on their way
-// while the last round's sums are folded.
+// Products of weights that keep a file's codes with one row of activations, or with rows that each have a matrix of their own. Each step
+// gives float(whole sum) * step - minimum * float(sum of the rounded activations). These are added from left to right within a group of 256
+// columns. A scale of the activations multiplies each step or the group's sum: see src/twostroke/ops/stored_layout.py.
+// A block rounds its row once, into shared memory, and then goes through strips of 16 rows of the matrix in rounds. In a round a warp has
+// one group of each row, whose codes are loaded while the last round's sums are folded.
 #include "twostroke/cuda/products/chunks.h"
 #include "twostroke/cuda/products/round_rows.h"
 #include "twostroke/cuda/products/stored.h"
@@ -11,17 +11,19 @@ namespace twostroke {
 namespace cuda {
 
 constexpr int32_t kStoredWarps = kStoredThreads / kWarp, kStoredQuads = kStoredStrip / 4;
-constexpr int32_t kPieces = 8, kPieceColumns = static_cast<int32_t>(kStoredGroup) / kPieces;  // a thread has one piece of a group, of four rows
-constexpr int32_t kMostParts = 2 * kPieces;                                                   // of a group: pieces, or halves of pieces
+// a thread has one piece of a group, for four rows
+constexpr int32_t kPieces = 8, kPieceColumns = static_cast<int32_t>(kStoredGroup) / kPieces;
+constexpr int32_t kMostParts = 2 * kPieces;  // parts of a group: pieces, or halves of pieces
 constexpr int32_t kStoredParts = kStoredWarps * kMostParts;
 constexpr int32_t kStoredGroups = kStoredColumns / static_cast<int32_t>(kStoredGroup);
 
 TS_SHARED(uint32_t, stored_row, kStoredColumns / 4);
-TS_SHARED(float, stored_scales, kStoredColumns / kFineColumns);      // of the row: of fine kinds for kFineColumns columns, else of groups
-TS_SHARED(Words4, stored_wholes, kStoredParts * kStoredQuads);       // sums of four rows
-TS_SHARED(Words4, stored_steps, kStoredParts * kStoredQuads);        // what they are multiplied by
+// scales of the row: for fine kinds one for kFineColumns columns, else one for a group
+TS_SHARED(float, stored_scales, kStoredColumns / kFineColumns);
+TS_SHARED(Words4, stored_wholes, kStoredParts * kStoredQuads);  // sums of four rows
+TS_SHARED(Words4, stored_steps, kStoredParts * kStoredQuads);  // factors of these sums
 TS_SHARED(Words4, stored_minima, kStoredParts * kStoredQuads);
-TS_SHARED(int32_t, stored_ones, kStoredParts);                       // sums of the activations
+TS_SHARED(int32_t, stored_ones, kStoredParts);  // sums of the activations
 
 struct StoredHeld {
   TS_MEMBER_INLINE void word(int32_t at, uint32_t four) { stored_row[at] = four; }
@@ -29,7 +31,7 @@ struct StoredHeld {
   TS_MEMBER_INLINE void fine(int32_t at, float scale) { stored_scales[at] = scale; }
 };
 
-// Rounds groups of the row from `first` on, as many as can be held. kBetween: between strips, where few registers are free.
+// Rounds groups of the row from `first` on, as many as fit. kBetween: the call is between two strips, where few registers are free.
 template <bool kBetween>
 TS_DEVICE_INLINE void hold_row(const LinearArgs& args, int64_t token, int32_t first) {
   StoredHeld held;
@@ -40,12 +42,12 @@ TS_DEVICE_INLINE void hold_row(const LinearArgs& args, int64_t token, int32_t fi
   barrier();
 }
 
-// What a block knows of its matrix and how its kind lies.
+// A block's matrix and the layout of its kind.
 struct StoredMatrix {
   const StoredLayout& layout;
   const uint8_t* data;
   int64_t panel_bytes;
-  int32_t padded, groups, kinds, scale_bytes;  // kinds: scales alone, or minima too
+  int32_t padded, groups, kinds, scale_bytes;  // kinds: 1 for scales alone, 2 for scales and minima
 
   TS_MEMBER_INLINE StoredMatrix(const LinearArgs& args, int64_t matrix)
       : layout(args.stored), data(panel_of(args, matrix, 0)), panel_bytes(args.panel_bytes), padded(static_cast<int32_t>(args.padded)),
@@ -57,7 +59,7 @@ struct StoredMatrix {
     const int32_t rest = padded - group * static_cast<int32_t>(kStoredGroup);
     return rest < kStoredGroup ? rest : static_cast<int32_t>(kStoredGroup);
   }
-  // The step of a piece, the first of two where it has two.
+  // The step of a piece, or the first of its two steps.
   TS_MEMBER_INLINE int32_t step_of(int32_t piece) const {
     return layout.sub == 16 ? 2 * piece : layout.sub == 32 ? piece : layout.sub == 64 ? piece / 2 : piece / 4;
   }
@@ -66,19 +68,21 @@ struct StoredMatrix {
 TS_DEVICE_INLINE uint64_t load_eight(const uint8_t* from) { return *reinterpret_cast<const uint64_t*>(from); }
 TS_DEVICE_INLINE uint32_t load_four(const uint8_t* from) { return *reinterpret_cast<const uint32_t*>(from); }
 
-// Scales of four rows of a piece as they lie: of both steps where it has two.
+// The stored scales of a piece for four rows, of both steps where it has two.
 struct StoredHead {
-  uint64_t steps[2], minima[2], more[2];  // more: of floats, the other half of each; of super kinds, the group's scales of both kinds
+  // more: for floats the other half of each number; for super kinds the group's scale and its minimum
+  uint64_t steps[2], minima[2], more[2];
 
   TS_MEMBER_INLINE void load(const StoredMatrix& matrix, const uint8_t* group, int32_t columns, int32_t piece, int32_t column) {
     const StoredLayout& layout = matrix.layout;
     const int32_t bytes = static_cast<int32_t>(kPanel) * matrix.scale_bytes;
-    const int32_t all = columns / layout.sub * bytes;  // of one kind
+    const int32_t all = columns / layout.sub * bytes;  // bytes of one kind
     const uint8_t* from = group + (layout.super != 0 ? matrix.kinds * 2 * static_cast<int32_t>(kPanel) : 0) + matrix.step_of(piece) * bytes +
                           column * matrix.scale_bytes;
     const bool two = matrix.halves(), minimum = layout.minimum != 0;
     const uint8_t *second = from + (two ? bytes : 0), *taken = from + (minimum ? all : 0), *taken_second = second + (minimum ? all : 0);
-    if (layout.super != 0) {  // what a kind does not have is loaded from where something is, and not used: no branch for each load
+    // A number that a kind does not have is loaded from a valid address and not used, so that the loads need no branches.
+    if (layout.super != 0) {
       more[0] = load_eight(group + column * 2);
       more[1] = load_eight(group + (minimum ? kPanel + column : column) * 2);
       steps[0] = load_four(from);
@@ -91,7 +95,7 @@ struct StoredHead {
       minima[0] = load_eight(taken);
       minima[1] = load_eight(taken_second);
       more[0] = more[1] = 0;
-    } else {  // those with minima have one step
+    } else {  // pieces of kinds with minima have one step
       const uint8_t* other = minimum ? taken : second;
       steps[0] = load_eight(from);
       more[0] = load_eight(from + 8);
@@ -104,7 +108,7 @@ struct StoredHead {
   static TS_MEMBER_INLINE uint32_t float_bits(uint64_t low, uint64_t high, int row) {
     return static_cast<uint32_t>((row < 2 ? low : high) >> (32 * (row % 2)));
   }
-  // Four rows' floats of step `which` of the piece.
+  // Four rows' factors of step `which` of the piece, as floats.
   TS_MEMBER_INLINE Words4 scales(const StoredLayout& layout, int which) const {
     Words4 found;
     TS_EVERY_LANE
@@ -132,14 +136,15 @@ struct StoredHead {
   }
 };
 
-// The codes of one piece, 32 columns of four rows: kWords words of each row. 2: planes of two bits, without nibbles; 3: of three bits.
+// The codes of one piece: 32 columns of four rows, in kWords words for each row. 2 means planes of two bits without nibbles; 3 means three
+// bits.
 template <int kWords>
 struct StoredPiece {
-  static constexpr int kHigh = kWords - 4;  // bits above a nibble; 4: codes are bytes
+  static constexpr int kHigh = kWords - 4;  // bits above a nibble; with 4, codes are bytes
   Words4 words[kWords];
   StoredHead head;
 
-  // Where there is no such group or piece, the last one once more.
+  // Where there is no such group or piece, the last one is loaded again.
   TS_MEMBER_INLINE void load(const StoredMatrix& matrix, int64_t row, int32_t asked) {
     const int32_t number = asked < matrix.groups ? asked : matrix.groups - 1;
     const int32_t own = warp_lane() / kStoredQuads, column = static_cast<int32_t>(row % kPanel) + warp_lane() % kStoredQuads * 4;
@@ -156,7 +161,7 @@ struct StoredPiece {
     }
     head.load(matrix, group, columns, piece, column);
   }
-  // Two blocks of a plane of two bits and one of third bits. begin: of the piece.
+  // Loads two blocks of a plane of two bits and one of third bits. begin: the first byte of the piece.
   TS_MEMBER_INLINE void load_thirds(const uint8_t* begin, int32_t column) {
     constexpr int32_t kPlane = kPanel * 4, kBlock = kPlane * 3 / 2;
     const uint64_t first = load_eight(begin + kPlane + column * 2), second = load_eight(begin + kBlock + kPlane + column * 2);
@@ -177,7 +182,8 @@ struct StoredPiece {
     if (kHigh == 0) return meant(table, four);
     return four | (words[first][row] >> (at * kHigh) & (kHigh == 1 ? 0x01010101u : 0x03030303u)) << 4;
   }
-  // To shared memory, for this warp's group of the round; first: where the group's columns begin in the held row.
+  // Writes the sums to shared memory, for this warp's group of the round. first: the place in the kept row at which the group's columns
+  // begin.
   TS_MEMBER_INLINE void multiply(const StoredMatrix& matrix, int32_t first, int32_t columns) const {
     const int32_t piece = warp_lane() / kStoredQuads, quad = warp_lane() % kStoredQuads;
     if (piece * kPieceColumns >= columns) return;
@@ -210,11 +216,11 @@ struct StoredPiece {
   }
 };
 
-// What a warp folds: its thread 4c + q has group c of a round and rows 4q .. 4q + 3 of a strip.
+// The state of a warp that folds. Its thread 4c + q has group c of a round and rows 4q .. 4q + 3 of a strip.
 struct StoredFold {
   float sums[4], gates[4];
 
-  // The group's sum of each row, in the order of the steps. scales: of a fine kind's activations in this group.
+  // Adds the steps to the group's sum of each row, in their order. scales: the scales of a fine kind's activations in this group.
   TS_MEMBER_INLINE void add_steps(const StoredMatrix& matrix, int32_t columns, int32_t scales, float (&totals)[4]) const {
     const int32_t wide = matrix.halves() ? kPieceColumns / 2 : kPieceColumns, quad = warp_lane() % kStoredQuads;
     int32_t wholes[4] = {0, 0, 0, 0}, ones = 0;
@@ -239,7 +245,7 @@ struct StoredFold {
       ones = 0;
     }
   }
-  // The groups from `first` on, in their order; held: the group where the held row begins.
+  // Adds the groups from `first` on, in their order. held: the group at which the kept row begins.
   TS_MEMBER_INLINE void add(const StoredMatrix& matrix, int32_t first, int32_t held) {
     const int32_t own = first + warp_lane() / kStoredQuads;
     float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -273,7 +279,7 @@ TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
   if (place.unit >= strips) return;
   StoredPiece<kWords> coming;
   coming.load(matrix, place.row(args, kStoredStrip), warp_index());
-  const bool whole = matrix.groups <= kStoredGroups;  // else parts of the row are rounded for each strip
+  const bool whole = matrix.groups <= kStoredGroups;  // otherwise parts of the row are rounded for each strip
   if (whole) hold_row<false>(args, token, 0);
   StoredFold fold = {};
   while (place.unit < strips) {
@@ -294,9 +300,9 @@ TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
   }
 }
 
-// A block one row of x by every parts-th strip.
+// A block multiplies one row of x by every parts-th strip.
 TS_KERNEL(linear_stored, LinearArgs) {
-  at_most_threads<2 * kStoredThreads>();  // so that two blocks fit a multiprocessor
+  at_most_threads<2 * kStoredThreads>();  // this many registers let two blocks fit on a multiprocessor
   if (args.stored.nibbles == 0) linear_stored_of<8>(args);
   else if (args.stored.third != 0) linear_stored_of<3>(args);
   else if (args.stored.alone != 0) linear_stored_of<2>(args);

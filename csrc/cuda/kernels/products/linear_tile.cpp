@@ -1,5 +1,6 @@
-// Products of whole-number weights with many rows of activations, on the matrix units: the sums of linear_few, so the same bits. Weights
-// and activations go through shared memory in stages of 64 columns; a warp has 32 rows of the matrix and some tokens in registers.
+// Products of whole-number weights with many rows of activations, on the matrix units. The sums are those of linear_few, so the bits are
+// the same. Weights and activations go through shared memory in stages of 64 columns. A warp has 32 rows of the matrix and some tokens in
+// registers.
 #include "twostroke/cuda/products/products.h"
 
 namespace twostroke {
@@ -8,8 +9,9 @@ namespace cuda {
 constexpr int kTileRoom = 3072;  // 16-byte words of all stages
 TS_SHARED(Words4, tile_room, kTileRoom);
 
-// The shape of a block; kBank: its tokens meet a matrix of a bank. A thread is lane 4g + t of its warp: it has columns 16t .. 16t + 15 of a stage, rows 4g .. 4g + 3 of the warp's 32,
-// and of each eight tokens number g as an operand, 2t and 2t + 1 as results.
+// The shape of a block. kBank: its tokens are multiplied by one matrix of a bank. A thread is lane 4g + t of its warp. It has columns 16t
+// .. 16t + 15 of a stage, and rows 4g .. 4g + 3 of the warp's 32 rows. Of each eight tokens it has token g as an operand and tokens 2t and
+// 2t + 1 as results.
 template <bool kInt4, bool kBank, int kPanels, int kTokenWarps, int kEights, int kStages>
 struct Tile {
   static constexpr int kTokens = kTokenWarps * kEights * 8, kThreads = kPanels * 2 * kTokenWarps * kWarp;
@@ -18,11 +20,11 @@ struct Tile {
   static_assert(kStages * kStageWords <= kTileRoom, "stages fit shared memory");
 
   const TileArgs& args;
-  int32_t g, t, half, token;  // half: 32 rows of the block's panels; token: the first of the warp, in the block
+  int32_t g, t, half, token;  // half: which 32 rows of the block's panels; token: the warp's first token in the block
   int32_t first_panel, first_token, matrix;
-  int32_t whole[2][kEights][4];  // [m]: rows 4g + 2m, of tokens 2t and 2t + 1, then row 4g + 2m + 1
+  int32_t whole[2][kEights][4];  // [m]: row 4g + 2m for tokens 2t and 2t + 1, then row 4g + 2m + 1
   float sums[2][kEights][4];
-  struct {  // of the group that comes to its end next: loaded when the one before did
+  struct {  // the factors of the group that ends next; they are loaded when the group before it has ended
     uint64_t scales;
     Words4 pairs[kEights];
   } coming;
@@ -43,10 +45,10 @@ struct Tile {
     }
   }
 
-  // Where a panel of the matrix lies among those of the bank.
+  // The place of a panel of this matrix among those of the bank.
   TS_MEMBER_INLINE int64_t in_bank(int32_t of_matrix) const { return kBank ? int64_t{matrix} * args.panels + of_matrix : of_matrix; }
 
-  // Rows of 16-byte words are turned, so that the threads that read together meet all banks.
+  // Rows of 16-byte words are permuted, so that threads that read together use all banks.
   TS_MEMBER_INLINE static int32_t turned(int32_t word) { return word ^ (word / (kInt4 ? 32 : 64) % 4 * 2); }
 
   TS_MEMBER_INLINE void copy_stage(int32_t step, int32_t at) const {
@@ -67,7 +69,7 @@ struct Tile {
     }
   }
 
-  // The weights of columns 16t + 8s .. 16t + 8s + 7: [m]: an operand.
+  // Loads the weights of columns 16t + 8s .. 16t + 8s + 7. [m] is an operand.
   TS_MEMBER_INLINE void load_weights(int32_t at, int32_t s, const uint32_t (&multipliers)[4], uint32_t (&a)[2][4]) const {
     const int32_t panel = at + half / 2 * kPanelWords, chunk = half % 2 * 8 + g;
     if (kInt4) {
@@ -89,7 +91,7 @@ struct Tile {
     }
   }
 
-  // What is stored of a thread's 16 columns, for each of its rows.
+  // The stored multipliers of a thread's 16 columns, for each of its rows.
   TS_MEMBER_INLINE void load_multipliers(int32_t at, uint32_t (&multipliers)[4]) const {
     if (!kInt4) return;
     const Words4 words = tile_room[at + half / 2 * kPanelWords + t / 2 * 4 + half % 2 * 2 + g / 4];
@@ -131,7 +133,8 @@ struct Tile {
 
   TS_MEMBER_INLINE int32_t panel() const { return first_panel + half / 2; }
 
-  // What the warp's tokens and rows have in a group, or after the last one in that; a panel that is not there has what the first one has.
+  // Loads the factors of the warp's tokens and rows in a group. After the last group these are the last group's, and for a missing panel
+  // they are the first panel's.
   TS_MEMBER_INLINE void load_factors(int32_t asked) {
     const int32_t group = asked < args.groups ? asked : args.groups - 1;
     const int64_t there = in_bank(panel() < args.panels ? panel() : 0);
@@ -154,7 +157,7 @@ struct Tile {
   }
 
   TS_MEMBER_INLINE void run() {
-    if (kBank && matrix < 0) return;  // a tile that no token fills
+    if (kBank && matrix < 0) return;  // a tile without tokens
     const int32_t group_steps = args.group / kStep;
     for (int32_t i = 0; i < kStages - 1; ++i) {
       if (i < args.steps) copy_stage(i, i * kStageWords);
@@ -183,7 +186,8 @@ struct Tile {
 
 template <class T>
 TS_DEVICE_INLINE void run_tile(const TileArgs& args) {
-  at_most_threads<2 * T::kThreads>();  // so that two blocks fit a multiprocessor: one multiplies while the other one waits or folds
+  // this many registers let two blocks fit on a multiprocessor: one multiplies while the other one waits or folds
+  at_most_threads<2 * T::kThreads>();
   T(args).run();
 }
 

@@ -1,14 +1,14 @@
-// low_rank: what adapters add to a product. low_rank_down: sums over inputs in 16 lanes and then over the lanes; low_rank_up: over ranks one
-// after the other.
+// low_rank: the products that adapters add to a product. low_rank_down sums over inputs, in 16 lanes and then over the lanes. low_rank_up
+// sums over ranks one after the other.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int32_t kRankStep = 8;  // what banks are padded to
+constexpr int32_t kRankStep = 8;  // banks are padded to multiples of this
 
-// Elements (row, column) and (row, column + 1) of a packed panel, column even, without their columns' scales.
+// Elements (row, column) and (row, column + 1) of a packed panel, without their columns' scales. column is even.
 struct TwoFloats {
   float first, second;
 };
@@ -25,7 +25,7 @@ TS_DEVICE_INLINE TwoFloats two_at(const uint8_t* panel, int32_t kind, int32_t la
   return {float_of(word << 16), float_of(word & 0xffff0000u)};
 }
 
-// Ranks of a row's adapter, whole steps; 0 where it has none.
+// The ranks of a row's adapter, rounded up to whole steps; 0 where it has none.
 TS_DEVICE_INLINE int64_t ranks_of(const LowRankArgs& args, int64_t row) {
   const int32_t adapter = args.adapters[row];
   if (adapter < 0) return 0;
@@ -39,10 +39,10 @@ TS_DEVICE_INLINE const uint8_t* bank_of(const LowRankArgs& args, int64_t row) {
 
 TS_DEVICE_INLINE float scale_at(const uint16_t* scales, int64_t at) { return scales == nullptr ? 1.0f : widen(scales[at]); }
 
-constexpr int32_t kAhead = 8;  // loads of a thread that are on their way together
+constexpr int32_t kAhead = 8;  // loads of a thread that are under way together
 
-// Sixteen threads two ranks of a row: a thread a lane, as its inputs lie next to each other. Lanes after the last input are zeros, as on
-// the CPU.
+// Sixteen threads have two ranks of a row. A thread is a lane, because the lanes' inputs lie next to each other. Lanes after the last input
+// are zeros, as on the CPU.
 TS_KERNEL(low_rank_down, LowRankArgs) {
   const uint32_t block = static_cast<uint32_t>(block_index()), row = block / static_cast<uint32_t>(args.parts);
   const int32_t part = static_cast<int32_t>(block - row * static_cast<uint32_t>(args.parts)), lane = thread_index() % kLanes;
@@ -76,7 +76,7 @@ TS_KERNEL(low_rank_down, LowRankArgs) {
   middle[1] = second_sum * (scale_at(args.down_scales, column + 1) * scale_at(args.up_scales, column + 1));
 }
 
-// A thread an element of a row.
+// A thread has one element of a row.
 TS_KERNEL(low_rank_up, LowRankArgs) {
   const uint32_t block = static_cast<uint32_t>(block_index()), row = block / static_cast<uint32_t>(args.parts);
   const int32_t at = static_cast<int32_t>(block - row * static_cast<uint32_t>(args.parts)) * threads() + thread_index();

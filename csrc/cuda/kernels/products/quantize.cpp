@@ -1,11 +1,11 @@
-// Rows of activations rounded to int8 by group, for products that read them from global memory.
+// Rounds rows of activations to int8 by group, for products that read them from global memory.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/products/round_rows.h"
 
 namespace twostroke {
 namespace cuda {
 
-// Where one row goes.
+// The place of one rounded row.
 struct RoundedRow {
   uint32_t* words;
   float* scales;
@@ -18,7 +18,7 @@ struct RoundedRow {
   }
 };
 
-// A warp some groups of one row.
+// A warp rounds some groups of one row.
 TS_KERNEL(quantize, QuantizeArgs) {
   const int64_t row = block_index() / args.parts;
   const int32_t warps = kQuantizeThreads / kWarp, part = static_cast<int32_t>(block_index() % args.parts);

@@ -1,5 +1,5 @@
-// quantize_tiles, quantize_steps: rows of activations rounded to int8 by group, as quantize does it, laid out for the tiles of linear_tile
-// and of linear_steps.
+// quantize_tiles and quantize_steps round rows of activations to int8 by group, as quantize does, and lay them out for the tiles of
+// linear_tile and linear_steps.
 #include "twostroke/cuda/products/products.h"
 #include "twostroke/cuda/products/round_rows.h"
 
@@ -10,7 +10,7 @@ TS_DEVICE_INLINE uint32_t* place_of(const RoundArgs& args, int64_t row, int64_t 
   return reinterpret_cast<uint32_t*>(args.q + (k / kStep * args.room + row) * kStep + k % kStep);
 }
 
-// The row of x that a row of q is made of, and what it is multiplied by; NULL where there is none.
+// The row of x from which a row of q is made, and its factor; NULL where there is none.
 struct SourceRow {
   const float* x;
   float weight;
@@ -23,7 +23,7 @@ struct SourceRow {
     weighed = args.weights != nullptr;
     if (weighed) weight = args.weights[pair];
   }
-  // Columns k .. k + 3 of RoundArgs.
+  // Columns k .. k + 3 of the row.
   TS_MEMBER_INLINE Words4 four(const RoundArgs& args, int64_t k) const {
     const FloatRow row(x, args.columns, args.padded, args.group, args.groups, false);
     Words4 found = row.four(static_cast<int32_t>(k));
@@ -34,7 +34,7 @@ struct SourceRow {
   }
 };
 
-// A warp one group of one row; a thread four columns in each turn of 128.
+// A warp rounds one group of one row. A thread has four columns of each 128.
 TS_KERNEL(quantize_tiles, RoundArgs) {
   const int64_t pair = block_index() * kTileRoundWarps + warp_index();
   if (pair >= args.rows * args.groups) return;
@@ -62,8 +62,8 @@ TS_KERNEL(quantize_tiles, RoundArgs) {
   if (warp_lane() == 0) args.pairs[group * args.room + row] = {rounding.scale, args.added - 128 * sum};
 }
 
-// The same for stored kinds: groups of 256 columns, or scales for 32, and sums of each step. Of 64 columns the fours 2t, 2t + 1, 8 + 2t,
-// 9 + 2t follow each other, which are what thread t of linear_steps multiplies.
+// The same for stored kinds, with groups of 256 columns, or scales for 32 columns, and sums of each step. Of each 64 columns, the fours 2t,
+// 2t + 1, 8 + 2t, 9 + 2t lie one after another, because thread t of linear_steps multiplies them.
 TS_KERNEL(quantize_steps, RoundArgs) {
   const int64_t pair = block_index() * kTileRoundWarps + warp_index();
   if (pair >= args.rows * args.groups) return;

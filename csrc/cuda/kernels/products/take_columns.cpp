@@ -1,4 +1,5 @@
-// take_columns: out = x[:, order], a thread four elements. An entry that is no column gives NaN: the host cannot see it.
+// take_columns: out = x[:, order], with four elements for each thread. An entry that is no column gives NaN, because the host cannot see
+// it.
 #include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {

@@ -1,4 +1,5 @@
-// gaussian_cut: what a row has below mean + factor * deviation becomes 0, the rest is lowered by it. A block a row.
+// gaussian_cut: the cut of a row is mean + factor * deviation. Numbers of the row below the cut become 0, and the cut is subtracted from
+// the others. A block has one row.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 
@@ -11,7 +12,7 @@ TS_KERNEL(gaussian_cut, NormArgs) {
   const float mean = sum_by_lanes(args.columns, [&](int32_t i) { return x[i]; }, AddValue()) / count;
   const float squares = sum_by_lanes(args.columns, [&](int32_t i) { return x[i] - mean; }, AddSquare());
   const float cut = mean + args.eps * __builtin_sqrtf(squares / count);
-  for (int64_t i = thread_index(); i < args.columns; i += threads()) x[i] = x[i] < cut ? 0.0f : x[i] - cut;  // NaN stays
+  for (int64_t i = thread_index(); i < args.columns; i += threads()) x[i] = x[i] < cut ? 0.0f : x[i] - cut;  // NaN stays NaN
 }
 
 }  // namespace cuda

@@ -1,4 +1,4 @@
-// Rows of images: replace_rows and join_rows. A thread four elements.
+// replace_rows and join_rows, the ops for rows of images. A thread has four elements.
 #include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {
@@ -16,7 +16,7 @@ TS_KERNEL(replace_rows, GivenArgs) {
   store_four(args.out + e.row * args.out_stride + e.at, made, e.count);
 }
 
-// Four elements of a joined row may lie in two rows of x, or in four.
+// Four elements of a joined row may lie in up to four rows of x.
 TS_KERNEL(join_rows, JoinArgs) {
   const FourPlace e = four_place(args.parts, args.width);
   if (e.count == 0) return;

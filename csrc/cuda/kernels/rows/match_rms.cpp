@@ -1,4 +1,4 @@
-// match_rms: a row scaled to the root mean square of another. A block a row.
+// match_rms: scales a row to the root mean square of another row. A block has one row.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 

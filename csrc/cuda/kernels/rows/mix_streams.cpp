@@ -1,4 +1,4 @@
-// mix_streams: each stream that is made is its base and a weighted sum of those that are read.
+// mix_streams: each new stream is its base plus a weighted sum of the streams that are read.
 #include "twostroke/cuda/rows/streams.h"
 
 namespace twostroke {

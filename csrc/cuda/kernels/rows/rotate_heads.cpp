@@ -1,4 +1,4 @@
-// rotate_heads: each head's vector times Hadamard matrices. A block a head.
+// rotate_heads: multiplies each head's vector by Hadamard matrices. A block has one head.
 #include "twostroke/cuda/machine/block.h"
 
 namespace twostroke {
@@ -7,7 +7,7 @@ namespace cuda {
 constexpr int32_t kLargestBlock = 256;
 TS_SHARED(float, rotated_head, kMostRotatedDims);
 
-// weight_step: 1 to divide each block by its order.
+// weight_step: 1 to divide each block by its order, else 0.
 TS_KERNEL(rotate_heads, NormArgs) {
   const int64_t row = block_index() / args.vectors, head = block_index() % args.vectors;
   const int32_t dim = static_cast<int32_t>(args.columns);
@@ -15,7 +15,7 @@ TS_KERNEL(rotate_heads, NormArgs) {
   float* out = args.out + row * args.out_stride + head * dim;
   for (int32_t i = thread_index(); i < dim; i += threads()) rotated_head[i] = x[i];
   barrier();
-  // The order of the block of an element: the largest power of two that fits from the block's beginning on.
+  // The order of an element's block: the largest power of two that fits from the block's beginning on.
   const auto order_of = [&](int32_t i) {
     int32_t first = i / kLargestBlock * kLargestBlock, order = kLargestBlock;
     while (order > dim - first || i >= first + order) {

@@ -1,4 +1,4 @@
-// round_rows: each row to whole numbers of 8 bits, and back. A block a row.
+// round_rows: rounds each row to whole numbers of 8 bits, and turns them back into floats. A block has one row.
 #include "twostroke/cuda/machine/block.h"
 
 namespace twostroke {
@@ -7,7 +7,7 @@ namespace cuda {
 TS_KERNEL(round_rows, NormArgs) {
   float* out = args.out + block_index() * args.out_stride;
   const float* x = args.x + block_index() * args.x_stride;
-  uint32_t own = bits_of(1e-5f);  // bits of magnitudes rise with them; those of NaN are above all
+  uint32_t own = bits_of(1e-5f);  // the bits of magnitudes have the order of the magnitudes, and those of NaN are above all others
   for (int64_t i = thread_index(); i < args.columns; i += kThreads) own = larger_bits(own, bits_of(x[i]) & 0x7fffffffu);
   const float steps = 127.0f / float_of(static_cast<uint32_t>(block_most(own)));
   for (int64_t i = thread_index(); i < args.columns; i += kThreads) {

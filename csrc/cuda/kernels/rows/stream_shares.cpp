@@ -1,5 +1,5 @@
-// stream_shares: how a block of a model reads streams and adds to them. A block of threads a row: a thread has a line of the square, its
-// rows and its columns in turn.
+// stream_shares: computes how a block of a model reads streams and adds to them. A block of threads has one row. A thread has a line of the
+// square matrix, its rows and its columns in turn.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
@@ -10,7 +10,7 @@ namespace cuda {
 TS_SHARED(float, wide_shares, (2 + kMostMixedStreams) * kMostMixedStreams);
 TS_SHARED(float, share_square, kMostMixedStreams* kMostMixedStreams);
 
-// The thread's line divided by the sum of its numbers and eps. It begins at `first`; numbers are `step` apart.
+// Divides the thread's line by the sum of its numbers and eps. The line begins at `first`, and its numbers are `step` apart.
 TS_DEVICE_INLINE void divide_line(int64_t first, int64_t step, int64_t n, float eps) {
   if (thread_index() < n) {
     float sum = 0.0f;
@@ -20,7 +20,7 @@ TS_DEVICE_INLINE void divide_line(int64_t first, int64_t step, int64_t n, float 
   barrier();
 }
 
-// Softmax of the thread's row, plus eps; NaN where a number of it is not finite.
+// Replaces the thread's row by its softmax plus eps; by NaN where a number of it is not finite.
 TS_DEVICE_INLINE void soften_row(int64_t n, float eps) {
   const int64_t row = thread_index(), from = 2 * n + row * n;
   float largest = wide_shares[from], sum = 0.0f;

@@ -1,4 +1,4 @@
-// weigh_streams: weighted sums of the streams of a row.
+// weigh_streams: computes weighted sums of the streams of a row.
 #include "twostroke/cuda/rows/streams.h"
 
 namespace twostroke {

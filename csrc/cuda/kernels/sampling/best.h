@@ -5,10 +5,11 @@
 namespace twostroke {
 namespace cuda {
 
-// The groups' keys of a row before changes.
+// The number of groups with keys of a row before changes.
 TS_DEVICE_INLINE int raw_groups(const SampleArgs& args, int64_t row) { return args.rows[args.first + row].changed ? kTell : kDraw; }
 
-// By all threads of a block: the largest logits of a row, and the token where none is drawn. Returns the largest after all changes.
+// Writes the largest logits of a row, and the token where none is drawn. Returns the largest logit after all changes. All threads of a
+// block call it.
 TS_DEVICE_INLINE float tell_best(const SampleArgs& args, int64_t row, uint64_t best) {
   const SampleRow& asked = args.rows[args.first + row];
   const uint64_t raw_best = asked.changed ? Likeliest(args, row, kTell).best : best;

@@ -1,5 +1,5 @@
-// sample_choose: the token of each row that draws one. A block a row. Tokens count in the order of their numbers: the one is drawn at which
-// the weights, added up, exceed the drawn share of their sum.
+// sample_choose: chooses the token of each row that draws one. A block has one row. In the order of token numbers, the first token is
+// chosen at which the running sum of weights exceeds the drawn share of the whole sum.
 #include "best.h"
 #include "twostroke/cuda/machine/search.h"
 #include "weights.h"
@@ -9,21 +9,21 @@ namespace cuda {
 
 TS_SHARED(uint64_t, list_weights, kMostListed);
 
-// A row that draws, by a block.
+// A row that draws, as a block sees it.
 struct Drawn {
   const SampleRow& asked;
   const float* logits;
   int64_t count;
-  const uint64_t* sums;  // of its parts
+  const uint64_t* sums;  // sums of the weights of its parts
   int64_t parts;
   Choice choice;
   Weights weights;
-  uint64_t least, last;  // what min-p asks of a weight, and top-p, where top-k asks nothing, of a key
+  uint64_t least, last;  // least: the smallest weight that min-p keeps; last: the smallest key that top-p keeps, where top-k keeps all
 
   TS_MEMBER_INLINE uint64_t likely(uint64_t weight) const { return weight >= least ? weight : 0; }
-  // What of the sum of weights is drawn.
+  // The drawn share of the sum of weights.
   TS_MEMBER_INLINE uint64_t target(uint64_t own) const { return share_down(asked.draw, block_sum(own)) + 1; }
-  // What of the sum of weights top-p asks for.
+  // The share of the sum of weights that top-p keeps.
   TS_MEMBER_INLINE uint64_t share(uint64_t own) const { return share_of(asked, block_sum(own)); }
   TS_MEMBER_INLINE uint64_t sum_of_parts() const {
     uint64_t sum = 0;
@@ -33,7 +33,7 @@ struct Drawn {
   }
 };
 
-// From all tokens that min-p, and top-p without top-k, keep: their sums of parts are known.
+// Draws from all tokens that min-p, and top-p without top-k, keep. The sums of their parts are known.
 TS_DEVICE_INLINE uint64_t draw_from_all(const Drawn& row) {
   const Reached part = reach(row.parts, row.target(row.sum_of_parts()), [&](int64_t i) { return row.sums[i]; });
   const int64_t first = part.place * kThreads * kPartTokens, rest = row.count - first;
@@ -44,9 +44,9 @@ TS_DEVICE_INLINE uint64_t draw_from_all(const Drawn& row) {
   return static_cast<uint64_t>(first + reach(rest < kThreads * kPartTokens ? rest : kThreads * kPartTokens, part.left, likely).place);
 }
 
-// Where the list is too short for top-k.
+// Draws from the whole row, where the list is too short for top-k.
 TS_DEVICE_INLINE uint64_t draw_from_row(const Drawn& row) {
-  // Keys below it are out.
+  // Tokens with a smaller key are left out.
   uint64_t last = find_key(row.logits, row.count, static_cast<uint64_t>(row.asked.top_k), rank_of, [](float) { return uint64_t{1}; });
   const auto kept = [&](int64_t token, float logit) { return key_of(rank_of(logit), token) >= last ? row.weights.of(logit) : 0; };
   if (row.choice.share) {
@@ -61,7 +61,7 @@ TS_DEVICE_INLINE uint64_t draw_from_row(const Drawn& row) {
   return static_cast<uint64_t>(reach(row.count, row.target(sum), likely).place);
 }
 
-// From the `found` likeliest tokens, whose keys are in `room`: top_k of them, or all that have a weight.
+// Draws from the `found` likeliest tokens, whose keys are in `room`. It takes top_k of them, or all that have a weight.
 TS_DEVICE_INLINE uint64_t draw_from_list(const Drawn& row, int32_t found) {
   const int32_t thread = thread_index();
   sort_room(found);
@@ -78,7 +78,7 @@ TS_DEVICE_INLINE uint64_t draw_from_list(const Drawn& row, int32_t found) {
   TS_ONE_BY_ONE
   for (int32_t i = thread; i < kept; i += kThreads) {
     sum += row.likely(list_weights[i]);
-    put_room(i, room_at(i) << 32 | static_cast<uint64_t>(i));  // falling order is that of rising numbers now
+    put_room(i, room_at(i) << 32 | static_cast<uint64_t>(i));  // falling order is now the order of rising numbers
   }
   const uint64_t target = row.target(sum);
   sort_room(kept);
@@ -86,11 +86,11 @@ TS_DEVICE_INLINE uint64_t draw_from_list(const Drawn& row, int32_t found) {
   return number_in(room_at(reach(kept, target, likely).place) >> 32);
 }
 
-// The same for no more tokens than there are threads: each compares its own with all others, in place of putting them in order.
+// The same for at most as many tokens as there are threads. Instead of sorting, each thread compares its own token with all others.
 TS_DEVICE_INLINE uint64_t draw_from_few(const Drawn& row, int32_t found) {
   const int32_t thread = thread_index();
   const uint64_t key = thread < found ? room_at(thread) : uint64_t{0};
-  int32_t place = 0;  // by falling key
+  int32_t place = 0;  // the place by falling key
   for (int32_t i = 0; i < found; ++i) place += room_at(i) > key ? 1 : 0;
   uint64_t weight = thread < found && place < row.asked.top_k ? row.weights.of(logit_in(key)) : uint64_t{0};
   list_weights[thread] = weight;
@@ -105,10 +105,10 @@ TS_DEVICE_INLINE uint64_t draw_from_few(const Drawn& row, int32_t found) {
     weight = before < share_of(row.asked, total) ? weight : 0;
   }
   weight = row.likely(weight);
-  barrier();  // all have read the weights
+  barrier();  // after this, all threads have read the weights
   list_weights[thread] = weight;
   barrier();
-  uint64_t total = 0, before = 0;  // by rising number
+  uint64_t total = 0, before = 0;  // both sums go over rising numbers
   for (int32_t i = 0; i < found; ++i) {
     const uint64_t other = list_weights[i];
     total += other;
@@ -134,7 +134,8 @@ TS_KERNEL(sample_choose, SampleArgs) {
   if (!choice.some) {
     token = draw_from_all(row);
   } else {
-    const uint32_t found = list_wanted(likeliest, row.logits, row.count, static_cast<uint64_t>(asked.top_k), kLeastFinite);  // others have no weight
+    // all other tokens have the weight 0
+    const uint32_t found = list_wanted(likeliest, row.logits, row.count, static_cast<uint64_t>(asked.top_k), kLeastFinite);
     if (found <= kThreads) {
       token = draw_from_few(row, static_cast<int32_t>(found));
     } else {

@@ -1,5 +1,5 @@
-// sample_cut: the last token that top-p keeps, where no top-k leaves tokens out. A block a row: the sums of weights by step say in which
-// step it lies; the tokens of that step are put in order.
+// sample_cut: finds the last token that top-p keeps, where no top-k leaves tokens out. A block has one row. The sums of weights by step
+// tell in which step this token lies; then the tokens of that step are sorted.
 #include "rows.h"
 #include "twostroke/cuda/machine/search.h"
 #include "weights.h"
@@ -9,7 +9,7 @@ namespace cuda {
 
 TS_SHARED(uint32_t, step_tokens, 1);
 
-// Puts the keys of the tokens of a step into `room`; how many there are, also where they do not fit.
+// Puts the keys of a step's tokens into `room`. Returns how many there are, even where they do not fit.
 TS_DEVICE_INLINE uint32_t list_step(const float* logits, int64_t count, const Weights& weights, int32_t step) {
   if (thread_index() == 0) step_tokens[0] = 0;
   barrier();

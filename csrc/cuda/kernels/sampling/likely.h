@@ -1,5 +1,5 @@
-// The likeliest tokens of a row, by what sample_look found out about groups of its tokens: every token that is as likely as one of the
-// wanted ones stands in a group whose likeliest token is. So few groups are read a second time.
+// The likeliest tokens of a row, found with the groups of its tokens that sample_look examined. A token that is as likely as one of the
+// wanted tokens belongs to a group whose likeliest token is, too. So few groups are read a second time.
 #pragma once
 #include "twostroke/cuda/machine/block.h"
 #include "rows.h"
@@ -9,12 +9,12 @@ namespace cuda {
 
 static_assert(kMostListed == kRoom, "the room holds the list");
 
-constexpr int kSlots = 16;                                             // of a thread, each for some groups
-constexpr int kGroupTokens = kThreads / kPartGroups * kPartTokens;     // of one group
-constexpr int kCountBits = 21, kWarpCountBits = 10;                    // of a number of slots, of a block and of a warp
+constexpr int kSlots = 16;  // slots of a thread, each for some groups
+constexpr int kGroupTokens = kThreads / kPartGroups * kPartTokens;  // tokens of one group
+constexpr int kCountBits = 21, kWarpCountBits = 10;  // bits of a number of slots, for a block and for a warp
 static_assert(kSlots * kWarp < 1 << kWarpCountBits, "all slots of a warp may count");
 
-// The groups of a row: the likeliest token of all, and ranks of the likeliest of each, some groups in one slot.
+// The groups of a row: the likeliest token of all, and the rank of the likeliest token of each slot, which has one or more groups.
 struct Likeliest {
   const uint64_t* groups;
   int64_t count;
@@ -35,12 +35,13 @@ struct Likeliest {
     best = block_most(best);
   }
 
-  // A rank that at least `wanted` tokens reach, and not many more slots than that; 0 where there are fewer slots. Two bits at a time.
+  // Finds a rank that at least `wanted` slots reach, and not many more. It is 0 where there are fewer slots. The search takes two bits at a
+  // time.
   TS_MEMBER_INLINE uint32_t floor(uint64_t wanted) const {
     uint32_t found = 0;
     TS_ONE_BY_ONE
     for (int shift = 30; shift >= 0; shift -= 2) {
-      uint32_t own = 0;  // three numbers
+      uint32_t own = 0;  // three counts in one number
       TS_EVERY_LANE
       for (int i = 0; i < kSlots; ++i) {
         TS_EVERY_LANE
@@ -69,11 +70,11 @@ struct Likeliest {
   }
 };
 
-TS_SHARED(uint32_t, listed, 2);  // how many groups, and how many tokens
+TS_SHARED(uint32_t, listed, 2);  // the number of groups, and the number of tokens
 TS_SHARED(uint32_t, listed_groups, kMostListed);
 
-// Puts the keys of the tokens whose rank reaches `floor` (above 0) into `room`, in any order. How many there are: more than kMostListed
-// do not fit.
+// Puts the keys of the tokens whose rank reaches `floor` (above 0) into `room`, in any order. Returns how many there are; more than
+// kMostListed do not fit.
 TS_DEVICE_INLINE uint32_t list_likely(const Likeliest& of, const float* logits, int64_t count, uint32_t floor) {
   if (thread_index() < 2) listed[thread_index()] = 0;
   barrier();
@@ -113,7 +114,7 @@ TS_DEVICE_INLINE uint32_t list_likely(const Likeliest& of, const float* logits, 
   return listed[1];
 }
 
-// The tokens that count for `wanted`, as list_likely; those of -infinity only where they are asked for.
+// Lists the tokens that matter for `wanted`, like list_likely. Tokens with -infinity are listed only where the caller wants them.
 TS_DEVICE_INLINE uint32_t list_wanted(const Likeliest& of, const float* logits, int64_t count, uint64_t wanted, uint32_t least) {
   const uint32_t floor = count <= kMostListed ? 0 : of.floor(wanted);
   return list_likely(of, logits, count, floor > least ? floor : least);

@@ -1,4 +1,5 @@
-// The first look at rows of logits: sample_look changes a row as it is asked and finds the likeliest token of each group of tokens.
+// sample_look, the first pass over rows of logits. It changes a row as the request wants and finds the likeliest token of each group of
+// tokens.
 #include "rows.h"
 
 namespace twostroke {
@@ -9,7 +10,7 @@ TS_DEVICE_INLINE const T* asked_list(const SampleArgs& args, const SampleList& l
   return reinterpret_cast<const T*>(reinterpret_cast<const char*>(args.rows) + list.at);
 }
 
-// Calls `change` for each entry of a list whose token is in the part; no token stands twice in one list.
+// Calls `change` for each entry of a list whose token is in the part. A list has no token twice.
 template <class Token, class Change>
 TS_DEVICE_INLINE void change_listed(int32_t count, int64_t first, Token token, Change change) {
   for (int32_t i = thread_index(); i < count; i += kThreads) {
@@ -19,7 +20,7 @@ TS_DEVICE_INLINE void change_listed(int32_t count, int64_t first, Token token, C
   barrier();
 }
 
-// A copy of the part with penalties, bias and bans.
+// Copies the part and applies penalties, bias and bans.
 TS_DEVICE_INLINE void adjust_part(const SampleArgs& args, const SampleRow& asked, const Part& at) {
   const float* raw = raw_of(args, at.row);
   float* row = adjusted_of(args, at.row);
@@ -51,7 +52,7 @@ TS_DEVICE_INLINE void adjust_part(const SampleArgs& args, const SampleRow& asked
   barrier();
 }
 
-// Keeps the likeliest token of each group.
+// Stores the likeliest token of each group.
 TS_DEVICE_INLINE void look_at(const SampleArgs& args, const Part& at, const float* row, int purpose) {
   const PartTokens found(row, at.first, args.count);
   uint32_t rank = 0;

@@ -1,4 +1,4 @@
-// Rows of logits, and what stands in scratch memory of each.
+// Rows of logits, and the scratch memory of each row.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
@@ -9,7 +9,7 @@ namespace cuda {
 
 constexpr uint32_t kLeastFinite = 0x00800000u;  // the rank of the least finite logit; that of -infinity is one below it
 
-// The logit of a key, +0 for both zeros: its weight is the same.
+// The logit of a key. It is +0 for both zeros, which have the same weight.
 TS_DEVICE_INLINE float logit_in(uint64_t key) {
   const uint32_t rank = rank_in(key);
   return float_of(rank >> 31 ? rank & 0x7fffffffu : ~rank);
@@ -17,7 +17,7 @@ TS_DEVICE_INLINE float logit_in(uint64_t key) {
 
 TS_DEVICE_INLINE float* adjusted_of(const SampleArgs& args, int64_t row) { return args.adjusted + row * args.count; }
 TS_DEVICE_INLINE const float* raw_of(const SampleArgs& args, int64_t row) { return args.logits + row * args.stride; }
-// The row as it is drawn from.
+// The row with its changes, from which tokens are drawn.
 TS_DEVICE_INLINE const float* drawn_from(const SampleArgs& args, int64_t row) {
   return args.rows[args.first + row].changed ? adjusted_of(args, row) : raw_of(args, row);
 }
@@ -28,7 +28,7 @@ TS_DEVICE_INLINE uint64_t* groups_of(const SampleArgs& args, int64_t row, int pu
 TS_DEVICE_INLINE uint64_t* steps_of(const SampleArgs& args, int64_t row) { return args.steps + row * kSteps; }
 TS_DEVICE_INLINE uint64_t* sums_of(const SampleArgs& args, int64_t row, int purpose) { return args.sums + (row * kPurposes + purpose) * args.parts; }
 
-// The part of a row that a block of a kernel with `parts` blocks a row has.
+// The part of a row that a block has, in a kernel with `parts` blocks for each row.
 struct Part {
   int64_t row, number, first;
 };
@@ -38,7 +38,8 @@ TS_DEVICE_INLINE Part part_of(const SampleArgs& args) {
   return {block_index() / args.parts, number, number * kThreads * kPartTokens};
 }
 
-// A thread's tokens of a part, those of neighbours side by side, and their logits; a rank of 0 where the row has ended.
+// A thread's tokens of a part and their logits. Tokens of neighbouring threads lie next to each other. A token after the end of the row has
+// the rank 0.
 struct PartTokens {
   int64_t first;
   float logits[kPartTokens];

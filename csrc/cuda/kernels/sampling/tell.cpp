@@ -1,4 +1,4 @@
-// sample_tell: the sum of the weights of a row before all changes, and its most likely tokens. A block a row.
+// sample_tell: the sum of the weights of a row before all changes, and its most likely tokens. A block has one row.
 #include "best.h"
 #include "twostroke/cuda/machine/search.h"
 

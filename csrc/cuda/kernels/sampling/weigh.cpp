@@ -1,5 +1,5 @@
-// Sums of the weights of parts of rows, of those that need them: sample_best finds the peak, sample_weigh adds up. A weight takes many
-// operations on doubles, which most chips have few units for: none is made that no sum needs.
+// Sums of the weights of parts of rows, for the rows that need them. sample_best finds the peak, and sample_weigh adds. A weight takes many
+// operations on doubles, and most GPUs have few units for them, so only weights that some sum needs are computed.
 #include "best.h"
 #include "weights.h"
 
@@ -13,7 +13,7 @@ TS_KERNEL(sample_best, SampleArgs) {
   for (int i = thread_index(); i < kSteps; i += kThreads) steps_of(args, block_index())[i] = 0;
 }
 
-// Calls visit(logit) for the tokens of a part; those after the end of the row are -infinity, of which the weight is 0.
+// Calls visit(logit) for the tokens of a part. After the end of the row the logits are -infinity, with the weight 0.
 template <class Visit>
 TS_DEVICE_INLINE void over_part(const SampleArgs& args, const Part& at, const float* row, Visit visit) {
   constexpr int kAtOnce = 4;
@@ -33,7 +33,7 @@ TS_DEVICE_INLINE void keep_sum(const SampleArgs& args, const Part& at, int purpo
   if (thread_index() == 0) sums_of(args, at.row, purpose)[at.number] = sum;
 }
 
-// A weight in three pieces, so that 32 bits hold the sum of those of a part.
+// A weight is cut into three pieces, so that 32 bits hold the sum of the pieces of a part.
 constexpr int kPieceBits = 20, kWeightPieces = 3;
 static_assert(kThreads * kPartTokens <= 1 << (32 - kPieceBits), "sums of pieces fit");
 

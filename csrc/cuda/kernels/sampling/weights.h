@@ -1,4 +1,4 @@
-// Weights of a row's tokens, and which of them a draw is among.
+// Weights of a row's tokens, and the tokens from which a draw chooses.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/simt.h"
@@ -11,26 +11,26 @@ struct Weights {
   double peak, scale;
 
   TS_MEMBER_INLINE uint64_t of(float logit) const { return token_weight(logit, peak, scale, series); }
-  // How many 64ths of a factor of two the weight of a logit lies below the peak's: a larger logit has no larger step. The last stands for all
-  // after it.
+  // How many 64ths of a factor of two the weight of a logit lies below the peak's. A larger logit has no larger step. The last step stands
+  // for all after it.
   TS_MEMBER_INLINE int32_t step_of(float logit) const {
     const double below = (peak - static_cast<double>(logit)) * scale * 64.0;
     return below < static_cast<double>(kSteps - 1) ? static_cast<int32_t>(below) : kSteps - 1;
   }
-  // What min-p asks of a weight.
+  // The smallest weight that min-p keeps.
   TS_MEMBER_INLINE uint64_t least(const SampleRow& asked) const { return asked.min_p == 0 ? 0 : share_up(asked.min_p, of(static_cast<float>(peak))); }
 };
 
-// At temperature 1, before all changes.
+// The weights at temperature 1, before all changes.
 TS_DEVICE_INLINE Weights raw_weights(const SampleArgs& args, const SampledRow& told) { return {args.series, told.raw_best, args.scale}; }
 TS_DEVICE_INLINE Weights drawn_weights(const SampleArgs& args, const SampleRow& asked, float best) {
   return {args.series, best, asked.scale};
 }
 
-// A row whose largest logit is not finite gives no token.
+// Whether a token is drawn. A row whose largest logit is not finite gives no token.
 TS_DEVICE_INLINE bool is_drawn(const SampleRow& asked, float best) { return asked.drawn && best - best == 0.0f; }
 
-// top-k, if it leaves tokens out, and top-p.
+// The effect of top-k, if it leaves tokens out, and of top-p.
 struct Choice {
   bool some, share;
 
@@ -38,7 +38,7 @@ struct Choice {
       : some(asked.top_k > 0 && asked.top_k < count), share(asked.top_p < uint64_t{1} << kShareBits) {}
 };
 
-// Whether top-p alone chooses: by sums of weights that sample_weigh makes.
+// Whether top-p alone chooses; then the sums of weights of sample_weigh are used.
 TS_DEVICE_INLINE bool drawn_by_steps(const SampleRow& asked, int64_t count) {
   const Choice choice(asked, count);
   return asked.drawn && !choice.some && choice.share;
@@ -46,7 +46,7 @@ TS_DEVICE_INLINE bool drawn_by_steps(const SampleRow& asked, int64_t count) {
 
 TS_DEVICE_INLINE uint64_t likely(uint64_t weight, uint64_t least) { return weight >= least ? weight : 0; }
 
-// What of a sum of weights top-p asks for.
+// The share of a sum of weights that top-p keeps.
 TS_DEVICE_INLINE uint64_t share_of(const SampleRow& asked, uint64_t sum) {
   const uint64_t share = share_up(asked.top_p, sum);
   return share == 0 ? 1 : share;

@@ -1,5 +1,5 @@
-// compress: entries of several tokens each, by an online softmax over the tokens: a thread a channel of one sequence. It reads and replaces
-// that channel's part of the state, which no other thread touches.
+// compress: makes entries of several tokens each, by an online softmax over the tokens. A thread has one channel of one sequence. It reads
+// and replaces that channel's part of the state, which no other thread touches.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {
@@ -34,9 +34,9 @@ struct OpenEntry {
   }
 };
 
-constexpr int kTokensAtOnce = 4;  // whose inputs are read before the first one counts
+constexpr int kTokensAtOnce = 4;  // tokens whose inputs are read before the first one is used
 
-// What a token adds to the entry that closes next, and to the one after it.
+// The inputs that a token adds to the entry that closes next, and to the one after it.
 struct Inputs {
   float value, gate, next_value, next_gate;
 };
@@ -46,7 +46,7 @@ TS_KERNEL(compress, CompressArgs) {
   const Span span = span_of(args.state, s);
   if (channel >= dim || span.count == 0) return;
   const bool both = args.series == 2;
-  const int64_t own = (args.series - 1) * dim;  // the last series counts for the entry that closes next
+  const int64_t own = (args.series - 1) * dim;  // the last series belongs to the entry that closes next
   float *first = span.state + channel, *second = first + 3 * dim;
   OpenEntry now, next;
   now.read(first, dim);

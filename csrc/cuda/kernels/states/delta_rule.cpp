@@ -1,5 +1,5 @@
-// delta_rule: the gated delta rule, a thread a column of a head's state (rows, width) of one sequence, a block some columns. Each number of
-// the state, and each sum over its rows, is made in one order, so bits do not depend on how a sequence is cut into steps.
+// delta_rule: the gated delta rule. A thread has one column of a head's state (rows, width) of one sequence; a block has some columns. Each
+// number of the state, and each sum over its rows, is computed in one order, so bits do not depend on how a sequence is cut into steps.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {
@@ -8,10 +8,10 @@ namespace cuda {
 TS_SHARED(float, delta_key, kMostStateRows);
 TS_SHARED(float, delta_query, kMostStateRows);
 TS_SHARED(float, delta_left, kMostStateRows);
-TS_SHARED(float, delta_lanes, 2 * kLanes);  // sums of squares, of the key and of the query
+TS_SHARED(float, delta_lanes, 2 * kLanes);  // lanes of the sums of squares of the key and of the query
 TS_SHARED(float, delta_beta, 1);
 
-// factor / sqrt(the sum of the squares whose 16 lanes lie from `first` on + 1e-6)
+// Returns factor / sqrt(sum of squares + 1e-6). The 16 lanes of the sum lie from `first` on.
 TS_DEVICE_INLINE float unit_scale(int first, float factor) {
   float lanes[kLanes];
   TS_EVERY_LANE
@@ -19,7 +19,8 @@ TS_DEVICE_INLINE float unit_scale(int first, float factor) {
   return factor / __builtin_sqrtf(sum_tree(lanes) + 1e-6f);
 }
 
-// Unit key, scaled unit query, what is left of each row of the state, how strongly it is corrected. By all threads of the block.
+// Prepares the unit key, the scaled unit query, the decay of each row of the state, and the strength of the correction. All threads of the
+// block call it.
 TS_DEVICE_INLINE void prepare(const DeltaArgs& args, int64_t head, int64_t row) {
   const int32_t thread = thread_index();
   const int64_t group = head / (args.heads / args.key_heads);
@@ -54,7 +55,7 @@ TS_DEVICE_INLINE void prepare(const DeltaArgs& args, int64_t head, int64_t row) 
   barrier();
 }
 
-// By all threads of the block, those after the last column too.
+// All threads of the block call it, those after the last column too.
 template <class Column>
 TS_DEVICE_INLINE void go_through(const DeltaArgs& args, int64_t head, int64_t own, const Span& span) {
   const int64_t width = args.width;
@@ -73,7 +74,7 @@ TS_DEVICE_INLINE void go_through(const DeltaArgs& args, int64_t head, int64_t ow
       });
       args.out[row * args.out_stride + head * width + own] = sum;
     }
-    barrier();  // before the next token's key takes this one's place
+    barrier();  // after this, the next token's key may replace this one
   }
   if (is_one) column.end();
 }

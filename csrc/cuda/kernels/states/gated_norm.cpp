@@ -1,11 +1,11 @@
-// gated_norm: a block a group of a row. Sixteen partial sums of squares, then one fixed tree.
+// gated_norm: a block has one group of a row. The sum of squares is sixteen partial sums and then one fixed tree.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 
 namespace twostroke {
 namespace cuda {
 
-// out may be x or gate: an element is read and written by one thread, or before and after a barrier.
+// out may be x or gate. One thread reads and writes an element, or a barrier lies between the two.
 TS_KERNEL(gated_norm, GatedNormArgs) {
   const uint32_t groups = static_cast<uint32_t>(args.groups), block = static_cast<uint32_t>(block_index());
   const int64_t row = block / groups, group = block % groups, first = group * args.width;

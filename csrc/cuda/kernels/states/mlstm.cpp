@@ -1,4 +1,4 @@
-// mlstm: the scan of xLSTM's matrix memory, a block a head of one sequence, a thread some columns of its matrix.
+// mlstm: the scan of xLSTM's matrix memory. A block has one head of one sequence; a thread has some columns of its matrix.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {
@@ -22,7 +22,7 @@ TS_KERNEL(mlstm, MlstmArgs) {
     barrier();
     float seen = 0.0f;
     for (int64_t d = 0; d < rows; ++d) seen = fma(q[d] * args.scale, kept_numbers[d], seen);
-    barrier();  // all have read the sums
+    barrier();  // after this, all threads have read the sums
     const float length = seen > 0.0f - seen ? seen : 0.0f - seen, least = exp(0.0f - most);
     const float below = (length > least ? length : least) + args.eps;
     for (int64_t j = thread_index(); j < width; j += threads()) {
@@ -37,7 +37,7 @@ TS_KERNEL(mlstm, MlstmArgs) {
     }
   }
   for (int64_t d = thread_index(); d < rows; d += threads()) sums[d] = kept_numbers[d];
-  barrier();  // all have read the largest
+  barrier();  // after this, all threads have read the largest number
   if (thread_index() == 0) *largest = most;
 }
 

@@ -1,4 +1,4 @@
-// rg_lru: the recurrence of Griffin, a thread a channel of one sequence.
+// rg_lru: the recurrence of Griffin. A thread has one channel of one sequence.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

@@ -1,5 +1,5 @@
-// selective_scan: Mamba's scan, a thread a channel of one sequence. Each number of the state, and each sum over n, is made in one order, so
-// bits do not depend on how a sequence is cut into steps.
+// selective_scan: Mamba's scan. A thread has one channel of one sequence. Each number of the state, and each sum over n, is computed in one
+// order, so bits do not depend on how a sequence is cut into steps.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

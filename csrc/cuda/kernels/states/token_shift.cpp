@@ -1,11 +1,10 @@
-// token_shift: each row mixed with the row before it, in several ways: a thread a channel of some
-// tokens of one sequence.
+// token_shift: mixes each row with the row before it, in several ways. A thread has one channel of some tokens of one sequence.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {
 namespace cuda {
 
-// taps: the mixes (width ways, channels).
+// taps: the mixes (ways, channels); `width` is the number of ways.
 TS_KERNEL(token_shift, ConvArgs) {
   const int64_t channel = block_index() % args.parts * threads() + thread_index(), channels = args.channels;
   if (channel >= channels) return;

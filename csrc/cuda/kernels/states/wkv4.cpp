@@ -1,4 +1,4 @@
-// wkv4: the scan of RWKV-4, a thread a channel of one sequence.
+// wkv4: the scan of RWKV-4. A thread has one channel of one sequence.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

@@ -1,4 +1,4 @@
-// wkv6: RWKV-6's scan, a block a head of one sequence, a thread a column of its state.
+// wkv6: the scan of RWKV-6. A block has one head of one sequence; a thread has one column of its state.
 #include "twostroke/cuda/rows/wkv.h"
 
 namespace twostroke {
@@ -8,7 +8,7 @@ TS_SHARED(float, wkv6_left, kMostHeadRows);
 TS_SHARED(float, wkv6_key, kMostHeadRows);
 TS_SHARED(float, wkv6_read, kMostHeadRows);
 
-// By all threads of the block, those after the last column too; width: at most as many as there are threads.
+// All threads of the block call it, those after the last column too. width: at most the number of threads.
 template <class Column>
 TS_DEVICE_INLINE void go_through_wkv6(const WkvArgs& args, int64_t head, const Span& span) {
   const int64_t width = args.width, at = head * width, own = thread_index();

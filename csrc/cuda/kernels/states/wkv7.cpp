@@ -1,4 +1,4 @@
-// wkv7: RWKV-7's scan, a block a head of one sequence, a thread a column of its state.
+// wkv7: the scan of RWKV-7. A block has one head of one sequence; a thread has one column of its state.
 #include "twostroke/cuda/rows/wkv.h"
 
 namespace twostroke {
@@ -10,9 +10,9 @@ TS_SHARED(float, wkv7_put, kMostHeadRows);
 TS_SHARED(float, wkv7_key, kMostHeadRows);
 TS_SHARED(float, wkv7_read, kMostHeadRows);
 
-constexpr float kWkv7Decay = -0.6065306597126334f;  // -exp(-1/2)
+constexpr float kWkv7Decay = -0.6065306597126334f;  // the value -exp(-1/2)
 
-// What is left of each row of the state, the removed direction and what it is replaced by, the new key; returns the bonus.
+// Prepares the decay of each row of the state, the direction that is removed and its replacement, and the new key. Returns the bonus.
 TS_DEVICE_INLINE float prepare_wkv7(const WkvArgs& args, int64_t row, int64_t at) {
   const float *r = args.r + row * args.r_stride + at, *k = args.k + row * args.k_stride + at, *a = args.a + row * args.a_stride + at;
   const auto kept = [&](int64_t i) { return k[i] * fma(sigmoid(a[i]) - 1.0f, args.growth[at + i], 1.0f); };
@@ -32,7 +32,7 @@ TS_DEVICE_INLINE float prepare_wkv7(const WkvArgs& args, int64_t row, int64_t at
   return bonus;
 }
 
-// By all threads of the block, those after the last column too; width: at most as many as there are threads.
+// All threads of the block call it, those after the last column too. width: at most the number of threads.
 template <class Column>
 TS_DEVICE_INLINE void go_through_wkv7(const WkvArgs& args, int64_t head, const Span& span) {
   const int64_t width = args.width, at = head * width, own = thread_index();

@@ -1,11 +1,11 @@
-// The largest of many scores, by a search of their bits, eight at a time.
+// Finds the largest of many scores, by a search of their bits, eight at a time.
 #pragma once
 #include <stdint.h>
 #include <string.h>
 
 namespace twostroke {
 
-// Rises with the score; NaN above all.
+// The rank rises with the score; NaN has the highest.
 inline uint32_t rank_of(float score) {
   uint32_t bits;
   memcpy(&bits, &score, 4);
@@ -13,7 +13,7 @@ inline uint32_t rank_of(float score) {
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The rank of the count-th largest score, and how many of that rank are among the largest.
+// The rank of the count-th largest score. *equals: how many scores of that rank are among the largest.
 inline uint32_t least_rank(const float* scores, int64_t positions, int64_t count, int64_t* equals) {
   uint32_t prefix = 0, mask = 0;
   for (int shift = 24; shift >= 0; shift -= 8) {
@@ -31,7 +31,7 @@ inline uint32_t least_rank(const float* scores, int64_t positions, int64_t count
   return prefix;
 }
 
-// Numbers of the `count` largest of `positions` scores, of equal ones the lower, in rising order; -1 after them.
+// Writes the numbers of the `count` largest of `positions` scores in rising order, then -1. Of equal scores the lower numbers are taken.
 inline void choose_largest(const float* scores, int64_t positions, float* out, int64_t count) {
   int64_t made = 0, equals = positions;
   const uint32_t least = positions <= count ? 0 : least_rank(scores, positions, count, &equals);

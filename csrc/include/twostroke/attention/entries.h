@@ -1,4 +1,4 @@
-// Entries of pages as the CPU reads, writes and multiplies them.
+// How the CPU reads, writes and multiplies entries of pages.
 #pragma once
 #include "twostroke/attention/entry_page.h"
 #include "twostroke/attention/kv_row.h"
@@ -9,7 +9,7 @@ namespace twostroke {
 struct EntryPages : EntryLayout {
   using EntryLayout::EntryLayout;
 
-  // Entry `index` of the sequence with this page table, as floats.
+  // Loads entry `index` of the sequence with this page table, as floats.
   void load(const int32_t* table, int64_t index, float* to) const {
     const int64_t position = index * rate + rate - 1, page = table[position / TS_PAGE_TOKENS], place = position % TS_PAGE_TOKENS / rate;
     const uint8_t* from = entry(page, place);
@@ -60,7 +60,7 @@ inline int64_t sequence_of_row(const ts_sequences& s, int64_t row) {
   return found;
 }
 
-// Dot products of up to kRows rows with one entry, each a chain of lanes over the numbers and one tree over the lanes.
+// Dot products of up to kRows rows with one entry. Each is sums in lanes over the numbers, and then one tree over the lanes.
 template <int kRows>
 inline void dots(const float* const (&rows)[kRows], const float* entry, int64_t dim, float* found) {
   Vec sum[kRows];

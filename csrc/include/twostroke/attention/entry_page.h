@@ -1,12 +1,13 @@
-// Where entries lie in a page: vectors of which each stands for several positions. The law is src/twostroke/ops/attention/entries.py.
+// Where entries lie in a page. An entry is a vector that stands for several positions. src/twostroke/ops/attention/entries.py defines the
+// layout.
 #pragma once
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/ops.h"
 
 namespace twostroke {
 
-constexpr int64_t kMostEntry = 2048;  // numbers of an entry
-constexpr int64_t kBesideEntry = 2;   // numbers next to the sum in a result of entry_attention that another call continues
+constexpr int64_t kMostEntry = 2048;  // the most numbers of an entry
+constexpr int64_t kBesideEntry = 2;  // the numbers next to the sum in a result of entry_attention that another call continues
 
 struct EntryLayout {
   const ts_kv_layer* layer;
@@ -22,7 +23,7 @@ struct EntryLayout {
   uint8_t* entry(int64_t page, int64_t place) const { return layout.keys(page, 0) + place * bytes(); }
   uint8_t* scale(int64_t page, int64_t place) const { return layout.key_scales(layout.keys(page, 0)) + 2 * place; }
 
-  // TS_OK where a page has room for its entries.
+  // Returns TS_OK where a page has room for its entries.
   int32_t check() const {
     const int64_t places = (TS_PAGE_TOKENS + rate - 1) / rate;
     if (layer->latent == 0 || dim < 2 || dim % 2 != 0 || dim > kMostEntry || rate < 1) return TS_BAD_SHAPE;
@@ -30,7 +31,7 @@ struct EntryLayout {
   }
 };
 
-// Pages of all positions from that of the first visible entry on; `window` of entries, 0 for all.
+// Checks the pages of all positions from that of the first visible entry on. `window` counts entries; 0 means all.
 inline int32_t check_entry_pages(const ts_kv_layer* layer, const ts_sequences& s, int64_t rows, int64_t rate, int64_t window) {
   if (s.row_starts == nullptr || s.context_tokens == nullptr || s.page_table == nullptr) return TS_BAD_POINTER;
   if (s.count > 0 && (s.row_starts[0] != 0 || s.row_starts[s.count] != rows)) return TS_BAD_INDEX;
@@ -43,13 +44,13 @@ inline int32_t check_entry_pages(const ts_kv_layer* layer, const ts_sequences& s
       const int64_t place = (entry * rate + rate - 1) / TS_PAGE_TOKENS;
       const int32_t page = s.page_table[i * s.max_pages + place];
       if (page < 0 || page >= layer->num_pages) return TS_BAD_INDEX;
-      entry = (place + 1) * TS_PAGE_TOKENS / rate;  // the first that closes after this page
+      entry = (place + 1) * TS_PAGE_TOKENS / rate;  // the first entry that closes after this page
     }
   }
   return TS_OK;
 }
 
-// TS_OK, or what is wrong with the operands of an op over entries; where they lie is each backend's.
+// Returns TS_OK, or the status of what is wrong with the operands of an op over entries. Each backend checks their addresses itself.
 inline int32_t check_shapes(const ts_entry_write_args& a) {
   int32_t status = check_layer(a.layer);
   if (status == TS_OK) status = EntryLayout(a.layer, width_of(a.rows), a.rate).check();

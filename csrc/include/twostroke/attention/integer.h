@@ -1,8 +1,10 @@
-// The two products of attention over one tile where K and V are integers: dot products of bytes, with whole numbers for queries and
-// weights (integers.h), each row's query under one scale, its weights of a tile under another. A query's numbers are bytes: that adds less
-// to the error than K's own bytes did. Weights have two digits: with one, what is small next to one large weight would be lost together.
+// The two products of attention over one tile where K and V are integers. They are dot products of bytes, with whole numbers for queries
+// and weights (integers.h). Each row's query has one scale, and its weights of a tile have another. A query's numbers are bytes, which adds
+// less error than K's own bytes do. Weights have two digits, because with one digit all small weights next to one large weight would be
+// lost.
 //
-// Sums are exact, so their order and company do not matter; a row's scale is of its own numbers alone, in a tile at an absolute position.
+// The sums are exact, so the order of addition and the other rows do not matter. A row's scale depends on its own numbers alone, in a tile
+// at an absolute position.
 #pragma once
 #include <type_traits>
 
@@ -11,19 +13,20 @@
 
 namespace twostroke {
 
-// Register tiles: rows x pages of scores, rows of two digits x vectors of outputs.
+// The register tiles: rows x pages of scores, and rows of two digits x vectors of outputs.
 constexpr int kScoreRows = kRegisterTiles.score_rows, kValueRows = kRegisterTiles.value_rows, kIntegerVectors = kRegisterTiles.integer_vectors;
 
-// What an integer of zero is as multiply_add takes it, in K and in V.
+// The code of zero in K and in V, as multiply_add takes it.
 template <typename Element>
 constexpr int32_t kKeyZero = Element::kParts == 1 ? kByteZero : 8;
 template <typename Element>
 constexpr int32_t kValueZero = Element::kParts == 1 ? 0 : 8;
 
-constexpr int64_t kStored = 4 * kLanes;  // what store_bytes keeps at once
+constexpr int64_t kStored = 4 * kLanes;  // numbers that store_bytes stores at once
 inline int64_t query_columns(int64_t dim) { return (dim + kStored - 1) / kStored * kStored; }
 
-// Query rows as whole numbers, bytes: (rows, query_columns), words: the same, starts: (rows,), what undoes the zeros that K is stored with.
+// Query rows as whole numbers. bytes: (rows, query_columns); words: the same numbers; starts: (rows,), the correction for the zero points
+// with which K is stored.
 struct IntegerQueries {
   int8_t* bytes;
   int16_t* words;
@@ -39,8 +42,8 @@ struct IntegerQueries {
   }
 };
 
-// A tile's weights as whole numbers, digits: (rows, 2, kTile), or words in the same memory, (rows, kTile), starts: (rows,), and the scales
-// of its K and V.
+// A tile's weights as whole numbers. digits: (rows, 2, kTile), or words (rows, kTile) in the same memory; starts: (rows,). The scales of
+// the tile's K and V are here too.
 struct IntegerWeights {
   int8_t* digits;
   float *scales, *inverses, *key_scales, *value_scales;
@@ -59,7 +62,7 @@ struct IntegerWeights {
   int16_t* words() const { return reinterpret_cast<int16_t*>(digits); }
 };
 
-// One quad of a row's 64 stored bytes; part: which, where a byte holds two.
+// One quad of a row's 64 stored bytes. part: which quad, where a byte holds two.
 TS_VECTOR_INLINE auto key_quads(const WholeByte*, Quads stored, int) { return offset_bytes(stored); }
 TS_VECTOR_INLINE auto value_quads(const WholeByte*, Quads stored, int) { return signed_bytes(stored); }
 TS_VECTOR_INLINE auto key_quads(const Nibbles*, Quads stored, int part) { return part == 0 ? low_nibbles(stored) : high_nibbles(stored); }
@@ -71,7 +74,7 @@ TS_VECTOR_INLINE float float_of(int32_t bits) {
   return x;
 }
 
-// One row (dim,) float32, dim a multiple of 16, as bytes; returns its scale.
+// Rounds one row (dim,) of float32 to bytes and returns its scale. dim is a multiple of 16.
 inline float bytes_of_query(const float* row, int64_t dim, int8_t* bytes) {
   Ints largest = magnitude_bits(load(row));
   for (int64_t d = kLanes; d < dim; d += kLanes) largest = max(largest, magnitude_bits(load(row + d)));
@@ -86,7 +89,7 @@ inline float bytes_of_query(const float* row, int64_t dim, int8_t* bytes) {
   return scales[0];
 }
 
-// queries (rows, dim) float32 as bytes.
+// Rounds queries (rows, dim) of float32 to bytes.
 template <typename Element>
 void bytes_of_queries(const float* queries, int64_t rows, int64_t dim, const IntegerQueries& to) {
   const int64_t columns = query_columns(dim);
@@ -100,7 +103,7 @@ void bytes_of_queries(const float* queries, int64_t rows, int64_t dim, const Int
   }
 }
 
-// Sums of kRows rows of factors, `stride` bytes from one to the next.
+// The sums of kRows rows of factors, which are `stride` bytes apart.
 template <int kRows, int kColumns, typename Bytes>
 TS_VECTOR_INLINE void multiply_add(Ints (&sum)[kRows][kColumns], const int8_t* factors, int64_t stride, const Bytes (&by)[kColumns]) {
   TS_EVERY
@@ -110,7 +113,8 @@ TS_VECTOR_INLINE void multiply_add(Ints (&sum)[kRows][kColumns], const int8_t* f
   }
 }
 
-// scores of rows r .. r + kRows against pages [first_page, first_page + kPages). kAhead: fetches what the next tile reads.
+// Computes scores of rows r .. r + kRows against pages [first_page, first_page + kPages). kAhead: whether it fetches what the next tile
+// reads.
 template <typename Element, int kRows, int kPages, bool kAhead>
 TS_VECTOR_INLINE void integer_score_tile(const IntegerQueries& queries, int64_t r, const TileView<Element>& keys, int first_page, int64_t dim,
                                          int64_t columns, const float* key_scales, float* scores) {
@@ -158,7 +162,7 @@ void integer_score_rows(const IntegerQueries& queries, int64_t r, const TileView
   for (; p < pages; ++p) integer_score_tile<Element, kRows, 1, kAhead>(queries, r, keys, p, dim, columns, key_scales, scores);
 }
 
-// The largest magnitude among V's scales in a span; NaN where one is NaN.
+// The largest magnitude among the scales of V in a span; NaN where one is NaN.
 inline float largest_scale(const float* scales, Span span) {
   Ints largest = set1(0);
   TS_EVERY
@@ -167,8 +171,8 @@ inline float largest_scale(const float* scales, Span span) {
   return float_of(reduce_max(largest));
 }
 
-// The scale of each row's weights times V's scales: of a bound, the row's largest weight times the largest scale that it sees.
-// found: each row's peak in this tile; becomes that bound.
+// Computes the scale of each row's weights times V's scales. It comes from a bound: the row's largest weight times the largest scale that
+// the row sees. found: each row's peak in this tile, which is replaced by that bound.
 inline void scale_weights(const Span* spans, int64_t rows, const Partial& partial, const IntegerWeights& weights, float* found) {
   const float whole = largest_scale(weights.value_scales, {0, kTile});
   for (int64_t r = 0; r < rows; r += kLanes) {
@@ -181,18 +185,18 @@ inline void scale_weights(const Span* spans, int64_t rows, const Partial& partia
   }
 }
 
-// Row r's weights times V's scales, rounded to whole numbers; false where it sees nothing: its scale is 0 then.
+// Rounds row r's weights times V's scales to whole numbers. Returns false where the row sees no position; its scale is then 0.
 TS_VECTOR_INLINE bool whole_weights(const float* scores, const Span* spans, int64_t r, const Partial& partial, const float* rescale,
                                     const IntegerWeights& weights, Vec (&v)[kTilePages]) {
   const Span span = spans[r];
-  if (span.empty()) {  // its peak stays, so its total does
+  if (span.empty()) {  // its peak does not change, so its total does not either
     weights.scales[r] = 0.0f;
     return false;
   }
   weights_of(scores + r * kTile, span, partial, r, rescale[r], v);
   TS_EVERY
   for (int p = 0; p < kTilePages; ++p) v[p] = v[p] * load(weights.value_scales + p * kLanes);
-  if (!span.full()) {  // the scale of a position that holds nothing may be NaN
+  if (!span.full()) {  // the scale of an empty position may be NaN
     TS_EVERY
     for (int p = 0; p < kTilePages; ++p) v[p] = keep_lanes(v[p], span.begin - p * kLanes, span.end - p * kLanes, 0.0f);
   }
@@ -201,7 +205,7 @@ TS_VECTOR_INLINE bool whole_weights(const float* scores, const Span* spans, int6
   return true;
 }
 
-// Scores to weights times V's scales, as digits.
+// Turns scores into digits of weights times V's scales.
 template <typename Element>
 void digits_of_weights(const float* scores, const Span* spans, int64_t rows, const Partial& partial, const float* rescale,
                        const IntegerWeights& weights) {
@@ -218,7 +222,7 @@ void digits_of_weights(const float* scores, const Span* spans, int64_t rows, con
   }
 }
 
-// kVectors vectors of out, of rows r .. r + kRows. from: bytes into a row of quads, where these vectors' begin.
+// Computes kVectors vectors of out for rows r .. r + kRows. from: the byte in a row of quads at which these vectors begin.
 template <typename Element, int kRows, int kVectors, bool kAhead>
 TS_VECTOR_INLINE void integer_value_tile(const IntegerWeights& weights, int64_t r, const float* rescale, const TileView<Element>& values,
                                          int64_t from, int first, int last, float* out, int64_t out_stride) {
@@ -266,8 +270,8 @@ void integer_value_rows(const IntegerWeights& weights, int64_t r, const float* r
     integer_value_tile<Element, kRows, kLeast, kAhead>(weights, r, rescale, values, d * kQuad / kLeast, first, last, out + d, width);
 }
 
-// What each row of a block takes part in: kRows at a time, then what is left. The first of them fetch what the next tile reads.
-// rows_at(count, ahead, r): `count` rows from r on, both constants.
+// Calls rows_at for the rows of a block: for kRows rows at a time, then for the rows that are left. The first call fetches what the next
+// tile reads. rows_at(count, ahead, r) takes `count` rows from r on; count and ahead are constants.
 template <int kRows, bool kAhead, class RowsAt>
 void each_rows(int64_t r, int64_t rows, const RowsAt& rows_at) {
   constexpr std::integral_constant<int, kRows> kCount = {};
@@ -279,7 +283,7 @@ void each_rows(int64_t r, int64_t rows, const RowsAt& rows_at) {
   if constexpr (kRows > 1) each_rows<kRows - 1, kAhead>(r, rows, rows_at);
 }
 
-// scores of `rows` rows against `pages` pages.
+// Computes scores of `rows` rows against `pages` pages.
 template <typename Element>
 void integer_scores(const IntegerQueries& queries, int64_t rows, const TileView<Element>& keys, int pages, int64_t dim, int64_t columns,
                     const float* key_scales, float* scores) {
@@ -288,7 +292,7 @@ void integer_scores(const IntegerQueries& queries, int64_t rows, const TileView<
   });
 }
 
-// out (rows, width) = out * rescale + weights times V of positions [first, last). width: a multiple of 16, for int4 of 32.
+// Computes out (rows, width) = out * rescale + weights times V of positions [first, last). width is a multiple of 16, and for int4 of 32.
 template <typename Element>
 void integer_values(const IntegerWeights& weights, int64_t rows, const float* rescale, const TileView<Element>& values, int first, int last,
                     int64_t width, float* out) {

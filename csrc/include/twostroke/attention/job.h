@@ -1,4 +1,4 @@
-// One call of ts_attention as its tasks see it: the job, a thread's memory for a block of query rows, the tile of K and V at hand.
+// One call of ts_attention as its tasks see it: the job, a thread's memory for a block of query rows, and the current tile of K and V.
 #pragma once
 #include <initializer_list>
 
@@ -9,45 +9,46 @@
 
 namespace twostroke {
 
-constexpr int64_t kBlockRows = 192;     // enough to pay for widening K and V once a block; a multiple of kWideRows
-constexpr int64_t kLatentBlockRows = 96;  // of several hundred dimensions: with a widened tile they fit a second-level cache of 1 MiB
-constexpr int64_t kThinBlockRows = 8;   // up to here K and V are widened on the way to the multiplier
-constexpr int64_t kMostQueryHeads = 512;  // of one KV head
-constexpr int64_t kSegment = 512;       // positions; a multiple of kTile
-constexpr int64_t kTasksPerThread = 3;  // below this a block is shared out by segments
+constexpr int64_t kBlockRows = 192;  // enough rows to pay for widening K and V once for a block; a multiple of kWideRows
+// the same for rows of several hundred dimensions; with a widened tile they fit a second-level cache of 1 MiB
+constexpr int64_t kLatentBlockRows = 96;
+constexpr int64_t kThinBlockRows = 8;  // up to this many rows, K and V are widened on the way to the multiplier
+constexpr int64_t kMostQueryHeads = 512;  // the most query heads of one KV head
+constexpr int64_t kSegment = 512;  // positions of a segment; a multiple of kTile
+constexpr int64_t kTasksPerThread = 3;  // with fewer tasks for each thread, a block is divided into segments
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t whole_vectors(int64_t rows) { return divide_up(rows, kLanes) * kLanes; }
 
-// Where a sequence's tasks and partial results begin; one entry more than there are sequences.
+// The places at which a sequence's tasks and partial results begin. There is one entry more than there are sequences.
 struct Starts {
   int64_t task, merge, partial;
 };
 
-// What an op of attention says.
+// The operands of an op of attention.
 struct AttentionOperands {
   const ts_kv_layer* layer;
   const float* q;
-  const float* chosen;    // of a layer of latents: for each token `choices` positions that it sees, rising, then -1; NULL for all
-  const float* q_behind;  // of a layer of latents: the dimensions of the queries that meet what is after the latent; else NULL
+  const float* chosen;  // for a layer of latents: `choices` positions that each token sees, rising, then -1; NULL for all
+  const float* q_behind;  // for a layer of latents: the query dimensions for the key's dimensions after the latent; else NULL
   const int32_t *row_starts, *context_tokens, *page_table;
   float* out;
   int64_t q_stride, behind_stride, chosen_stride, choices, heads, sequences, page_table_stride, out_stride;
   float scale, soft_cap;  // soft_cap: 0 for none
-  const float *sinks, *slopes;  // of each query head, or NULL
-  int32_t window, ahead;  // ahead: positions after its own that a row sees as well
-  const int32_t* ends;    // of each row one after the last position that it sees at least, or NULL
+  const float *sinks, *slopes;  // one number for each query head, or NULL
+  int32_t window, ahead;  // ahead: the positions after its own that a row sees as well
+  const int32_t* ends;  // for each row: one after the last position that it sees at least; or NULL
   Places places;
 };
 
-// How the rows become tasks of the pool, and by which products.
+// How the rows become tasks of the pool, and which products they use.
 struct AttentionSchedule {
-  int64_t group, tokens_per_block, key_padded, value_padded;  // padded: head sizes, to whole vectors
-  int64_t heads_together;  // KV heads of a task whose rows are few
+  int64_t group, tokens_per_block, key_padded, value_padded;  // key_padded, value_padded: head sizes, rounded up to whole vectors
+  int64_t heads_together;  // KV heads of a task with few rows
   bool split;              // whether a task is one segment of a block
-  bool matrix;             // both products on matrix registers
+  bool matrix;  // whether both products use matrix registers
 };
 
 struct AttentionScratch {
@@ -59,7 +60,7 @@ struct AttentionScratch {
 
 struct AttentionJob : AttentionOperands, AttentionSchedule, AttentionScratch {};
 
-// The operands that all ops of attention have, as a job. The caller has checked them; what only its op has stays zero.
+// Makes a job from the operands that all ops of attention have. The caller has checked them. Operands that only one op has stay zero.
 template <class Args>
 AttentionJob job_of(const Args& a) {
   AttentionJob job = {};
@@ -78,7 +79,7 @@ AttentionJob job_of(const Args& a) {
   return job;
 }
 
-// Checks the job and runs it; a ts_status.
+// Checks the job and runs it. Returns a ts_status.
 int32_t run_attention(ts_context* context, AttentionJob* job);
 
 inline int64_t tokens_of(const AttentionJob* job, int64_t s) { return job->row_starts[s + 1] - job->row_starts[s]; }
@@ -89,8 +90,9 @@ inline int64_t capacity_of(const AttentionJob* job, int64_t s) {
   return whole_vectors(smaller(tokens_of(job, s), job->tokens_per_block) * job->group);
 }
 
-// A sequence of few rows takes its KV heads in step, tile by tile, so that pages are read from front to back: the piece of one head, 2 to
-// 4 KiB, is too short for a CPU to see that the reading goes on (measured on a Zen 4: 58 to 83% of its reading rate, whole pages 92 to 96%).
+// A sequence of few rows takes its KV heads in step, tile by tile, so that pages are read from front to back. The part of one head in a
+// page is 2 to 4 KiB, which is too short for a CPU to fetch ahead well. Measured on a Zen 4, single heads reach 58 to 83% of its reading
+// rate, and whole pages 92 to 96%.
 inline int64_t heads_in_step(const AttentionJob* job, int64_t s) { return capacity_of(job, s) == kLanes ? job->heads_together : 1; }
 
 // Whether both products are of whole numbers. Latents are widened first.
@@ -100,8 +102,8 @@ inline bool in_integers(const ts_kv_layer* layer) { return has_scales(layer->kin
 struct HeadRows {
   int64_t kv_head;
   float* q;
-  IntegerQueries integers;  // where K and V are integers
-  uint16_t* parts;          // for matrix registers
+  IntegerQueries integers;  // used where K and V are integers
+  uint16_t* parts;  // used with matrix registers
   Partial whole, segment;
 
   template <class Take>
@@ -114,12 +116,13 @@ struct HeadRows {
   }
 };
 
-// What else the work on one tile needs.
+// The other memory that the computation of one tile needs.
 struct Workspace {
   float *scores, *rescale, *found;
-  float *keys, *values;     // a tile widened, where K and V are floats; to words, where they are integers and products are of words
-  IntegerWeights integers;  // where they are integers
-  uint16_t* parts;          // for matrix registers
+  // a widened tile, where K and V are floats; or a tile as words, where they are integers and the products are of words
+  float *keys, *values;
+  IntegerWeights integers;  // used where K and V are integers
+  uint16_t* parts;  // used with matrix registers
 
   template <class Take>
   void lay_out(const AttentionJob* job, int64_t capacity, Take&& take) {
@@ -127,7 +130,7 @@ struct Workspace {
     scores = take(capacity * kTile);
     rescale = take(capacity);
     found = take(capacity);
-    const int64_t widened = whole_numbers ? (kWordProducts ? kTile / 2 : 0) : kTile;  // floats of a dimension
+    const int64_t widened = whole_numbers ? (kWordProducts ? kTile / 2 : 0) : kTile;  // the floats of one dimension
     keys = take(widened * job->key_padded);
     values = take(widened * job->value_padded);
     if (whole_numbers) integers.lay_out(capacity, take);
@@ -135,7 +138,7 @@ struct Workspace {
   }
 };
 
-// Hands out arrays one after the other; each begins at a cache line, as every size is a multiple of 16.
+// Hands out arrays one after the other. Each begins at a cache line, because every size is a multiple of 16.
 struct Memory {
   float* at;
 
@@ -156,13 +159,13 @@ int64_t floats_of(const AttentionJob* job, int64_t capacity) {
   return total;
 }
 
-// Query rows, those of `tokens` tokens of one sequence times the query heads of `heads` KV heads, and a thread's memory for them.
+// Query rows, and a thread's memory for them: `tokens` tokens of one sequence times the query heads of `heads` KV heads.
 struct Block {
   Workspace work;
   int64_t sequence, first_head, heads, first_token, tokens, first_position;
-  int64_t rows, capacity;  // of each KV head; capacity: room for them, a multiple of 16
+  int64_t rows, capacity;  // rows: the rows of each KV head; capacity: the room for them, a multiple of 16
 
-  // `index`: of `heads` KV heads after the other; in each the last tokens, which see most, come first.
+  // `index` counts blocks, one group of `heads` KV heads after the other. In each group the last tokens come first, because they see most.
   Block(const AttentionJob* job, int32_t thread, int64_t s, int64_t index, int64_t heads_of_block)
       : sequence(s), heads(heads_of_block), capacity(capacity_of(job, s)) {
     const int64_t blocks = blocks_of(job, s), end = job->row_starts[s + 1];
@@ -195,12 +198,12 @@ struct Block {
   int64_t head_floats_;
 };
 
-// One tile of a block's sequence, of one KV head: where K begins in each page.
+// One tile of a block's sequence, for one KV head: the places at which K begins in each page.
 struct Tile {
   int64_t start;           // its first position
-  int pages, first, last;  // positions [first, last) from the start are seen by some row
+  int pages, first, last;  // some row sees the positions [first, last), counted from the start
   uint8_t* keys[kTilePages];
-  int64_t ahead[kTilePages];     // bytes to where it begins in what is read next, the next head or `after`; 0 where nothing is
+  int64_t ahead[kTilePages];  // the distance in bytes to what is read next: the next head or `after`; 0 where nothing comes next
   const uint8_t* after[kTilePages];  // K of the next tile's first head, or NULL
   Span spans[kMostQueryHeads > kBlockRows ? kMostQueryHeads : kBlockRows];
 };
@@ -225,15 +228,15 @@ inline int64_t block_end(const AttentionJob* job, const Block& block) {
   return end;
 }
 
-// An entry of the block's page table. For pages before the windows of all its rows, whose entries say nothing, the first page that some
-// row sees: their scores are never looked at, but the tile is read whole.
+// An entry of the block's page table. The entries of pages before the windows of all rows have no meaning. For such a page this is the
+// first page that some row sees: the tile is read whole, but these scores are never used.
 inline int32_t page_of(const AttentionJob* job, const Block& block, int64_t page) {
   const int64_t seen = first_seen(job, block.first_position) / TS_PAGE_TOKENS;
   return job->page_table[block.sequence * job->page_table_stride + larger(page, seen)];
 }
 
-// Where K of the block's first head begins in page p of tile `tile`; after the last tile come the heads that are read next. NULL: there
-// is none.
+// Where K of the block's first head begins in page p of tile `tile`. After the last tile come the heads that are read next. NULL where
+// there are none.
 inline const uint8_t* keys_after(const AttentionJob* job, const Block& block, int64_t tile, int64_t p) {
   const int64_t end = block_end(job, block), tiles = divide_up(end, kTile);
   const bool same = tile < tiles;
@@ -243,7 +246,7 @@ inline const uint8_t* keys_after(const AttentionJob* job, const Block& block, in
   return KVLayout(job->layer).keys(page_of(job, block, page), head);
 }
 
-// What is fetched while head i of the block is read.
+// Finds what is fetched while head i of the block is read.
 inline void look_ahead(const KVLayout& layout, const Block& block, int64_t i, Tile* tile) {
   for (int p = 0; p < tile->pages; ++p) {
     const uint8_t* last = tile->after[p];
@@ -251,7 +254,7 @@ inline void look_ahead(const KVLayout& layout, const Block& block, int64_t i, Ti
   }
 }
 
-// For the block's first head.
+// Finds the tile of the block's first head.
 inline void find_tile(const AttentionJob* job, const Block& block, int64_t start, Tile* tile) {
   const int64_t end = block_end(job, block);
   const KVLayout layout(job->layer);
@@ -275,7 +278,7 @@ inline void find_tile(const AttentionJob* job, const Block& block, int64_t start
   }
 }
 
-// The same positions of head i of the block, from those of the one before.
+// Moves the tile from the head before to head i of the block, at the same positions.
 inline void to_next_head(const KVLayout& layout, const Block& block, int64_t i, Tile* tile) {
   for (int p = 0; p < tile->pages; ++p) tile->keys[p] += layout.head_bytes;
   look_ahead(layout, block, i, tile);
@@ -292,13 +295,13 @@ TileView<Element> view_of(const Tile& tile, int64_t offset, int64_t step) {
   return view;
 }
 
-// Elements from one row of V to the next, where they are floats.
+// The elements from one row of V to the next, where they are floats.
 template <typename Element>
 int64_t value_step(const KVLayout& layout) {
   return layout.value_row_bytes * (kIsPair<Element> ? 2 : 1) / static_cast<int64_t>(sizeof(Element));
 }
 
-// A tile that was widened: K (dim, kTile), V (kTile, padded).
+// A view of a widened tile: K (dim, kTile), V (kTile, padded).
 inline TileView<float> widened(const float* data, int64_t page_step, int64_t step) {
   TileView<float> view = {};
   view.step = step;
@@ -318,7 +321,7 @@ inline void load_scales(const AttentionJob* job, const IntegerWeights& integers,
   }
 }
 
-// What some row of [r, r + count) sees of a tile.
+// The positions of a tile that some row of [r, r + count) sees.
 inline Span seen_by(const Tile& tile, int64_t r, int64_t count) {
   Span seen = {kTile, 0};
   for (int64_t i = r; i < r + count; ++i) {
@@ -329,7 +332,7 @@ inline Span seen_by(const Tile& tile, int64_t r, int64_t count) {
   return seen;
 }
 
-// Part `part` of `parts` of the pages that the next tile reads.
+// Fetches part `part` of `parts` of the pages that the next tile reads.
 inline void prefetch_part(const Tile& tile, int64_t head_bytes, int64_t part, int64_t parts) {
   for (int p = 0; p < tile.pages; ++p) {
     const int64_t end = head_bytes * (part + 1) / parts;

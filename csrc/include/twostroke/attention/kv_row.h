@@ -1,4 +1,4 @@
-// One position's K or V into its page, rounded as ops/attention/kv_pages.py says.
+// Writes one position's K or V into its page, rounded as ops/attention/kv_pages.py defines.
 #pragma once
 #include <math.h>
 #include <string.h>
@@ -31,7 +31,7 @@ inline float extreme_of(const float* x, int64_t dim) {
   return largest;
 }
 
-// A row's scale as bf16 bits, and what q is clipped to; the law is quantize_rows of ops/attention/kv_pages.py.
+// A row's scale as bf16 bits, and the bound to which q is clipped. quantize_rows of ops/attention/kv_pages.py defines both.
 struct Rounding {
   float scale, low, high;
   bool usable;
@@ -49,21 +49,21 @@ struct Rounding {
   }
 
   int32_t operator()(float x) const {
-    constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers, ties to even
+    constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23; adding it rounds to whole numbers, ties to even
     if (!usable) return 0;
-    float quotient = x / scale;  // clipped first: a scale that underflowed may leave it far beyond
+    float quotient = x / scale;  // the quotient is clipped first, because a scale that underflowed may make it far too large
     quotient = quotient < low ? low : quotient > high ? high : quotient;
     return static_cast<int32_t>((quotient + kMagic) - kMagic);
   }
 };
 
-// K of the position at `offset` of its page: keys is where the page's K begins.
+// Writes K of the position at `offset` of its page. keys: the place at which the page's K begins.
 inline void write_keys_f32(const float* k, int64_t dim, int64_t offset, uint8_t* keys) {
   float* to = reinterpret_cast<float*>(keys) + offset;
   for (int64_t d = 0; d < dim; ++d) to[d * TS_PAGE_TOKENS] = k[d];
 }
 
-// Pairs of dimensions; an odd last dimension is paired with a zero.
+// Writes pairs of dimensions. An odd last dimension is paired with a zero.
 inline void write_keys_bf16(const float* k, int64_t dim, int64_t offset, uint8_t* keys) {
   Bf16Pair* to = reinterpret_cast<Bf16Pair*>(keys) + offset;
   for (int64_t d = 0; d < dim; d += 2, to += TS_PAGE_TOKENS) {
@@ -72,7 +72,7 @@ inline void write_keys_bf16(const float* k, int64_t dim, int64_t offset, uint8_t
   }
 }
 
-// Four dimensions lie together. number(d): dimension d as a whole number.
+// Writes quads: four dimensions lie together. number(d) is dimension d as a whole number.
 template <class Number>
 void write_keys_int8(const Number& number, int64_t dim, int64_t offset, uint8_t* keys) {
   uint8_t* to = keys + offset * kQuad;
@@ -80,13 +80,13 @@ void write_keys_int8(const Number& number, int64_t dim, int64_t offset, uint8_t*
     to[d / kQuad * kQuad * TS_PAGE_TOKENS + d % kQuad] = static_cast<uint8_t>((d < dim ? number(d) : 0) + 128);
 }
 
-// Two numbers of one position in a byte; zeros after the last dimension.
+// Writes two numbers of one position into a byte, and zeros after the last dimension.
 template <class Number>
 uint8_t both_nibbles(const Number& number, int64_t dim, int64_t low, int64_t high) {
   return static_cast<uint8_t>(((low < dim ? number(low) : 0) + 8) | ((high < dim ? number(high) : 0) + 8) << 4);
 }
 
-// A byte holds two dimensions, 4 apart.
+// A byte holds two dimensions that are 4 apart.
 template <class Number>
 void write_keys_int4(const Number& number, int64_t dim, int64_t offset, uint8_t* keys) {
   uint8_t* to = keys + offset * kQuad;

@@ -1,4 +1,5 @@
-// One tile of latents: widened to floats once for all heads, as K by dimensions, and its first dimensions turned to V by positions.
+// One tile of latents. It is widened to floats once for all heads, as K by dimensions. Its first dimensions are then transposed to V by
+// positions.
 #pragma once
 #include "twostroke/attention/widened.h"
 
@@ -6,7 +7,7 @@ namespace twostroke {
 
 typedef float Lanes16 __attribute__((vector_size(64), aligned(4)));
 
-// a, b: rows i and i + kStep of a 16 x 16 matrix; swaps the off-diagonal blocks of kStep lanes between them.
+// a and b are rows i and i + kStep of a 16 x 16 matrix. Swaps the off-diagonal blocks of kStep lanes between them.
 template <int kStep>
 TS_VECTOR_INLINE void exchange(Lanes16& a, Lanes16& b) {
 #define TS_FIRST(i) ((i) / kStep % 2 == 0 ? (i) : (i) - kStep + 16)
@@ -28,7 +29,7 @@ TS_VECTOR_INLINE void exchange_rows(Lanes16 (&rows)[16]) {
   }
 }
 
-// to[j][i] = from[i][j] of 16 rows of 16 floats.
+// Transposes 16 rows of 16 floats, so that to[j][i] = from[i][j].
 inline void transpose_16(const float* from, int64_t from_step, float* to, int64_t to_step) {
   Lanes16 rows[16];
   TS_EVERY
@@ -41,7 +42,7 @@ inline void transpose_16(const float* from, int64_t from_step, float* to, int64_
   for (int i = 0; i < 16; ++i) memcpy(to + i * to_step, &rows[i], sizeof rows[i]);
 }
 
-// V (kTile, padded) of K (dimensions, kTile): its first dimensions. What pads them is whatever K has there.
+// Copies the first dimensions of K (dimensions, kTile) to V (kTile, padded). The padding has whatever values K has there.
 inline void values_of_keys(const float* keys, int pages, int64_t padded, float* values) {
   for (int p = 0; p < pages; ++p) {
     for (int64_t d = 0; d < padded; d += kLanes)
@@ -49,14 +50,14 @@ inline void values_of_keys(const float* keys, int pages, int64_t padded, float* 
   }
 }
 
-// One quad of 16 positions, whole numbers under these scales: dimension d + i of position p is q[p * kQuad + i] - zero.
+// Widens one quad of 16 positions with these scales. Dimension d + i of position p is q[p * kQuad + i] - zero.
 inline void widen_quad(const uint8_t* q, int32_t zero, const float* scales, float* to) {
   for (int i = 0; i < kQuad; ++i) {
     for (int p = 0; p < TS_PAGE_TOKENS; ++p) to[i * kTile + p] = static_cast<float>(q[p * kQuad + i] - zero) * scales[p];
   }
 }
 
-// The quads of a stored one, one after the other.
+// The quads of a stored quad, one after the other.
 inline void quads_of(const WholeByte* stored, uint8_t (&q)[2 * 64]) { memcpy(q, stored, 64); }
 inline void quads_of(const Nibbles* stored, uint8_t (&q)[2 * 64]) {
   for (int i = 0; i < 64; ++i) {
@@ -65,7 +66,8 @@ inline void quads_of(const Nibbles* stored, uint8_t (&q)[2 * 64]) {
   }
 }
 
-// K of `pages` pages of whole numbers as float32 (dim rounded up to quads, kTile). A quad that holds dimensions of both parts is widened twice.
+// Widens K of `pages` pages of whole numbers to float32 (dim rounded up to quads, kTile). A quad with dimensions of both parts is widened
+// twice.
 template <typename Element>
 void widen_latents(const KVLayout& layout, const Tile& tile, int64_t dim, int64_t latent, float* to) {
   constexpr int64_t kWidth = kQuad * Element::kParts;
@@ -100,11 +102,11 @@ void widen_latent_tile(const KVLayout& layout, const ts_kv_layer* layer, const T
   }
 }
 
-// Which positions of a tile token t of a block chose.
+// Finds which positions of a tile token t of a block chose.
 inline void find_chosen(const AttentionJob* job, const Block& block, const Tile& tile, int64_t t, bool (&kept)[kTile]) {
   const float* chosen = job->chosen + (block.first_token + t) * job->chosen_stride;
   const float first = static_cast<float>(tile.start);
-  int64_t low = 0, high = job->choices;  // below `low` positions lie before the tile
+  int64_t low = 0, high = job->choices;  // fewer than `low` positions lie before the tile
   while (low < high) {
     const int64_t middle = (low + high) / 2;
     const bool before = chosen[middle] >= 0.0f && chosen[middle] < first;
@@ -116,7 +118,7 @@ inline void find_chosen(const AttentionJob* job, const Block& block, const Tile&
     kept[static_cast<int64_t>(chosen[low] - first)] = true;
 }
 
-// `filled` in the scores of positions that a row's token did not choose, also where they are no numbers.
+// Writes `filled` into the scores of positions that a row's token did not choose, also where these scores are NaN.
 inline void keep_chosen(const AttentionJob* job, const Block& block, const Tile& tile, float filled, float* scores) {
   bool kept[kTile];
   for (int64_t t = 0; t < block.tokens; ++t) {
@@ -128,8 +130,8 @@ inline void keep_chosen(const AttentionJob* job, const Block& block, const Tile&
   }
 }
 
-// Weights times V where V is not finite: 0 times another number is not 0, so each token has zeros where it did not choose. K is not read
-// any more, and V's copy takes its room.
+// Adds weights times V where V is not finite. Because 0 times such a number is not 0, each token gets zeros where it did not choose. K is
+// not read any more, so V's copy takes its room.
 inline void add_apart(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
   const int64_t padded = job->value_padded;
   float* room = block.work.keys;
@@ -150,7 +152,7 @@ inline void add_apart(const AttentionJob* job, const Block& block, const Tile& t
   }
 }
 
-// What only some rows chose has weights of exactly 0 in the others.
+// Positions that only some rows chose have weights of exactly 0 in the others.
 inline void add_chosen(const AttentionJob* job, const Block& block, const Tile& tile, const Partial& partial) {
   const int64_t padded = job->value_padded;
   keep_chosen(job, block, tile, 0.0f, block.work.scores);

@@ -1,11 +1,11 @@
-// The online softmax over a block of rows: scores of a tile to weights, and the merging of two partial results.
-// Each step treats a row by that row's numbers alone; the loops over sixteen rows only share instructions.
+// The online softmax over a block of rows: it turns the scores of a tile into weights, and merges two partial results. Each step uses a
+// row's own numbers alone; the loops over sixteen rows only share instructions.
 #pragma once
 #include "twostroke/attention/tile.h"
 
 namespace twostroke {
 
-constexpr float kLowest = -3.0e38f;  // the peak of no scores; finite, so that peak - peak is 0
+constexpr float kLowest = -3.0e38f;  // the peak where there are no scores; it is finite, so that peak - peak is 0
 constexpr float kLog2E = 1.44269504088896341f;
 
 // Positions [begin, end) of a tile that a row sees.
@@ -16,7 +16,8 @@ struct Span {
   bool full() const { return begin <= 0 && end >= kTile; }
 };
 
-// Partial results of rows: sum (rows, padded dim), peak (rows,) with room for whole vectors, total (rows, 16): what its lanes add up to.
+// Partial results of rows. sum: (rows, padded dim); peak: (rows,), with room for whole vectors; total: (rows, 16), whose lanes are added at
+// the end.
 struct Partial {
   float *sum, *peak, *total;
 
@@ -34,7 +35,7 @@ struct Partial {
   }
 };
 
-// Unseen lanes of a row's scores become -infinity; returns lanes whose largest is the row's.
+// Sets the unseen lanes of a row's scores to -infinity. Returns lanes whose largest number is the row's.
 TS_VECTOR_INLINE Vec highest(float* row, Span span) {
   if (span.empty()) return set1(kLowest);
   Vec v[kTilePages];
@@ -60,7 +61,7 @@ inline void find_peaks(float* scores, const Span* spans, int64_t rows, float* fo
   }
 }
 
-// The peaks found in a tile into those before. rescale: what each row's sum so far must be multiplied with.
+// Raises the peaks by those that were found in a tile. rescale: the factor of each row's sum so far.
 inline void raise_peaks(const Partial& partial, int64_t rows, const float* found, float* rescale) {
   for (int64_t r = 0; r < rows; r += kLanes) {
     const Vec before = load(partial.peak + r), now = max(load(found + r), before);
@@ -69,7 +70,7 @@ inline void raise_peaks(const Partial& partial, int64_t rows, const float* found
   }
 }
 
-// The weights of row r, of its scores, into v; unseen lanes become exactly 0. They are added to its total.
+// Computes the weights of row r from its scores into v; unseen lanes become exactly 0. The weights are added to the row's total.
 TS_VECTOR_INLINE void weights_of(const float* scores, Span span, const Partial& partial, int64_t r, float rescale, Vec (&v)[kTilePages]) {
   const Vec peak = set1(partial.peak[r]);
   TS_EVERY
@@ -82,11 +83,11 @@ TS_VECTOR_INLINE void weights_of(const float* scores, Span span, const Partial& 
   store(total, fma(load(total), set1(rescale), (v[0] + v[1]) + (v[2] + v[3])));
 }
 
-// Scores to weights in place.
+// Turns scores into weights, in place.
 inline void weigh(float* scores, const Span* spans, int64_t rows, const Partial& partial, const float* rescale) {
   for (int64_t r = 0; r < rows; ++r) {
     float* row = scores + r * kTile;
-    if (spans[r].empty()) {  // its peak stays, so its total does
+    if (spans[r].empty()) {  // its peak does not change, so its total does not either
       memset(row, 0, kTile * sizeof(float));
       continue;
     }
@@ -97,7 +98,7 @@ inline void weigh(float* scores, const Span* spans, int64_t rows, const Partial&
   }
 }
 
-// One tile for all rows. found: as long as peak.
+// Takes one tile for all rows. found has the size of peak.
 inline void soften(float* scores, const Span* spans, int64_t rows, const Partial& partial, float* rescale, float* found) {
   find_peaks(scores, spans, rows, found);
   raise_peaks(partial, rows, found, rescale);
@@ -111,7 +112,7 @@ inline void rescale_rows(float* sums, const float* rescale, int64_t rows, int64_
   }
 }
 
-// into = into and `from`, which holds later positions. A part that saw nothing changes nothing.
+// Merges `from`, which belongs to later positions, into `into`. A part that saw no position changes nothing.
 inline void merge(const Partial& into, const Partial& from, int64_t rows, int64_t dim, float* keep, float* add) {
   for (int64_t r = 0; r < rows; r += kLanes) {
     const Vec first = load(into.peak + r), second = load(from.peak + r), now = max(second, first);

@@ -1,6 +1,6 @@
-// What becomes of a tile's scores between the product and the softmax: a soft cap (Gemma 2), a slope by distance (alibi; Press et al. 2022),
-// what the place of two positions counts (T5, MPNet, DeBERTa).
-// Each score by itself, so that a row's bits depend on that row alone. Scores are multiples of log2(e), because weights are powers of two.
+// Changes of a tile's scores between the product and the softmax: a soft cap (Gemma 2), a slope by distance (alibi; Press et al. 2022), and
+// numbers for the places of two positions (T5, MPNet, DeBERTa). Each score is changed by itself, so that a row's bits depend on that row
+// alone. Scores are multiples of log2(e), because weights are powers of two.
 #pragma once
 #include "twostroke/attention/job.h"
 
@@ -10,7 +10,7 @@ inline bool adjusts_scores(const AttentionJob* job) {
   return job->soft_cap > 0.0f || job->slopes != nullptr || job->places.place_of != nullptr;
 }
 
-// Adds what the places of one row of a tile count, at positions that it sees: after them there may be no key's row.
+// Adds the numbers of the places to one row of a tile, at the positions that the row sees. Later positions may have no row of a key.
 inline void add_places(const AttentionJob* job, const Block& block, int64_t kv_head, const Tile& tile, int64_t row, float* scores) {
   const Places& at = job->places;
   const int64_t head = kv_head * job->group + row % job->group, token = row / job->group;
@@ -30,7 +30,7 @@ inline void add_places(const AttentionJob* job, const Block& block, int64_t kv_h
   }
 }
 
-// scores: (rows, kTile), of rows first_row .. of the block and KV head.
+// scores (rows, kTile) belong to the rows of the block and KV head from first_row on.
 inline void adjust_scores(const AttentionJob* job, const Block& block, int64_t kv_head, const Tile& tile, int64_t first_row, int64_t rows,
                           float* scores) {
   alignas(64) static const float kPlaces[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

@@ -1,9 +1,9 @@
 // The two products of attention over one tile of positions, for a block of query rows that share a KV head.
 //
-// A tile is 64 positions, 4 pages, at absolute positions that are multiples of 64. Every score is one chain of products over
-// the head's dimensions in order; every output element is one chain over the positions in order. How many rows and pages share
-// a register tile, and whether K and V are widened on the way or beforehand, changes what is loaded, never the order or the
-// numbers, so a row's bits do not depend on its neighbours.
+// A tile is 64 positions, or 4 pages, and begins at an absolute position that is a multiple of 64. Every score is one chain of products
+// over the head's dimensions in order. Every output element is one chain over the positions in order. The number of rows and pages in a
+// register tile changes what is loaded, and so does widening K and V earlier or later. Neither changes the order or the numbers, so a row's
+// bits do not depend on its neighbours.
 #pragma once
 #include <type_traits>
 
@@ -12,7 +12,7 @@
 #include "twostroke/register_tiles.h"
 #include "twostroke/simd.h"
 
-// An array of vector registers stays in registers only where every loop over it is unrolled and every use inlined.
+// An array of vector registers stays in registers only where every loop over it is unrolled and every use is inlined.
 #define TS_EVERY _Pragma("clang loop unroll(full)")
 
 namespace twostroke {
@@ -20,13 +20,14 @@ namespace twostroke {
 constexpr int kTilePages = 4;
 constexpr int kTile = kTilePages * TS_PAGE_TOKENS;
 
-// Register tiles: rows x pages of scores, rows x vectors of outputs. kWide: K and V widened beforehand, kThin: on the way.
+// The register tiles: rows x pages of scores, rows x vectors of outputs. kWide: for K and V that were widened before; kThin: for K and V
+// that are widened on the way.
 constexpr int kWideRows = kRegisterTiles.wide_rows, kWideVectors = kRegisterTiles.wide_vectors;
 constexpr int kThinRows = kRegisterTiles.thin_rows, kThinVectors = kRegisterTiles.thin_vectors;
 
-// K or V of a tile as a kernel sees it. K: row d of page p is at [p] + d * step (bf16: a row is two dimensions). V: position t is
-// at [t / 16] + (t % 16) * step (bf16: a row is two positions). Integers: rows of quads. ahead: bytes from a page to the one that the next
-// tile reads in its place.
+// K or V of a tile as a kernel sees it. K: row d of page p is at [p] + d * step (bf16: a row is two dimensions). V: position t is at [t /
+// 16] + (t % 16) * step (bf16: a row is two positions). Integers: rows of quads. ahead: the bytes from a page to the one that the next tile
+// reads in its place.
 template <typename Element>
 struct TileView {
   const Element* pages[kTilePages];
@@ -55,7 +56,7 @@ TS_VECTOR_INLINE void multiply_add(Vec (&sum)[kRows][kColumns], const float* fac
   }
 }
 
-// scores[r][16 p ..] = sum over d of q[r][d] * K[d][16 p ..]. q has a zero after an odd dim.
+// Computes scores[r][16 p ..] as the sum over d of q[r][d] * K[d][16 p ..]. q has a zero after an odd dim.
 template <typename Element, int kRows, int kPages>
 TS_VECTOR_INLINE void score_tile(const float* q, int64_t q_stride, const TileView<Element>& keys, int first_page, int64_t dim,
                                  float* scores) {
@@ -97,7 +98,7 @@ TS_VECTOR_INLINE void score_tile(const float* q, int64_t q_stride, const TileVie
   }
 }
 
-// Vectors v .. v + kVectors of one position's V; second: of the second position of a row of pairs.
+// Loads vectors v .. v + kVectors of one position's V. second: whether it is the second position of a row of pairs.
 template <typename Element, int kVectors>
 TS_VECTOR_INLINE void load_values(const Element* row, bool second, Vec (&value)[kVectors]) {
   if constexpr (kIsPair<Element>) {
@@ -112,13 +113,14 @@ TS_VECTOR_INLINE void load_values(const Element* row, bool second, Vec (&value)[
   }
 }
 
-// Which row of its page holds position t.
+// The row of its page that holds position t.
 template <typename Element>
 TS_VECTOR_INLINE int64_t value_row(int t) {
   return t % TS_PAGE_TOKENS / (kIsPair<Element> ? 2 : 1);
 }
 
-// out[r][..] = out * rescale[r] + sum over t in [first, last) of weights[r][t] * V[t][..]; `from`: elements into a row of V.
+// Computes out[r][..] = out * rescale[r] + the sum over t in [first, last) of weights[r][t] * V[t][..]. `from`: the first element in a row
+// of V.
 template <typename Element, int kRows, int kVectors>
 TS_VECTOR_INLINE void value_tile(const float* weights, const float* rescale, const TileView<Element>& values, int64_t from,
                                  int first, int last, float* out, int64_t out_stride) {
@@ -164,7 +166,7 @@ void score_rows_at(const float* q, int64_t q_stride, const TileView<Element>& ke
   for (; p < pages; ++p) score_tile<Element, kRows, 1>(q, q_stride, keys, p, dim, scores);
 }
 
-// q: (rows, q_stride), scores: (rows, kTile); kRows at a time, then what is left.
+// q: (rows, q_stride); scores: (rows, kTile). It takes kRows rows at a time, then the rows that are left.
 template <typename Element, int kRows, int kPages>
 void score_rows(const float* q, int64_t q_stride, int64_t rows, const TileView<Element>& keys, int pages, int64_t dim, float* scores) {
   int64_t r = 0;
@@ -174,7 +176,7 @@ void score_rows(const float* q, int64_t q_stride, int64_t rows, const TileView<E
     if (r < rows) score_rows<Element, kRows - 1, kPages>(q + r * q_stride, q_stride, rows - r, keys, pages, dim, scores + r * kTile);
 }
 
-// `width` dimensions of V, a multiple of 16.
+// Computes `width` dimensions of V, a multiple of 16.
 template <typename Element, int kRows, int kVectors>
 void value_rows_at(const float* weights, const float* rescale, const TileView<Element>& values, int first, int last, int64_t width,
                    float* out, int64_t out_stride) {
@@ -197,7 +199,7 @@ void value_rows(const float* weights, const float* rescale, int64_t rows, const 
                                                out + r * out_stride, out_stride);
 }
 
-// K of `pages` pages as float32 (dim, kTile).
+// Widens K of `pages` pages to float32 (dim, kTile).
 template <typename Element>
 void widen_keys(const TileView<Element>& keys, int pages, int64_t dim, float* to) {
   for (int p = 0; p < pages; ++p) {
@@ -214,7 +216,7 @@ void widen_keys(const TileView<Element>& keys, int pages, int64_t dim, float* to
   }
 }
 
-// The last dim % 16 elements of a row; lanes beyond are zeros, and nothing beyond is read.
+// Loads the last dim % 16 elements of a row. Later lanes are zeros, and no later memory is read.
 template <typename Element>
 TS_VECTOR_INLINE Vec load_last(const Element* from, int64_t count) {
   Element part[kLanes] = {};
@@ -222,7 +224,7 @@ TS_VECTOR_INLINE Vec load_last(const Element* from, int64_t count) {
   return load_element(part);
 }
 
-// One position's vector of a row of pairs; `count` of 16 are there, zeros beyond.
+// Loads one position's vector from a row of pairs. It has `count` of 16 numbers, and zeros after them.
 TS_VECTOR_INLINE Vec load_half(const Bf16Pair* from, bool second, int64_t count) {
   Bf16Pair part[kLanes] = {};
   if (count < kLanes) {
@@ -233,7 +235,7 @@ TS_VECTOR_INLINE Vec load_half(const Bf16Pair* from, bool second, int64_t count)
   return second ? high_halves(raw) : low_halves(raw);
 }
 
-// V of positions [first, last) as float32 (kTile, padded), padded = dim rounded up to 16.
+// Widens V of positions [first, last) to float32 (kTile, padded), where padded is dim rounded up to 16.
 template <typename Element>
 void widen_values(const TileView<Element>& values, int first, int last, int64_t dim, int64_t padded, float* to) {
   for (int t = first; t < last; ++t) {

@@ -1,16 +1,16 @@
-// One tile of a block's rows that share a KV head, by the kind of K and V: scores, softmax, sums.
+// Computes one tile for a block's rows that share a KV head, by the kind of K and V: scores, softmax, sums.
 #pragma once
 #include "twostroke/attention/latent.h"
 
 namespace twostroke {
 
-constexpr int64_t kByteBlockRows = 4;  // up to here widening K and V to words takes longer than it saves
+constexpr int64_t kByteBlockRows = 4;  // up to this many rows, widening K and V to words takes longer than it saves
 
-// Where products of words take fewer instructions than those of bytes (kWordProducts).
+// Used where products of words take fewer instructions than those of bytes (kWordProducts).
 template <typename Element>
 void run_word_tile(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile, const Partial& partial);
 
-// On matrix registers, for bf16; at levels with them alone.
+// Computes a bf16 tile on matrix registers. Only levels with matrix registers have it.
 inline void run_matrix_tile(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile, const Partial& partial);
 
 template <typename Element>

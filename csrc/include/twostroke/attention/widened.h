@@ -1,4 +1,4 @@
-// The two products of one tile whose K and V were widened to floats beforehand, for the rows of a block that share a KV head.
+// The two products of one tile whose K and V were widened to floats before, for the rows of a block that share a KV head.
 #pragma once
 #include "twostroke/attention/scores.h"
 
@@ -6,13 +6,13 @@ namespace twostroke {
 
 using TileRun = void (*)(const AttentionJob*, const Block&, const HeadRows&, const Tile&, const Partial&);
 
-// name: of the function that works on one tile; tests look for it in the sources.
+// name: the function that computes one tile; tests look for it in the sources.
 struct AttentionWay {
   const char* name;
   TileRun run;
 };
 
-// Both products, a register tile of rows at a time, over what these rows see.
+// Computes both products, a register tile of rows at a time, over the positions that these rows see.
 inline void score_block(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile) {
   const int64_t dim = job->layer->head_dim, padded = job->key_padded, parts = divide_up(block.rows, kWideRows);
   const int64_t head_bytes = KVLayout(job->layer).head_bytes;
@@ -25,10 +25,11 @@ inline void score_block(const AttentionJob* job, const Block& block, const HeadR
   }
 }
 
-// Whether V of positions [first, last) is finite; of pairs, also of the position next to the first and the last.
+// Whether V of positions [first, last) is finite. For pairs this includes the other position of the first and the last pair.
 template <typename Element>
 bool finite_values(const TileView<Element>& values, int first, int last, int64_t width) {
-  constexpr uint32_t kHigh = 0x7f800000u, kLow = kIsPair<Element> ? 0x7f80u : 0u;  // exponents: all ones in what is not finite
+  // the exponent bits; all are ones in a number that is not finite
+  constexpr uint32_t kHigh = 0x7f800000u, kLow = kIsPair<Element> ? 0x7f80u : 0u;
   uint32_t found = 0;
   for (int t = first; t < last; ++t) {
     const Element* row = values.pages[t / TS_PAGE_TOKENS] + value_row<Element>(t) * values.step;
@@ -41,8 +42,8 @@ bool finite_values(const TileView<Element>& values, int first, int last, int64_t
   return found == 0;
 }
 
-// Whether rows may be multiplied by V together. What only some of them see has a weight of 0 in the others, and must be finite for that:
-// 0 times another number is not 0.
+// Whether rows may be multiplied by V together. A position that only some of them see has a weight of 0 in the others. This works only
+// where V is finite, because 0 times another number is not 0.
 template <typename Element>
 bool may_share(const Tile& tile, int64_t rows, const TileView<Element>& values, int64_t width) {
   bool alike = true;
@@ -52,7 +53,7 @@ bool may_share(const Tile& tile, int64_t rows, const TileView<Element>& values, 
   return alike || finite_values(values, tile.first, tile.last, width);
 }
 
-// Weights times V, kRows rows at a time, over what these see.
+// Adds weights times V, kRows rows at a time, over the positions that these rows see.
 template <typename Element, int kRows, int kVectors>
 void add_values(const Block& block, const Tile& tile, const TileView<Element>& values, int64_t width, float* sums, int64_t stride) {
   const Workspace& work = block.work;

@@ -6,7 +6,7 @@
 
 namespace twostroke {
 
-// Products here are of signed bytes: stored bytes of int8 lose their 128 as they are loaded.
+// Products here are of signed bytes, so 128 is subtracted from stored bytes of int8 as they are loaded.
 constexpr int32_t kByteZero = 0;
 constexpr bool kWordProducts = false;
 
@@ -41,7 +41,7 @@ TS_VECTOR_INLINE SignedQuads high_nibbles(Quads a) { TS_EACH_BYTES(vshrq_n_u8(a.
 #undef TS_EACH_BYTES
 TS_VECTOR_INLINE int32x4_t dot(int32x4_t sum, int8x16_t a, int8x16_t b) {
   if constexpr (kLevel.dot_products) return vdotq_s32(sum, a, b);
-  // Four products of bytes, each below 2^14 in magnitude or equal to it: sums are made in 32 bits.
+  // Each of four products of bytes has a magnitude of at most 2^14, so their sums need 32 bits.
   const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
   return vaddq_s32(sum, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
 }

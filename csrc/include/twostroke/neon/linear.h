@@ -1,4 +1,4 @@
-// What the ARMv8-A files of ts_linear share: registers of four columns, the strips of a panel, products of bytes.
+// Code that the ARMv8-A files of ts_linear share: registers of four columns, the strips of a panel, and products of bytes.
 #pragma once
 #include <arm_neon.h>
 
@@ -6,13 +6,13 @@
 
 namespace twostroke {
 
-constexpr int kColumns = 4;                 // of one register
+constexpr int kColumns = 4;  // columns of one register
 
-// Four columns of four k: sums of the four products of each, added to the totals. The k are lane kLane of the activations.
+// Adds four columns of four k: the sum of the four products of each column is added to its total. The k are lane kLane of the activations.
 template <int kLane>
 TS_INLINE int32x4_t dot(int32x4_t total, int8x16_t weights, int8x16_t activations) {
   if constexpr (kLevel.dot_products) return vdotq_laneq_s32(total, weights, activations, kLane);
-  // |weight| <= 128 and |activation| <= 127: two products fit 16 bits.
+  // |weight| <= 128 and |activation| <= 127, so the sum of two products fits 16 bits.
   const int8x16_t quad = vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(activations), kLane));
   const int16x8_t low = vmull_s8(vget_low_s8(weights), vget_low_s8(quad)), high = vmull_high_s8(weights, quad);
   return vpadalq_s16(total, vpaddq_s16(low, high));
@@ -24,14 +24,14 @@ TS_INLINE void load_after(const uint8_t** p, Vector& v) {
   __asm__("" : "+r"(*p), "+w"(v));
 }
 
-// Four columns: columns.h.
+// Registers of four columns: see columns.h.
 struct Columns128 {
   static constexpr int kCount = kColumns;
   typedef float32x4_t Floats;
   typedef int32x4_t Integers;
 
-  // Registers across a strip: one row crosses the panel in one strip, so that it streams; 16 accumulators at most leave 16 of the 32
-  // registers to weights and activations.
+  // The registers across a strip. One row crosses the panel in one strip, so that it reads memory as a stream. At most 16 accumulators
+  // leave 16 of the 32 registers to weights and activations.
   static constexpr int strip_vectors(int rows) { return rows == 1 ? 16 : rows == 2 ? 8 : 4; }
 
   static TS_INLINE Floats load(const float* at) { return vld1q_f32(at); }
@@ -51,7 +51,7 @@ struct Columns128 {
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_u8(vld1q_u8(data)), vdupq_n_u32(0xffff0000u)));
   }
 
-  // The first kWidth of the k that lie together, all of them by one register of columns before the next.
+  // Adds the products of the first kWidth of the k that lie together. One register of columns takes all of them before the next register.
   template <class Weights, int kWidth, int kRows, int kVectors>
   static TS_INLINE void add_products(Floats (&totals)[kRows][kVectors], const uint8_t* data, const float* x, int64_t stride) {
     Floats values[kWidth][kRows];
@@ -73,7 +73,7 @@ struct Columns128 {
   }
 };
 
-// The kernel on bytes for 2..kTileRows rows, where there are matrix products (i8mm).
+// The kernel on bytes for 2..kTileRows rows, at the level with matrix products (i8mm).
 GroupKernel int8_matrix_kernel(int64_t rows);
 
 template <int kRows, int kVectors>

@@ -44,7 +44,7 @@ TS_VECTOR_INLINE Words load_words(const void* p) {
 }
 TS_VECTOR_INLINE Vec low_halves(Words a) { TS_EACH_REGISTER(vreinterpretq_f32_u32(vshlq_n_u32(a.v[i], 16))); }
 TS_VECTOR_INLINE Vec high_halves(Words a) { TS_EACH_REGISTER(vreinterpretq_f32_u32(vandq_u32(a.v[i], vdupq_n_u32(0xffff0000u)))); }
-// Lanes [begin, end) of a, `fill` in the others.
+// Keeps lanes [begin, end) of a; the others become `fill`.
 TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) {
   const int32x4_t lanes = {0, 1, 2, 3}, first = vdupq_n_s32(begin), after = vdupq_n_s32(end);
   const float32x4_t other = vdupq_n_f32(fill);
@@ -58,14 +58,14 @@ TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) {
 TS_VECTOR_INLINE float32x4_t add_to_bits(float32x4_t a, int32x4_t bits) {
   return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), bits));
 }
-// a * 2^n, where the float n + 1.5 * 2^23 is given.
+// a * 2^n. n is given as the float n + 1.5 * 2^23.
 TS_VECTOR_INLINE Vec add_exponent(Vec a, Vec n) { TS_EACH_REGISTER(add_to_bits(a.v[i], vshlq_n_s32(vreinterpretq_s32_f32(n.v[i]), 23))); }
 TS_VECTOR_INLINE Vec operator+(Vec a, Vec b) { TS_EACH_REGISTER(vaddq_f32(a.v[i], b.v[i])); }
 TS_VECTOR_INLINE Vec operator-(Vec a, Vec b) { TS_EACH_REGISTER(vsubq_f32(a.v[i], b.v[i])); }
 TS_VECTOR_INLINE Vec operator*(Vec a, Vec b) { TS_EACH_REGISTER(vmulq_f32(a.v[i], b.v[i])); }
 TS_VECTOR_INLINE Vec operator/(Vec a, Vec b) { TS_EACH_REGISTER(vdivq_f32(a.v[i], b.v[i])); }
 TS_VECTOR_INLINE Vec fma(Vec a, Vec b, Vec c) { TS_EACH_REGISTER(vfmaq_f32(c.v[i], a.v[i], b.v[i])); }
-// The second operand where one is NaN or both are zero, as on x86: not fmax, which treats these otherwise.
+// Returns the second operand where one is NaN or both are zero, as on x86. fmax does otherwise.
 TS_VECTOR_INLINE float32x4_t larger(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 TS_VECTOR_INLINE float32x4_t smaller(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 TS_VECTOR_INLINE Vec sqrt(Vec a) { TS_EACH_REGISTER(vsqrtq_f32(a.v[i])); }
@@ -75,7 +75,7 @@ TS_VECTOR_INLINE Vec round_even(Vec a) { TS_EACH_REGISTER(vrndnq_f32(a.v[i])); }
 TS_VECTOR_INLINE float32x4_t power_of_two(float32x4_t n) {
   return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127)), 23));
 }
-// a * 2^n, n whole and in [-126, 127]
+// a * 2^n, for a whole number n in [-126, 127].
 TS_VECTOR_INLINE Vec scale_by_power(Vec a, Vec n) { TS_EACH_REGISTER(vmulq_f32(a.v[i], power_of_two(n.v[i]))); }
 #undef TS_EACH_REGISTER
 

@@ -4,7 +4,7 @@
 
 namespace twostroke {
 
-constexpr int32_t kByteZero = 128;  // what offset_bytes leaves of a zero
+constexpr int32_t kByteZero = 128;  // the value that offset_bytes gives for a zero
 constexpr bool kWordProducts = false;
 
 struct Ints {

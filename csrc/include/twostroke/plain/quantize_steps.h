@@ -1,4 +1,4 @@
-// Steps of 64 activations as quantize_steps.h says, in plain C++.
+// Steps of 64 activations as quantize_steps.h defines them, in plain C++.
 #pragma once
 #include "twostroke/linear.h"
 
@@ -13,7 +13,7 @@ inline uint32_t plain_largest_bits(const float* x, int64_t steps) {
   return best;
 }
 
-// |x * inverse| < 2^22, so adding 1.5 * 2^23 leaves the rounded integer in the low mantissa bits.
+// |x * inverse| < 2^22, so after adding 1.5 * 2^23 the rounded integer is in the low mantissa bits.
 inline int32_t plain_quantize_steps(const float* x, int64_t steps, float inverse, int8_t* q, int32_t* sub_corrections) {
   for (int64_t i = 0; i < steps * kStep; ++i) {
     q[i] = static_cast<int8_t>(static_cast<int32_t>(float_bits(x[i] * inverse + 12582912.0f) - 0x4b400000u));

@@ -1,4 +1,4 @@
-// How many products of bytes plain C++ makes: see rate.h.
+// Measures how many products of bytes plain C++ computes: see rate.h.
 #pragma once
 #include "twostroke/plain/simd.h"
 #include "twostroke/rate.h"

@@ -36,9 +36,9 @@ TS_VECTOR_INLINE Words load_words(const void* p) {
 }
 TS_VECTOR_INLINE Vec low_halves(Words a) { TS_EACH_LANE(widen_bf16(a.x[2 * i])); }
 TS_VECTOR_INLINE Vec high_halves(Words a) { TS_EACH_LANE(widen_bf16(a.x[2 * i + 1])); }
-// Lanes [begin, end) of a, `fill` in the others.
+// Keeps lanes [begin, end) of a; the others become `fill`.
 TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) { TS_EACH_LANE(i >= begin && i < end ? a.x[i] : fill); }
-// a * 2^n, where the float n + 1.5 * 2^23 is given.
+// a * 2^n. n is given as the float n + 1.5 * 2^23.
 TS_VECTOR_INLINE float add_exponent(float a, float n) {
   uint32_t bits, exponent;
   memcpy(&bits, &a, 4);
@@ -58,7 +58,7 @@ TS_VECTOR_INLINE Vec sqrt(Vec a) { TS_EACH_LANE(sqrtf(a.x[i])); }
 TS_VECTOR_INLINE Vec max(Vec a, Vec b) { TS_EACH_LANE(a.x[i] > b.x[i] ? a.x[i] : b.x[i]); }
 TS_VECTOR_INLINE Vec min(Vec a, Vec b) { TS_EACH_LANE(a.x[i] < b.x[i] ? a.x[i] : b.x[i]); }
 TS_VECTOR_INLINE Vec round_even(Vec a) {
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it leaves no fraction bits, for |x| < 2^22
+  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23; adding it leaves no fraction bits, for |x| < 2^22
   TS_EACH_LANE((a.x[i] + kMagic) - kMagic);
 }
 TS_VECTOR_INLINE float power_of_two(float n) {
@@ -69,7 +69,7 @@ TS_VECTOR_INLINE float power_of_two(float n) {
 }
 TS_VECTOR_INLINE Vec scale_by_power(Vec a, Vec n) { TS_EACH_LANE(a.x[i] * power_of_two(n.x[i])); }
 
-// The tree of simd.h.
+// Adds the lanes by the tree of simd.h.
 TS_VECTOR_INLINE float reduce_add(Vec a) {
   for (int half = kLanes / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) a.x[i] += a.x[i + half];

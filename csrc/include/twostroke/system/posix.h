@@ -1,4 +1,4 @@
-// What Linux and macOS have in common. Included by their files alone.
+// Functions that Linux and macOS share. Only the files of these two systems include it.
 #pragma once
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 namespace twostroke {
 namespace {
 
-constexpr size_t kStackBytes = 8 << 20;  // macOS gives a thread half a megabyte where nothing is said
+constexpr size_t kStackBytes = 8 << 20;  // without this, macOS gives a thread half a megabyte
 
 void* thread_main(void* opaque) {
   Thread& thread = *static_cast<Thread*>(opaque);
@@ -30,7 +30,7 @@ int64_t read_clock(clockid_t clock) {
   return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
-pthread_t posix_thread(const Thread& thread) { return (pthread_t)thread.handle; }  // a number or a pointer
+pthread_t posix_thread(const Thread& thread) { return (pthread_t)thread.handle; }  // the handle is a number or a pointer
 
 int64_t moved(ssize_t bytes) {
   if (bytes > 0) return bytes;

@@ -1,10 +1,10 @@
-// Attention on matrix registers (AMX bf16): attention/matrix.h says how its numbers are kept.
+// Attention on matrix registers (AMX bf16). attention/matrix.h defines how its numbers are stored.
 #pragma once
 #include "twostroke/attention/tile_run.h"
 
 namespace twostroke {
 
-// Registers 0 to 3: results; 4: queries, 5: K; 6: weights of one page, 7: V of one page. Fewer rows take less time.
+// Registers 0 to 3 hold results, 4 queries, 5 K, 6 weights of one page, and 7 V of one page. Fewer rows take less time.
 struct alignas(64) AttentionTileConfig {
   uint8_t palette = 1, start_row = 0;
   uint8_t reserved[14] = {};
@@ -25,7 +25,7 @@ inline void matrix_attention_begin(int64_t rows) {
 
 inline void matrix_attention_end() { _tile_release(); }
 
-// 16 numbers as kParts bf16 numbers each, `step` elements from one part to the next.
+// Splits 16 numbers into kParts bf16 numbers each, with `step` elements from one part to the next.
 template <int kParts>
 TS_VECTOR_INLINE void split(__m512 x, uint16_t* to, int64_t step) {
   TS_EVERY
@@ -36,7 +36,7 @@ TS_VECTOR_INLINE void split(__m512 x, uint16_t* to, int64_t step) {
   }
 }
 
-// (rows, dim) float32 to (blocks of 16 rows, chunks of 32 dimensions, kQueryParts, 16, 32) bf16.
+// Splits (rows, dim) float32 into (blocks of 16 rows, chunks of 32 dimensions, kQueryParts, 16, 32) bf16.
 inline void split_queries(const float* from, int64_t rows, int64_t dim, uint16_t* to) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t d = 0; d < dim; d += kLanes) {
@@ -46,7 +46,7 @@ inline void split_queries(const float* from, int64_t rows, int64_t dim, uint16_t
   }
 }
 
-// (rows, kTile) float32 to (blocks of 16 rows, pages, kWeightParts, 16, 16) bf16.
+// Splits (rows, kTile) float32 into (blocks of 16 rows, pages, kWeightParts, 16, 16) bf16.
 inline void split_weights(const float* from, int64_t rows, uint16_t* to) {
   for (int64_t r = 0; r < rows; ++r) {
     TS_EVERY
@@ -69,8 +69,8 @@ inline void keep_positions(const Bf16Pair* from, int first, int last, int64_t di
   }
 }
 
-// scores (rows, kTile) of `pages` pages = queries times K. scores has room for whole blocks of 16 rows. moment(): called for each tile
-// of K, while the first rows pass: to fetch a part of what comes next.
+// Sets scores (rows, kTile) of `pages` pages to queries times K. scores has room for whole blocks of 16 rows. moment() is called for each
+// tile of K while the first rows are multiplied; it fetches a part of what comes next.
 template <class Moment>
 void matrix_scores(const uint16_t* queries, const TileView<Bf16Pair>& keys, int pages, int64_t rows, int64_t dim, float* scores,
                    const Moment& moment) {
@@ -105,7 +105,7 @@ void matrix_scores(const uint16_t* queries, const TileView<Bf16Pair>& keys, int 
   }
 }
 
-// sums (16 rows, dim), 16 kCount columns of it, += one block's weights times V.
+// Adds one block's weights times V to 16 kCount columns of sums (16 rows, dim).
 template <int kCount, class Moment>
 TS_VECTOR_INLINE void value_block(const uint16_t* weights, const TileView<Bf16Pair>& values, int64_t from, float* sums, int64_t dim,
                                   const Moment& moment) {
@@ -134,7 +134,7 @@ TS_VECTOR_INLINE void value_block(const uint16_t* weights, const TileView<Bf16Pa
 #undef TS_EACH
 }
 
-// sums (rows, dim) += weights times V of all four pages; room for whole blocks of 16 rows.
+// Adds weights times V of all four pages to sums (rows, dim), which has room for whole blocks of 16 rows.
 template <class Moment>
 void matrix_values(const uint16_t* weights, const TileView<Bf16Pair>& values, int64_t rows, int64_t dim, float* sums,
                    const Moment& moment) {
@@ -151,7 +151,7 @@ void matrix_values(const uint16_t* weights, const TileView<Bf16Pair>& values, in
 // The number of rows that go through all stages of a tile together. Their values between two stages then stay in the first-level cache.
 constexpr int64_t kMatrixTurnRows = 16;
 
-// V of the positions that a row or a block sees; pages that it sees in part are copied to `room`, a tile of V.
+// V of the positions that a row or a block sees. Pages that it sees in part are copied to `room`, which holds a tile of V.
 inline TileView<Bf16Pair> seen_values(TileView<Bf16Pair> values, Span seen, int64_t dim, Bf16Pair* room) {
   for (int p = 0; p < kTilePages; ++p) {
     const int start = p * TS_PAGE_TOKENS, end = start + TS_PAGE_TOKENS;
@@ -163,7 +163,7 @@ inline TileView<Bf16Pair> seen_values(TileView<Bf16Pair> values, Span seen, int6
   return values;
 }
 
-// Weights times V where rows may not share it.
+// Adds weights times V where rows may not share V.
 inline void add_rows_alone(const Block& block, const Span* spans, int64_t rows, const TileView<Bf16Pair>& values, int64_t dim, float* sums) {
   const Workspace& work = block.work;
   Bf16Pair* room = reinterpret_cast<Bf16Pair*>(work.values) + kTile / 2 * dim;
@@ -184,7 +184,8 @@ inline void run_matrix_tile(const AttentionJob* job, const Block& block, const H
   const TileView<Bf16Pair> stored = view_of<Bf16Pair>(tile, layout.key_bytes, value_step<Bf16Pair>(layout));
   const TileView<Bf16Pair> values = seen_values(stored, {tile.first, tile.last}, dim, reinterpret_cast<Bf16Pair*>(work.values));
   const bool shared = may_share(tile, block.rows, values, dim);
-  // What the next tile reads is fetched bit by bit: all at once would fill the line buffers that this one's loads wait for.
+  // The lines that the next tile reads are fetched a few at a time. All at once they would fill the line buffers that this tile's loads
+  // need.
   const int64_t moments = dim / kChunk * kTilePages + (dim + 4 * kLanes - 1) / (4 * kLanes) * kTilePages * kWeightParts;
   int64_t done = 0;
   const auto moment = [&] { prefetch_part(tile, layout.head_bytes, done < moments ? done : moments - 1, moments), ++done; };

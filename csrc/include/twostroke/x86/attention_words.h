@@ -1,15 +1,15 @@
-// The two products of attention over one tile where K and V are integers, by words of 16 bits: for many rows, on CPUs whose products of
-// bytes take three instructions and must not overflow 16 bits (AVX2 without VNNI). K and V of a tile are widened once for all rows of a
-// block, and a weight is one word, not two digits, so V is multiplied once. Sums are exact, so bits are those of integer.h.
+// The two products of attention over one tile where K and V are integers, by words of 16 bits. They are for many rows on CPUs whose
+// products of bytes take three instructions and must not overflow 16 bits (AVX2 without VNNI). K and V of a tile are widened once for all
+// rows of a block. A weight is one word and not two digits, so V is multiplied once. Sums are exact, so the bits are those of integer.h.
 #pragma once
 #include "twostroke/attention/tile_run.h"
 
 namespace twostroke {
 
-constexpr int kWordRows = 6;                // of a register tile, with one vector of positions or of outputs
-constexpr int64_t kPairWords = 2 * kLanes;  // what one vector of pairs holds
+constexpr int kWordRows = 6;  // rows of a register tile, with one vector of positions or of outputs
+constexpr int64_t kPairWords = 2 * kLanes;  // the words in one vector of pairs
 
-// The bytes of quads as signed numbers, without the zeros that they are stored with.
+// The bytes of quads as signed numbers, without the offset with which they are stored.
 TS_VECTOR_INLINE __m256i signed_keys(const WholeByte*, __m256i stored, int) { return _mm256_xor_si256(stored, _mm256_set1_epi8(-128)); }
 TS_VECTOR_INLINE __m256i signed_values(const WholeByte*, __m256i stored, int) { return stored; }
 TS_VECTOR_INLINE __m256i signed_keys(const Nibbles*, __m256i stored, int part) {
@@ -17,21 +17,21 @@ TS_VECTOR_INLINE __m256i signed_keys(const Nibbles*, __m256i stored, int part) {
 }
 TS_VECTOR_INLINE __m256i signed_values(const Nibbles* row, __m256i stored, int part) { return signed_keys(row, stored, part); }
 
-// Eight quads of signed bytes as words: their first two numbers, and kPairWords further on their last two.
+// Stores eight quads of signed bytes as words: their first two numbers here, and their last two kPairWords farther.
 TS_VECTOR_INLINE void store_pairs(__m256i bytes, int16_t* to) {
   const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), odd = _mm256_srai_epi16(bytes, 8);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_blend_epi16(even, _mm256_slli_epi32(odd, 16), 0xaa));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kPairWords), _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa));
 }
 
-// Dimensions of K that are stored.
+// The stored dimensions of K.
 template <typename Element>
 int64_t stored_dim(int64_t dim) {
   constexpr int64_t kStep = kQuad * Element::kParts;
   return (dim + kStep - 1) / kStep * kStep;
 }
 
-// K of some pages as words: for each page, `dim` / 2 vectors of pairs of dimensions. dim: of stored_dim.
+// Widens K of some pages to words. Each page has `dim` / 2 vectors of pairs of dimensions. dim: the number of stored_dim.
 template <typename Element>
 void words_of_keys(const TileView<Element>& keys, int pages, int64_t dim, int16_t* words) {
   int16_t* to = words;
@@ -48,7 +48,7 @@ void words_of_keys(const TileView<Element>& keys, int pages, int64_t dim, int16_
   }
 }
 
-// V of positions [first, last), in whole quads, as words: for each vector of outputs kTile / 2 vectors of pairs of positions.
+// Widens V of positions [first, last), in whole quads, to words. Each vector of outputs has kTile / 2 vectors of pairs of positions.
 template <typename Element>
 void words_of_values(const TileView<Element>& values, int first, int last, int64_t width, int16_t* words) {
   for (int t = first / kQuad * kQuad; t < last; t += kQuad) {
@@ -66,7 +66,7 @@ void words_of_values(const TileView<Element>& values, int first, int last, int64
   }
 }
 
-// sum += `pairs` pairs of each row's factors, `stride` words from one row to the next, times vectors of pairs.
+// Adds `pairs` pairs of each row's factors, which are `stride` words apart, times vectors of pairs.
 template <int kRows>
 TS_VECTOR_INLINE void multiply_words(Ints (&sum)[kRows], const int16_t* factors, int64_t stride, const int16_t* by, int64_t pairs) {
   for (int64_t i = 0; i < pairs; ++i, factors += 2, by += kPairWords) {
@@ -82,7 +82,8 @@ TS_VECTOR_INLINE void multiply_words(Ints (&sum)[kRows], const int16_t* factors,
   }
 }
 
-// scores of `rows` rows, `columns` words from one to the next, against `pages` pages, as integer_scores. dim: of stored_dim.
+// Computes scores of `rows` rows, which are `columns` words apart, against `pages` pages, as integer_scores does. dim: the number of
+// stored_dim.
 inline void word_scores(const IntegerQueries& queries, int64_t rows, int64_t columns, const int16_t* keys, int pages, int64_t dim,
                         const float* key_scales, float* scores) {
   each_rows<kWordRows, false>(0, rows, [&](auto count, auto, int64_t r) {
@@ -99,7 +100,7 @@ inline void word_scores(const IntegerQueries& queries, int64_t rows, int64_t col
   });
 }
 
-// Scores to weights times V's scales, as words: (rows, kTile).
+// Turns scores into weights times V's scales, as words (rows, kTile).
 inline void words_of_weights(const float* scores, const Span* spans, int64_t rows, const Partial& partial, const float* rescale,
                              const IntegerWeights& weights) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -114,7 +115,7 @@ inline void words_of_weights(const float* scores, const Span* spans, int64_t row
   }
 }
 
-// out (rows, width) = out * rescale + weights times V of positions [first, last), as integer_values.
+// Computes out (rows, width) = out * rescale + weights times V of positions [first, last), as integer_values does.
 inline void word_values(const IntegerWeights& weights, int64_t rows, const float* rescale, const int16_t* values, int first, int last,
                         int64_t width, float* out) {
   const int64_t begin = first / kQuad * kQuad, pairs = (last - begin + kQuad - 1) / kQuad * kQuad / 2;

@@ -1,6 +1,6 @@
-// What kernels of codes of less than a byte do with registers of bytes, whatever their width. Bytes says what an instruction set has for one
-// register: a byte in all places, what both or either have, bits moved up or down within 16, a table of 16 bytes looked up, and sums of
-// products. add_quad adds the products of a quad of four-bit values by signed bytes in each 32 bits; add_multiplied adds such sums times multipliers.
+// Functions on registers of bytes for codes of less than a byte, for any width. Bytes describes one register of an instruction set. It has
+// a byte in all places, bitwise and and or, shifts within 16 bits, a look-up in a table of 16 bytes, and sums of products. add_quad adds,
+// in each 32 bits, the products of a quad of four-bit values and signed bytes. add_multiplied adds such sums times multipliers.
 #pragma once
 #include "twostroke/linear.h"
 #include "twostroke/x86/registers.h"
@@ -10,14 +10,15 @@ namespace twostroke {
 template <class Register>
 struct Bytes;
 
-// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte next to it.
+// Shifts the bits of each byte left or right by `places`. A mask clears the bits that come from the neighbouring byte.
 template <class Register>
 TS_INLINE Register moved(Register bytes, int places) {
   if (places == 0) return bytes;
   return places > 0 ? Bytes<Register>::up(bytes, places) : Bytes<Register>::down(bytes, -places);
 }
 
-// What codes of E2M1 and IQ4 are multiplied as. E2M1: twice their values, 12 more. IQ4: theirs; where products take any bytes, 128 more.
+// The numbers by which codes of E2M1 and IQ4 are replaced in products. E2M1: twice their values, plus 12. IQ4: their values, plus 128 where
+// products take any bytes.
 template <CodeTable kTable>
 TS_INLINE __m128i meanings() {
   if constexpr (kTable == kE2M1) return _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
@@ -25,7 +26,7 @@ TS_INLINE __m128i meanings() {
   return kLevel.byte_products ? more : _mm_xor_si128(more, _mm_set1_epi8(static_cast<char>(0x80)));
 }
 
-// Bytes of two codes of 4 bits to bytes of one each, with the table's meanings.
+// Unpacks bytes of two codes of 4 bits to bytes of one code each, and looks them up in the table.
 template <CodeTable kTable, class Register>
 TS_INLINE void split_nibbles(Register both, Register& low, Register& high) {
   typedef Bytes<Register> B;
@@ -38,24 +39,25 @@ TS_INLINE void split_nibbles(Register both, Register& low, Register& high) {
   }
 }
 
-// The same of pair number `pair` of a block, with the codes' highest bits, which lie in `bits`.
+// The same for pair number `pair` of a block, with the codes' highest bits, which are in `bits`.
 template <int kHigh, class Register>
 TS_INLINE void split_pair(Register both, Register bits, int pair, Register& low, Register& high) {
   typedef Bytes<Register> B;
   const Register mask = B::all(15), place = B::all(((1 << kHigh) - 1) << 4);
-  const int first = 2 * pair * kHigh, second = first + kHigh;  // where the bits of both quads begin; they belong at bit 4
+  const int first = 2 * pair * kHigh, second = first + kHigh;  // the first bits of both quads; they must move to bit 4
   low = B::either(B::both(both, mask), B::both(moved(bits, 4 - first), place));
   high = B::either(B::both(B::down(both, 4), mask), B::both(moved(bits, 4 - second), place));
 }
 
-// A quad of codes that are a plane alone.
+// A quad of codes that consist of a plane alone.
 template <int kHigh, class Register>
 TS_INLINE Register of_plane(Register bits, int quad) {
   return Bytes<Register>::both(moved(bits, -quad * kHigh), Bytes<Register>::all((1 << kHigh) - 1));
 }
 
-// 16 k of kAcross registers of int4 columns, lines in the order of memory: totals += multiplier * sum of elements * activations. beginnings: what
-// undoes the offset of the elements, `apart` from one row's to the next. Sums of at most 16 * 8 * 127 fit the low 16 bits.
+// Adds multiplier * sum of elements * activations to totals, for 16 k of kAcross registers of int4 columns, with lines in the order of
+// memory. beginnings: the corrections for the offset of the elements, `apart` from one row's to the next. Sums of at most 16 * 8 * 127 fit
+// the low 16 bits.
 template <class Register, int kRows, int kAcross, int kAll>
 TS_INLINE void add_subgroup(const uint8_t* octs, const Register (&multipliers)[kAcross], const int8_t* q, int64_t stride,
                             const int32_t* beginnings, int64_t apart, int first, Register (&totals)[kRows][kAll]) {

@@ -6,8 +6,8 @@
 
 namespace twostroke {
 
-constexpr int32_t kByteZero = kAnyBytes ? 128 : 0;  // what offset_bytes leaves of a zero
-constexpr bool kWordProducts = !kAnyBytes;  // they take fewer instructions than those of bytes: attention_words.h
+constexpr int32_t kByteZero = kAnyBytes ? 128 : 0;  // the value that offset_bytes gives for a zero
+constexpr bool kWordProducts = !kAnyBytes;  // products of words take fewer instructions here than those of bytes: attention_words.h
 
 struct Ints {
   __m256i lo, hi;
@@ -23,7 +23,8 @@ TS_VECTOR_INLINE Quads load_quads(const uint8_t* p) {
   const __m256i* at = reinterpret_cast<const __m256i*>(p);
   return {_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1)};
 }
-// Signed bytes and their magnitudes, at most 128: with these as the unsigned bytes of a product, no sum of two products overflows 16 bits.
+// Signed bytes and their magnitudes, at most 128. With magnitudes as the unsigned bytes of a product, no sum of two products overflows 16
+// bits.
 struct MagnitudeQuads {
   SignedQuads bytes;
   Quads magnitudes;
@@ -73,7 +74,7 @@ TS_VECTOR_INLINE int32_t reduce_max(Ints a) {
   const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
   return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
-// The low halves of 16 words as signed words, in order.
+// The low halves of 16 numbers, as signed words in order.
 TS_VECTOR_INLINE __m256i low_words(Vec a) {
   const __m256i lo = _mm256_srai_epi32(_mm256_slli_epi32(_mm256_castps_si256(a.lo), 16), 16);
   const __m256i hi = _mm256_srai_epi32(_mm256_slli_epi32(_mm256_castps_si256(a.hi), 16), 16);

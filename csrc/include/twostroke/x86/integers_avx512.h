@@ -5,7 +5,7 @@
 
 namespace twostroke {
 
-constexpr int32_t kByteZero = 128;  // what offset_bytes leaves of a zero
+constexpr int32_t kByteZero = 128;  // the value that offset_bytes gives for a zero
 constexpr bool kWordProducts = false;
 
 struct Ints {
@@ -36,7 +36,7 @@ TS_VECTOR_INLINE Ints magnitude_bits(Vec a) { return {_mm512_and_si512(_mm512_ca
 TS_VECTOR_INLINE Ints max(Ints a, Ints b) { return {_mm512_max_epi32(a.v, b.v)}; }
 TS_VECTOR_INLINE int32_t reduce_add(Ints a) { return _mm512_reduce_add_epi32(a.v); }
 TS_VECTOR_INLINE int32_t reduce_max(Ints a) { return _mm512_reduce_max_epi32(a.v); }
-// The low halves of 32 words in order.
+// The low halves of 32 numbers, as words in order.
 TS_VECTOR_INLINE __m512i low_words(Vec a, Vec b) {
   const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10,
                                         8, 6, 4, 2, 0);

@@ -1,4 +1,4 @@
-// What the AVX2 files of ts_linear share: loads, and registers of eight columns.
+// Code that the AVX2 files of ts_linear share: loads, and registers of eight columns.
 #pragma once
 #include <string.h>
 
@@ -27,7 +27,8 @@ struct Bytes<__m256i> {
   static TS_INLINE __m256i load(const uint8_t* data) { return twostroke::load(data); }
   static TS_INLINE __m256i quad(const int8_t* four) { return broadcast_quad(four); }
   static TS_INLINE __m256i all_words(int32_t word) { return _mm256_set1_epi32(word); }
-  // Without VNNI in two halves of 16 bits. Each sums up 8 products of at most 15 * 127, and begins at no more than 4 * 16 * 127.
+  // Without VNNI the sums are in two halves of 16 bits. Each half adds 8 products of at most 15 * 127 and begins at no more than 4 * 16 *
+  // 127.
   static TS_INLINE __m256i add_quad(__m256i sums, __m256i elements, __m256i quad) {
     return kAnyBytes ? twostroke::add_products(sums, elements, quad) : _mm256_add_epi16(sums, _mm256_maddubs_epi16(elements, quad));
   }
@@ -36,13 +37,13 @@ struct Bytes<__m256i> {
   }
 };
 
-// Eight columns: columns.h.
+// Registers of eight columns: see columns.h.
 struct Columns256 {
   static constexpr int kCount = 8;
   typedef __m256 Floats;
   typedef __m256i Integers;
 
-  // Registers across a strip of floats or bytes: one row crosses the panel in one strip, so that it streams.
+  // The registers across a strip of floats or bytes. One row crosses the panel in one strip, so that it reads memory as a stream.
   static constexpr int strip_vectors(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
 
   static TS_INLINE Floats load(const float* at) { return _mm256_load_ps(at); }
@@ -70,7 +71,7 @@ struct Columns256 {
     return _mm256_castsi256_ps(_mm256_and_si256(twostroke::load(data), high_half));
   }
 
-  // The first kWidth of the k that lie together, one after the other.
+  // Adds the products of the first kWidth of the k that lie together, one k after the other.
   template <class Weights, int kWidth, int kRows, int kVectors>
   static TS_INLINE void add_products(Floats (&totals)[kRows][kVectors], const uint8_t* data, const float* x, int64_t stride) {
     TS_UNROLL

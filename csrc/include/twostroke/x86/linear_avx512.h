@@ -1,4 +1,4 @@
-// What the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group, rounding to int8.
+// Code that the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group, and rounding to int8.
 #pragma once
 #include "twostroke/columns.h"
 #include "twostroke/kernel_of.h"
@@ -16,7 +16,7 @@ TS_INLINE __m512i broadcast_quad(const int8_t* q) {
   return _mm512_set1_epi32(quad);
 }
 
-// Sums of one group begin with what undoes the offset of its weights.
+// The sums of one group begin with the corrections for the offset of its weights.
 template <int kRows, int kAcross>
 TS_INLINE void begin(const int32_t* corrections, __m512i (&integers)[kRows][kAcross]) {
   TS_UNROLL
@@ -26,7 +26,7 @@ TS_INLINE void begin(const int32_t* corrections, __m512i (&integers)[kRows][kAcr
   }
 }
 
-// One quad of k: weights of 16 * kAcross columns by the quads of kRows rows, stride bytes apart.
+// Multiplies the weights of 16 * kAcross columns at one quad of k by the quads of kRows rows, which are stride bytes apart.
 template <int kRows, int kAcross>
 TS_INLINE void multiply(const __m512i (&weights)[kAcross], const int8_t* quads, int64_t stride, __m512i (&integers)[kRows][kAcross]) {
   TS_UNROLL
@@ -47,7 +47,7 @@ TS_INLINE __m512 folded(__m512i integers, __m512 x_scale, __m512 w_scale, __m512
   return _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers), _mm512_mul_ps(x_scale, w_scale), sum);
 }
 
-// The same to where the sum lies.
+// The same, added to the sum in memory.
 TS_INLINE void fold_vector(__m512i integers, __m512 x_scale, __m512 w_scale, float* sums) {
   _mm512_store_ps(sums, folded(integers, x_scale, w_scale, _mm512_load_ps(sums)));
 }
@@ -70,7 +70,7 @@ struct Bytes<__m512i> {
   }
 };
 
-// Sixteen columns: columns.h.
+// Registers of sixteen columns: see columns.h.
 struct Columns512 {
   static constexpr int kCount = 16;
   typedef __m512 Floats;
@@ -103,8 +103,8 @@ TS_INLINE void store_rows(const __m512 (&from)[kRows][kVectors], float* sums) {
   }
 }
 
-// A whole panel by few rows, sums in registers, so that nothing comes between one line of memory and the next.
-// multiply(data, columns, group, q, integers) does one group and returns where the next begins.
+// Multiplies a whole panel by few rows. The sums stay in registers, so that nothing comes between one line of memory and the next.
+// multiply(data, columns, group, q, integers) computes one group and returns the place at which the next one begins.
 template <int kRows, class Multiply>
 TS_INLINE void multiply_panel(const Panel& panel, const TileRows& x, float* sums, const Multiply& multiply) {
   __m512 totals[kRows][kVectors];
@@ -129,7 +129,7 @@ TS_INLINE void multiply_panel(const Panel& panel, const TileRows& x, float* sums
   store_rows(totals, sums);
 }
 
-// 64 activations to bytes, in order; off: zeros whatever x is.
+// Rounds 64 activations to bytes, in order. Where `on` is 0 the result is zero, whatever x is.
 TS_INLINE __m512i quantize_64(const float* x, __m512 scale, __mmask16 on) {
   const __m512 magic = _mm512_set1_ps(12582912.0f);
   __m512i whole[4];
@@ -138,18 +138,18 @@ TS_INLINE __m512i quantize_64(const float* x, __m512 scale, __mmask16 on) {
     const __m512 rounded = _mm512_add_ps(_mm512_maskz_mul_ps(on, _mm512_loadu_ps(x + 16 * i), scale), magic);
     whole[i] = _mm512_sub_epi32(_mm512_castps_si512(rounded), _mm512_set1_epi32(0x4b400000));
   }
-  // Packing leaves four bytes of each of the four in every 128 bits; the permutation puts them in order. |whole| <= 127.
+  // Packing leaves four bytes of each of the four registers in every 128 bits, and the permutation puts them in order. |whole| <= 127.
   const __m512i mixed = _mm512_packs_epi16(_mm512_packs_epi32(whole[0], whole[1]), _mm512_packs_epi32(whole[2], whole[3]));
   return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), mixed);
 }
 
-// The four multipliers of one step for 16 columns, in 32-bit lanes: pair 0 or 1, its low or high nibble.
+// The multipliers of one step for 16 columns, in 32-bit lanes. There are four: the low and the high nibbles of pair 0 and of pair 1.
 TS_INLINE __m512i multiplier_pair(const uint8_t* step, int pair, int j) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(step + pair * kPanel + 16 * j)));
 }
 
-// A quarter of a step of packed int4 (16 k of 16 columns) to signed bytes element * multiplier, plus kOffset; put(quad, bytes) takes its
-// four quads of k. A multiplier in each 16 bits multiplies two elements at once: neither product exceeds 225, a byte.
+// Unpacks a quarter of a step of int4 (16 k of 16 columns) to signed bytes element * multiplier, plus kOffset. put(quad, bytes) takes its
+// four quads of k. A multiplier in each 16 bits multiplies two elements at once, because no product exceeds 225, which fits a byte.
 template <int kOffset, class Put>
 TS_INLINE void unpack_part(const uint8_t* step, int j, int part, const Put& put) {
   const __m512i nibble = _mm512_set1_epi8(15);
@@ -169,7 +169,7 @@ TS_INLINE void unpack_part(const uint8_t* step, int j, int part, const Put& put)
   }
 }
 
-// A whole step: its 16 quads.
+// Unpacks a whole step: its 16 quads.
 template <int kOffset, class Put>
 TS_INLINE void unpack_step(const uint8_t* step, int j, const Put& put) {
   TS_UNROLL

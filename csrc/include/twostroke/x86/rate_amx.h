@@ -1,4 +1,4 @@
-// How many products of bytes matrix registers make: see rate.h.
+// Measures how many products of bytes matrix registers compute: see rate.h.
 #pragma once
 #include "twostroke/x86/rate_wide.h"
 

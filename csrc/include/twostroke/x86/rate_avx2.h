@@ -1,4 +1,4 @@
-// How many products of bytes AVX2 makes, with or without VNNI: see rate.h.
+// Measures how many products of bytes AVX2 computes, with or without VNNI: see rate.h.
 #pragma once
 #include "twostroke/rate.h"
 #include "twostroke/x86/bytes_avx2.h"
@@ -9,7 +9,7 @@ namespace twostroke {
 TS_VECTOR_INLINE void hide(Vec&, Vec&) {}
 TS_VECTOR_INLINE Vec next_sum(Vec sum, Vec a, Vec b) { return fma(sum, a, b); }
 
-constexpr int kInt8Sums = kAnyBytes ? 12 : 8;  // enough for the latency of a product, few enough for 16 registers
+constexpr int kInt8Sums = kAnyBytes ? 12 : 8;  // enough sums for the latency of a product, and few enough for 16 registers
 constexpr int64_t kInt8Ops = kInt8Sums * 2 * 32;
 inline void int8_task(void* arg, int64_t index, int32_t) {
   RateJob* job = static_cast<RateJob*>(arg);

@@ -1,4 +1,4 @@
-// How many products of bytes AVX-512 makes: see rate.h.
+// Measures how many products of bytes AVX-512 computes: see rate.h.
 #pragma once
 #include "twostroke/x86/rate_wide.h"
 

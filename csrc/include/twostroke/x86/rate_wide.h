@@ -1,4 +1,4 @@
-// What hides factors from the compiler in AVX-512, which would multiply them once for all rounds.
+// Hides factors of AVX-512 from the compiler, which would otherwise multiply them once for all rounds.
 #pragma once
 #include "twostroke/rate.h"
 #include "twostroke/x86/simd_avx512.h"

@@ -1,8 +1,8 @@
-// The intrinsics of the registers of x86 that kernels use. All of <immintrin.h> takes the compiler longer than most kernels do.
+// The intrinsics for the registers of x86 that kernels use. Including all of <immintrin.h> takes the compiler longer than most kernels do.
 #pragma once
 
 #if defined(__clang__)
-#define __IMMINTRIN_H  // or its parts refuse to be included
+#define __IMMINTRIN_H  // without this, its parts refuse to be included
 #include <mmintrin.h>
 #include <xmmintrin.h>
 #include <emmintrin.h>

@@ -40,7 +40,7 @@ TS_VECTOR_INLINE Vec high_halves(Words a) {
   const __m256i mask = _mm256_set1_epi32(static_cast<int32_t>(0xffff0000u));
   return {_mm256_castsi256_ps(_mm256_and_si256(a.lo, mask)), _mm256_castsi256_ps(_mm256_and_si256(a.hi, mask))};
 }
-// Lanes [begin, end) of a, `fill` in the others.
+// Keeps lanes [begin, end) of a; the others become `fill`.
 TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) {
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), first = _mm256_set1_epi32(begin - 1), after = _mm256_set1_epi32(end);
   const __m256i lane_hi = _mm256_add_epi32(lane, _mm256_set1_epi32(8));
@@ -49,7 +49,7 @@ TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) {
   const __m256 other = _mm256_set1_ps(fill);
   return {_mm256_blendv_ps(other, a.lo, _mm256_castsi256_ps(lo)), _mm256_blendv_ps(other, a.hi, _mm256_castsi256_ps(hi))};
 }
-// a * 2^n, where the float n + 1.5 * 2^23 is given.
+// a * 2^n. n is given as the float n + 1.5 * 2^23.
 TS_VECTOR_INLINE __m256 add_exponent(__m256 a, __m256 n) {
   return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(n), 23)));
 }

@@ -34,13 +34,13 @@ TS_VECTOR_INLINE Vec low_halves(Words a) { return {_mm512_castsi512_ps(_mm512_sl
 TS_VECTOR_INLINE Vec high_halves(Words a) {
   return {_mm512_castsi512_ps(_mm512_and_si512(a.v, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000u))))};
 }
-// Lanes [begin, end) of a, `fill` in the others.
+// Keeps lanes [begin, end) of a; the others become `fill`.
 TS_VECTOR_INLINE Vec keep_lanes(Vec a, int begin, int end, float fill) {
   const uint32_t below_end = end >= kLanes ? 0xFFFFu : end <= 0 ? 0u : (1u << end) - 1;
   const uint32_t below_begin = begin >= kLanes ? 0xFFFFu : begin <= 0 ? 0u : (1u << begin) - 1;
   return {_mm512_mask_blend_ps(static_cast<__mmask16>(below_end & ~below_begin), _mm512_set1_ps(fill), a.v)};
 }
-// a * 2^n, where the float n + 1.5 * 2^23 is given.
+// a * 2^n. n is given as the float n + 1.5 * 2^23.
 TS_VECTOR_INLINE Vec add_exponent(Vec a, Vec n) {
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(_mm512_castps_si512(n.v), 23)))};
 }
@@ -55,11 +55,11 @@ TS_VECTOR_INLINE Vec sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
 TS_VECTOR_INLINE Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 TS_VECTOR_INLINE Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
 TS_VECTOR_INLINE Vec round_even(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-TS_VECTOR_INLINE Vec scale_by_power(Vec a, Vec n) {  // a * 2^n, n whole and in [-126, 127]
+TS_VECTOR_INLINE Vec scale_by_power(Vec a, Vec n) {  // a * 2^n for a whole number n in [-126, 127]
   return {_mm512_mul_ps(a.v, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23)))};
 }
 
-// What store_maxima of simd.h does, in fewer steps.
+// Does what store_maxima of simd.h does, in fewer steps.
 TS_VECTOR_INLINE void store_maxima(const Vec (&four)[4], float* to) {
   const __m512 first = _mm512_max_ps(_mm512_unpacklo_ps(four[0].v, four[1].v), _mm512_unpackhi_ps(four[0].v, four[1].v));
   const __m512 second = _mm512_max_ps(_mm512_unpacklo_ps(four[2].v, four[3].v), _mm512_unpackhi_ps(four[2].v, four[3].v));

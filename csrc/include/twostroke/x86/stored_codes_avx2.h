@@ -12,7 +12,8 @@ constexpr int64_t kRegisterBytes = 4 * kLanes;
 template <int32_t kKind>
 using Head = StoredHead<kKind, Columns256>;
 
-// Both quads' third bits of 8 rows, at bit 2 of each code. from: of two bytes a row; bit 4 i + q belongs to column i of quad q.
+// Adds the third bits of both quads of 8 rows at bit 2 of each code. from: two bytes for each row, whose bit 4 i + q belongs to column i of
+// quad q.
 TS_INLINE void add_thirds(const uint8_t* from, int pair, __m256i& low, __m256i& high) {
   const __m256i each = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   const __m256i spread = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
@@ -22,9 +23,9 @@ TS_INLINE void add_thirds(const uint8_t* from, int pair, __m256i& low, __m256i& 
   high = _mm256_or_si256(high, _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bits, second), second), four));
 }
 
-// How codes of a kind are multiplied. kUnit: columns whose work is written out; kUnitBytes: their bytes. kCentre: without VNNI, what is
-// taken off each code of more than 4 bits in sums of 16 bits, so that they hold a whole unit. kSigned: without VNNI, codes of 8 bits are
-// multiplied as signed bytes. kMore: how many more than meant the multiplied codes are.
+// How codes of a kind are multiplied. kUnit: the columns for which the work is written out; kUnitBytes: their bytes. kCentre: without VNNI,
+// the number that is subtracted from each code of more than 4 bits in sums of 16 bits, so that they hold a whole unit. kSigned: without
+// VNNI, whether codes of 8 bits are multiplied as signed bytes. kMore: the excess of the multiplied codes.
 template <int32_t kOfKind>
 struct Codes {
   static constexpr int32_t kKind = kOfKind;
@@ -36,12 +37,12 @@ struct Codes {
   static constexpr int64_t kUnitBytes = kUnit * kPanel * kShape.bits / 8;
   static constexpr int kCentre = !kSigned && !kAnyBytes && kLargest > 15 ? (kLargest + 1) / 2 : 0;
   static constexpr int32_t kMore = kSigned ? 0 : Head<kKind>::kMore;
-  // A code and an activation of at most 127, twice in each of a unit's quads.
+  // A code times an activation of at most 127, twice in each of a unit's quads, must fit 16 bits.
   static_assert(kSigned || kAnyBytes || (kLargest - kCentre > kCentre ? kLargest - kCentre : kCentre) * 254 * kUnit / 4 < 1 << 15,
                 "sums of 16 bits must not overflow");
   static_assert(kCentre == 0 || kUnit == kShape.sub, "a step's sums begin with what is taken off");
 
-  // Both quads of 8 columns of k, number `oct` of a unit. row: the first of the register's rows.
+  // Both quads of 8 columns of k, number `oct` of a unit. row: the first row of the register.
   static TS_INLINE void split(const uint8_t* unit, int64_t row, int oct, __m256i& low, __m256i& high) {
     const uint8_t* from = unit + 4 * row;
     if constexpr (kHigh == 0) {
@@ -60,7 +61,7 @@ struct Codes {
   }
 };
 
-// Codes of nibbles that have become bytes, two quads of k after each other.
+// Codes of nibbles that have become bytes, two quads of k one after the other.
 template <int32_t kOfKind>
 struct Unpacked : Codes<kOfKind> {
   static constexpr int64_t kUnitBytes = Codes<kOfKind>::kUnit * kPanel;

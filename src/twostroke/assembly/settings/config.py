@@ -160,7 +160,7 @@ def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) ->
 def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
     """Returns the limiter that sizes prompts next to running streams, and the reason."""
     if promised:
-        return ITL_LIMITER, "prompts beside streams take what --itl leaves of each step, by predicted step times"
+        return ITL_LIMITER, "prompts next to streams take what --itl leaves of each step, by predicted step times"
     if step_asked:
         return NO_LIMITER, "--max-step-tokens was asked for: each step is filled to it, however long its streams wait"
     return GAP_LIMITER, f"{GapRule()}, by measured step times; prompts alone fill the step"

@@ -117,7 +117,7 @@ class StepSettings(Group):
         parse_count,
         "For experts: most tokens of one engine step. With objectives a step's size follows from them, up to this; "
         "without, every step is filled to this.",
-        "512 for prompts alone and fewer beside running streams; 2048 with objectives",
+        "512 for prompts alone and fewer next to running streams; 2048 with objectives",
     )
     max_sequences: Option[int] = Option("COUNT", parse_count, "Sequences in one step.", "64")
     step_limiter: Field[str] = Field()
@@ -190,7 +190,7 @@ class RankSettings(Group):
     rank_addresses: ListOption[tuple[str, int]] = ListOption(
         "HOST:PORT",
         each(parse_address),
-        "Where the other ranks or stages listen (`twostroke rank`), in their order, with commas between.",
+        "Where the other ranks or stages listen (`twostroke rank`), in their order, separated by commas.",
         "none: they are processes of this machine",
     )
     rank_timeout: Option[float] = Option(

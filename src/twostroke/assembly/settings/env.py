@@ -202,8 +202,8 @@ def _huge_pages() -> bool:
 
 
 def settle_home() -> None:
-    """Gives a user without a home a folder of its own, for this process and its children: containers run with user ids
-    that have no passwd entry. Without such a folder, the name "~" would be taken literally, as a folder below the
+    """Gives this process and its children a home folder where the user has none: containers run with user ids that
+    have no passwd entry. Without such a folder, the name "~" would be taken literally, as a folder below the
     present one."""
     if os.path.expanduser("~") != "~":
         return

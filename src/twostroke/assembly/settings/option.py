@@ -122,7 +122,7 @@ class Group:
         return cls(**{each.name: settled[each.name] for each in fields(cls) if each.name in settled})
 
     def has(self, field: Field[Any]) -> bool:
-        """Is this setting of the group settled?"""
+        """Returns whether this setting of the group is settled."""
         return field.name in self.__dict__
 
     @classmethod

@@ -34,7 +34,7 @@ class ListenSettings(Group):
     api_key: Option[str | None] = Option(
         "KEYS",
         parse_text,
-        "Key that clients must send as a bearer token; several with commas between, each with quotas of its own.",
+        "Key that clients must send as a bearer token; several separated by commas, each with quotas of its own.",
         "none (loopback only)",
         secret=True,
     )
@@ -103,7 +103,7 @@ class NameSettings(Group):
     served_name: Option[str] = Option(
         "NAMES",
         parse_name_list,
-        "Model name that clients use; several with commas between mean the same model.",
+        "Model name that clients use; several separated by commas mean the same model.",
         "the folder's or repository's name",
     )
     other_names: Field[tuple[str, ...]] = Field()

@@ -23,12 +23,12 @@ K_TYPES = ("Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "Q3_K_M", "Q2_K")
 GGUF_TYPES = ("Q8_0", *K_TYPES, "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS")
 WEIGHTS_HELP = (
     f"int8 and int4, which peers make, too; our own int6, int5, bf16, f32; types of GGUF ({', '.join(GGUF_TYPES)}). "
-    "Commas stand between. Of a type, this engine and llama.cpp read the same file, which llama.cpp writes [default: "
+    "Separate them with commas. For a GGUF type, llama.cpp writes one file, which both engines read [default: "
     "int8,int4; a GGUF file's own]."
 )
-KV_HELP = "Formats of K and V in this engine besides bf16, with commas between."
+KV_HELP = "Formats of K and V in this engine besides bf16, separated by commas."
 TEXT_HELP = "A text on which errors are measured, in place of those that ship with Twostroke; may be repeated."
-MODEL_HELP = "A checkpoint folder or a GGUF file instead: each engine's error beside float32 stands next to its speed."
+MODEL_HELP = "A checkpoint folder or a GGUF file instead; then each engine's error against float32 is shown too."
 PEERS_HELP = "Where the peers' environments are [default: the cache folder]."
 
 
@@ -91,7 +91,7 @@ class CompareFlags:
         "--errors", is_flag=True, help="Errors alone: no speed is measured, so that the machine may be busy."
     )
     names: str = flag(
-        "--peers", default="openvino,llama_cpp", help="Peers, with commas between; none for us alone."
+        "--peers", default="openvino,llama_cpp", help="Peers, separated by commas; none for us alone."
     )
     peers_folder: Path | None = flag(
         "--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP

@@ -85,7 +85,7 @@ def ranks(
             print_json({**said, "threads": threads, "goal": GOAL, "cases": [each.as_json() for each in found]})
             return
         click.echo(
-            f"{model}, {weights}: {division.count} {division.noun}s of {threads} beside one process of {wanted} "
+            f"{model}, {weights}: {division.count} {division.noun}s of {threads} next to one process of {wanted} "
             "threads; tokens a second"
         )
         for line in table(found):

@@ -45,9 +45,9 @@ class SituationFlags:
 def speculate(model: str, asked: SituationFlags, as_json: bool, verbose: bool, **options: Any) -> None:
     """Five situations in which guessing can hardly win, with it and without it by turns: does it lose more than 2%?
 
-    Each row has the median ratio of speeds (1 is as fast as without guesses), the interval that holds the true median
-    in 95 of 100 measurements, and a verdict: holds, loses, or open where noise is too large to say. Measure on a quiet
-    machine; more rounds make the interval smaller.
+    Each row has the median ratio of speeds (1 is as fast as without guesses), and the interval that contains the true
+    median in 95 of 100 measurements. The verdict of a row is holds, loses, or open where noise is too large. Measure on
+    a quiet machine; more rounds make the interval smaller.
     """
     with clear_errors(verbose):
         from twostroke.lab.bench.never_lose import BOUND, NeverLose, NeverLoseBench, never_lose, situations

@@ -22,7 +22,7 @@ STATUS_S = 5.0
 
 @click.group(cls=SuggestingGroup)
 def command() -> None:
-    """Several replicas behind one front."""
+    """Several replicas with one front."""
 
 
 @command.command(cls=ExampleCommand, example="twostroke cluster up meta-llama/Llama-3.2-1B-Instruct --replicas 3")
@@ -60,7 +60,7 @@ def up(model: str, replicas: int, at: str | None, as_json: bool, verbose: bool, 
 
 @command.command(cls=ExampleCommand, example="twostroke cluster status --replicas 127.0.0.1:8101,127.0.0.1:8102")
 @option_flags(CLUSTER_OPTIONS)
-@click.option("--replicas", required=True, help="Addresses of replicas, HOST:PORT with commas between.")
+@click.option("--replicas", required=True, help="Addresses of replicas, HOST:PORT separated by commas.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def status(replicas: str, as_json: bool, verbose: bool, **options: Any) -> None:

@@ -27,7 +27,7 @@ OF_MODEL = (
 )
 @click.argument("model", default="spark")
 @option_flags(SERVER_OPTIONS + OF_MODEL + CLUSTER_OPTIONS)
-@click.option("--replicas", required=True, help="Addresses of replicas, HOST:PORT with commas between.")
+@click.option("--replicas", required=True, help="Addresses of replicas, HOST:PORT separated by commas.")
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and the access log.")
 def command(model: str, replicas: str, as_json: bool, verbose: bool, **options: Any) -> None:

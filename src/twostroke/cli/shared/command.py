@@ -1,7 +1,9 @@
 """Code that every verb shares: help that begins with an example, options from the table, errors, exit codes.
 
-Exit codes: 0 done; 1 unexpected failure; 2 wrong usage or request; 3 model unusable; 4 does not fit in memory; 5 native
-kernels missing or refused; 6 engine stopped; 7 refused, too much is waiting; 130 interrupted.
+The exit codes are:
+
+    0 done    1 unexpected failure    2 wrong usage or request    3 model unusable    4 does not fit in memory
+    5 native kernels missing or refused    6 engine stopped    7 refused, too much is waiting    130 interrupted
 """
 
 from __future__ import annotations

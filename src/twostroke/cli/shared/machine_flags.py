@@ -57,7 +57,7 @@ MACHINE_FLAGS = (
     count_flag("--context", "Longest sequence [default: the model's, 32k at most]."),
     count_flag(
         "--max-step-tokens",
-        "Rows of each step [default: 512, 2048 on a GPU; fewer beside streams].",
+        "Rows of each step [default: 512, 2048 on a GPU; fewer next to streams].",
     ),
     count_flag("--max-sequences", "Sequences of a step [default: 64]."),
     click.option(

@@ -155,7 +155,7 @@ def _quantization(path: Path, said: str, dtype: str) -> str:
 
 
 def license_of(model: str, path: Path) -> str:
-    """As the hub named it when the model was pulled; else as the files name it."""
+    """The name that the hub gave when the model was pulled, else the name in the files."""
     from twostroke.assembly.settings.env import read_machine
     from twostroke.weights.gguf.container import GgufFile
     from twostroke.weights.store.records import RECORDS, read_record

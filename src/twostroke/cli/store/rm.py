@@ -89,7 +89,7 @@ def _meant(model: str, cache: Path, here: list[CachedModel]) -> _Meant:
 
 
 def _check_unused(meant: _Meant) -> None:
-    """Raises ConfigError where a server of this user was started with these files: it needs them to load again."""
+    """Raises ConfigError where a server of this user runs with these files, because it needs them for a reload."""
     from twostroke.assembly.settings.names import meant as alias_meaning
     from twostroke.cli.store.local_servers import local_servers
     from twostroke.weights.hub.reference import reference_of

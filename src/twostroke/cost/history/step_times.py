@@ -35,7 +35,7 @@ class StepTimes:
         self._tail = (0, self.recent, self.ends)  # (packed steps, later steps, later ends); set at once for readers
 
     def pack(self) -> None:
-        """Pack the tuples into numbers. A step without an end was interrupted: its end is its commit."""
+        """Pack the tuples into numbers. The end of an interrupted step is its commit."""
         count, recent, ends = self._tail
         ends.extend([time[1] for time in recent[len(ends) :]])
         block = bytearray()  # grown, not joined: each piece would be one more object in cold memory
@@ -51,7 +51,7 @@ class StepTimes:
 
     @property
     def num_ended(self) -> int:
-        """Steps that are over: all, or all but the last."""
+        """The number of steps that have ended: all, or all but the last."""
         count, _, ends = self._tail
         return count + len(ends)
 

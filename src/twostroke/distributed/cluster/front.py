@@ -289,7 +289,7 @@ class FrontStepper:
 
     def _greet(self, caller: _Caller, facts: ReplicaFacts, now: float) -> None:
         """Handles a replica that has answered. A replica that encodes for others waits for the first replica that
-        computes requests. Without that one a front serves nothing, and it takes that one's facts."""
+        computes requests: the front takes its facts from that one, and serves nothing without it."""
         if self.facts is None:
             if facts.role == "encode":
                 caller.told, caller.state = facts, WAITS

@@ -89,7 +89,7 @@ class ReplicaFleet:
         self._numbers: dict[int, FleetStream] = {}
         self._waiting: deque[FleetStream] = deque()
         self.totals = FleetTotals()
-        self._parties: dict[str, list[FleetStream]] = {}  # by group id: groups of which some members have not come yet
+        self._parties: dict[str, list[FleetStream]] = {}  # by id, groups of which some members have not come yet
         self._next = itertools.count(1)
         self._now = 0.0
 

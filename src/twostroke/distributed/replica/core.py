@@ -1,4 +1,4 @@
-"""The core of a replica behind its frames: Assignment in, StepNews out. It has no socket, no thread, and no text.
+"""The core of a replica without its frames: Assignment in, StepNews out. It has no socket, no thread, and no text.
 
 Frames for fronts and for other replicas are put into `outbox`.
 """
@@ -120,7 +120,7 @@ class ReplicaCore:
 
     @property
     def waits(self) -> bool:
-        """Does a question of another replica still wait for its answer?"""
+        """Returns whether a question of another replica still waits for its answer."""
         return self.feeds.waits or self.row_feeds.waits
 
     def open(self, link_id: LinkId) -> None:
@@ -141,7 +141,7 @@ class ReplicaCore:
             self._fetch_rows(link_id, work, masks)
 
     def _waits(self, link_id: LinkId, number: int) -> bool:
-        """Does a stream of this number wait for pages or image rows?"""
+        """Returns whether a stream of this number waits for pages or image rows."""
         return self.pulls.waits(link_id, number) or self.row_pulls.waits(link_id, number)
 
     def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
@@ -164,9 +164,9 @@ class ReplicaCore:
         return self.row_feeds.answer(now, busy) or pages
 
     def let_go(self) -> None:
-        """Ends all transfers of pages and queues their requests. It is called where no step can be planned, because the
-        pages take up memory. It does nothing where no request waits for a step, because then nothing needs the memory.
-        """
+        """Ends all transfers of pages and queues their requests. It is called where no step can be planned, because
+        the pages take up memory. It does nothing where no request waits for a step, because then nothing needs the
+        memory."""
         gauges = self._book.gauges()
         if gauges.running or gauges.waiting:
             self._queue_pulled(*self.pulls.let_go())

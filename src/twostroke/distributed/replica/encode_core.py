@@ -55,7 +55,7 @@ class EncodeCore:
 
     @property
     def waits(self) -> bool:
-        """Does a question of another replica still wait for its answer?"""
+        """Returns whether a question of another replica still waits for its answer."""
         return self.feeds.waits or self.row_feeds.waits
 
     def open(self, link_id: LinkId) -> None:

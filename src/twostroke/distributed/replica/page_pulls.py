@@ -121,7 +121,7 @@ class PagePulls:
         return [pull for pull in list(self._pulls.values()) if self._close(pull).work is not None]
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Are pages fetched for a stream of this number?"""
+        """Returns whether pages are fetched for a stream of this number."""
         return self._find(link_id, number) is not None
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:

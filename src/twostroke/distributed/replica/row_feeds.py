@@ -35,7 +35,7 @@ class RowStore(Protocol):
         """The bytes of an image row."""
 
     def has(self, key: int) -> bool:
-        """Are all rows of this tile here?"""
+        """Returns whether all rows of this tile are here."""
 
     def read(self, key: int, first: int, count: int) -> bytes | None:
         """Returns a copy of rows [first, first + count) of a tile; None where its rows are not here."""

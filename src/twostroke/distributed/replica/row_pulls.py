@@ -48,7 +48,7 @@ class RowPulls:
     def __init__(self, store: RowStore | None, numbers: Iterator[int]) -> None:
         self.asks: deque[tuple[PageSource, RowsAsked, float]] = deque()
         self._store, self._next = store, numbers
-        self._fetches: dict[int, _Fetch] = {}  # by the key of the tile
+        self._fetches: dict[int, _Fetch] = {}  # the key is that of the tile
         self._waiting: list[WaitingRequest] = []
         self.received_bytes = 0
 
@@ -99,11 +99,11 @@ class RowPulls:
         self._fetches = {key: fetch for key, fetch in self._fetches.items() if key in wanted}
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Does a request of this number wait for rows?"""
+        """Returns whether a request of this number waits for rows."""
         return any(each.link_id == link_id and each.work.number == number for each in self._waiting)
 
     def _whole(self, fetch: _Fetch, sent: RowsSent, first: int, found: bytes) -> bool:
-        """Are these the next rows of the tile?"""
+        """Returns whether these are the next rows of the tile."""
         store = self._store
         if store is None or sent.over or sent.first != first or len(sent.data) % store.row_bytes:
             return False

@@ -165,8 +165,8 @@ class TilePulls:
         pull.source, pull.asked = None, len(pull.data)
 
     def ask(self) -> None:
-        """Asks for the next pieces, as far as windows and memory allow. It must be called again later, because requests
-        that end free memory without notice."""
+        """Asks for the next pieces, as far as windows and memory allow. It must be called again later, because memory
+        becomes free without notice when requests end."""
         first = {span.key for _, work in self._waiting[:1] for span in work.images}
         for key, pull in sorted(self._pulls.items(), key=lambda each: each[0] not in first):
             if pull.source is None and (pull.data or self._has_room(pull, first)):

@@ -1,6 +1,6 @@
 """The pages and slots that each running sequence holds in every cache group, and which of them are shared.
 
-A model's caches fall into groups (`program.cache_groups`): pages that stay, pages behind a window, slots of states. A
+A model's caches fall into groups (`program.cache_groups`): pages that stay, pages with a window, slots of states. A
 sequence has a page table in each page group, with an entry for each page index, and one slot where there are states.
 Groups have pools and prefix trees of their own. A prefix is usable when every group can go on from it.
 """

@@ -63,7 +63,7 @@ class PrefixTree:
         self._evictable: list[int] = []
         self._by_use: dict[int, Node] = {}
         self._owners = pool.owners
-        self._holds = bytearray(pool.num_pages)  # by page id: 1 when the tree owns the page
+        self._holds = bytearray(pool.num_pages)  # indices are page ids: 1 when the tree owns the page
         self.num_nodes = 0
         self._num_unshared = 0
 

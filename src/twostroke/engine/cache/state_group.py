@@ -65,7 +65,7 @@ class StateGroup:
         self._copies: Copies = []
         self._in_flight: Copies = []
         self._newest: dict[Node, SlotTable] = {}  # node -> the table with which the node's snapshot moves on
-        self._node_of: dict[int, Node] = {}  # by the slot of the snapshot
+        self._node_of: dict[int, Node] = {}  # the key is the slot of the snapshot
 
     @property
     def slots_left(self) -> int:

@@ -59,7 +59,7 @@ class VerifyTime:
     def __init__(self, cost: StepCost, segments: Segments = decoding_rows) -> None:
         self._cost, self._segments = cost, segments
         self._predicted: dict[tuple[int, int, int], float] = {}
-        self._classes: dict[tuple[int, int], _Ratios] = {}  # by size classes of streams and of guesses
+        self._classes: dict[tuple[int, int], _Ratios] = {}  # keys are size classes of streams and of guesses
         self._step = 0
 
     def seconds(self, streams: int, position: int, guesses: int) -> float:

@@ -48,7 +48,7 @@ def decode(batch: int, context: int, new_tokens: int = 64) -> Case:
 
 
 def beside_busy(case: Case, programs: int = 1) -> Case:
-    """Returns the case with other programs that use the cores, too. Its limit stays that of the machine alone."""
+    """Returns the case for a machine whose cores other programs use as well. Its limit is that of a free machine."""
     beside = "a busy program" if programs == 1 else f"{programs} busy programs"
     return replace(case, name=f"{case.name} beside {beside}", busy=programs)
 

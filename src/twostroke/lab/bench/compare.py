@@ -123,8 +123,8 @@ class Comparison:
         self._truth = truth
 
     def run(self, contestants: Sequence[Contestant], rounds: int) -> Iterator[list[Column]]:
-        """Gives each contestant `rounds` turns, by turns, and yields the columns so far after each turn. A fault of one
-        case or engine ends only that case or engine."""
+        """Runs `rounds` rounds, in which each contestant has one turn. Yields all columns so far after each turn. A
+        fault of one case or engine ends only that case or engine."""
         columns = [Column(contestant) for contestant in contestants]
         for round_index in range(1, rounds + 1):
             for column in columns:

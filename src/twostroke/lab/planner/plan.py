@@ -82,7 +82,7 @@ def _assumptions(spec: Model, ask: Ask, target: Target, room: Room) -> list[str]
         )
     if ask.itl_s is not None and ask.concurrency > 1:
         said.append(
-            f"--itl sizes chunks beside streams as `serve --itl` does: to {KEPT_SHARE:.0%} of it where "
+            f"--itl sizes chunks next to streams as `serve --itl` does: to {KEPT_SHARE:.0%} of it where "
             f"{MIN_CHUNK_TOKENS} tokens or more allow that"
         )
     if windows:

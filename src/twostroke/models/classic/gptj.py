@@ -33,7 +33,7 @@ SLICES = 4
 
 @architecture("GPTJForCausalLM", model_type="gptj")
 def gptj(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rotary_dim elements of each head turn; null means all of them."""
+    """rotary_dim elements of each head are rotated; null means all of them."""
     return _program(*_read(fields))
 
 

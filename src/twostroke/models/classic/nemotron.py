@@ -10,6 +10,6 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("NemotronForCausalLM", model_type="nemotron")
 def nemotron(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Nemotron, of which half of each head turns."""
+    """Reads Nemotron, of which half of each head is rotated."""
     parts = read_parts(fields, defaults("nemotron"), kind=NormKind.LAYER, plus=1.0, eps="norm_eps", act=SQUARED_RELU)
     return squared_relu_decoder(parts, partial=0.5)

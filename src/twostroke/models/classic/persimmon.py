@@ -13,12 +13,12 @@ from twostroke.models.common.fields.read import read_parts
 from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 TURNED = 0.5
-"""The part of each head that turns where the config does not have the field."""
+"""The part of each head that is rotated where the config does not have the field."""
 
 
 @architecture("PersimmonForCausalLM", model_type="persimmon")
 def persimmon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """With qk_layernorm, the heads of q and k are normed before they turn."""
+    """With qk_layernorm, the heads of q and k are normed before they are rotated."""
     parts = read_parts(fields, defaults("persimmon"), kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
     if parts.heads.num_kv_heads != parts.heads.num_heads:
         raise fields.wrong("num_key_value_heads", "Every query head of this family has a KV head of its own.")

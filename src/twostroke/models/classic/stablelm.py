@@ -1,4 +1,4 @@
-"""StableLM: Llama with layer norms and a quarter of each head that turns (Stability AI 2023, 2024)."""
+"""StableLM: Llama with layer norms and a quarter of each head that is rotated (Stability AI 2023, 2024)."""
 
 from __future__ import annotations
 

@@ -111,4 +111,4 @@ def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:
     for rope in text.program.ropes:
         pairs = rope.spec.rotary_dim // 2
         if not turns.fits(pairs):
-            raise fields.wrong("mrope_section", f"Heads of the language model have {pairs} pairs that turn.")
+            raise fields.wrong("mrope_section", f"Heads of the language model have {pairs} rotary pairs.")

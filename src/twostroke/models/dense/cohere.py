@@ -32,7 +32,7 @@ def cohere(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Cohere2ForCausalLM", model_type="cohere2")
 def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees all earlier positions and has no rotation, unless layer_types says otherwise."""
+    """Every fourth layer sees all earlier positions and has no rotation, unless layer_types overrides this."""
     parts = _read(fields)
     fields = parts.fields
     pattern = fields.integer("sliding_window_pattern", 1, 4096, default=4)
@@ -49,7 +49,7 @@ def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def cohere_compass(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads North, whose rotations pair the two halves of a head. rope_parameters has a group for each type of layer;
     layers of a type whose group is null have no rotation. Every layer sees all earlier positions unless layer_types
-    says otherwise."""
+    overrides this."""
     parts = _read(fields, {"logit_scale": 1.0}, interleaved=False)
     fields, layers = parts.fields, parts.facts.num_layers
     windows = windows_by_layer(fields, layers, window_of(fields, 4096), (0,) * layers)
@@ -68,8 +68,8 @@ def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText
 
 
 def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:
-    """Reads the parts. changed: defaults that replace those of Cohere. interleaved: whether rotary pairs are adjacent.
-    """
+    """Reads the parts. changed: defaults that replace those of Cohere. interleaved: whether rotary pairs are
+    adjacent."""
     parts = read_parts(fields, {**defaults("cohere"), **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     return replace(
         parts,

@@ -18,7 +18,7 @@ CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 
 @architecture("Gemma2ForCausalLM", model_type="gemma2")
 def gemma2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers 0, 2, 4 ... have a window, unless layer_types says otherwise."""
+    """Layers 0, 2, 4 ... have a window, unless layer_types overrides this."""
     model, windows = _read(fields)
     turn = model.rope()
 

@@ -31,8 +31,8 @@ BOTH_WAYS = "use_bidirectional_attention"
 
 @architecture("Gemma3ForCausalLM", model_type="gemma3_text")
 def gemma3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every sixth layer sees all earlier positions, unless layer_types says otherwise. Each head of q and k has a norm.
-    """
+    """Every sixth layer sees all earlier positions, unless layer_types overrides this. Each head of q and k has a
+    norm."""
     return _read(fields, lambda window: window, (0, 0))
 
 

@@ -117,7 +117,7 @@ class AltUpStreams:
         return soft_cap(linear(rows, t.matrix("router", {"altup.modality_router": self.count}, self.width)), 1.0)
 
     def corrected_active(self, t: Tracer, x: Value) -> Value:
-        """Returns a copy of the active stream, times a number for each column where the config says so."""
+        """Returns a copy of the active stream, times a number for each column where the config sets one."""
         rows = take_columns(self.of(x, self.active), identity(t, self.width))
         if not self.corrected:
             return rows

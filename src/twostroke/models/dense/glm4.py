@@ -1,4 +1,5 @@
-"""GLM-4: half of each head turns, in interleaved pairs; GLM-4-0414 has norms around blocks (GLM team 2024, 2025)."""
+"""GLM-4: half of each head is rotated, in interleaved pairs; GLM-4-0414 has norms around blocks (GLM team 2024,
+2025)."""
 
 from __future__ import annotations
 
@@ -66,8 +67,8 @@ def _with_norms_after(parts: Parts, turn: RopeSpec) -> tuple[CommonFacts, Progra
 
 
 def _read(fields: Fields, silent: Mapping[str, object] = SILENT, partial: float = 0.5) -> tuple[Parts, RopeSpec]:
-    """Reads the parts and the rotation. silent: the values of absent fields. partial: the share of a head that turns
-    where the field is absent."""
+    """Reads the parts and the rotation. silent: the values of absent fields. partial: the share of a head that is
+    rotated where the field is absent."""
     parts = read_parts(fields, silent, kv_absent=2)
     biased = parts.fields.boolean("attention_bias", True)
     turn = parts.rope(partial=partial)

@@ -1,4 +1,5 @@
-"""Phi-3, Phi-4 and Phi-4-mini: Llama with fused tensors, a part of each head that turns, longrope (Abdin et al. 2024).
+"""Phi-3, Phi-4 and Phi-4-mini: Llama with fused tensors, a part of each head that is rotated, longrope (Abdin et al.
+2024).
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def electra(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("ElectraForSequenceClassification", model_type="electra", form=SCORES)
 def electra_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head has two products, with GELU between them whatever hidden_act says."""
+    """The head has two products, with GELU between them whatever hidden_act is."""
     labels = num_labels(fields)
     names = ("classifier.dense", "classifier.out_proj")
     return _electra(fields).program(lambda t, x: classified(t, x, *names, labels, gelu))

@@ -38,8 +38,8 @@ PLACES = ("embeddings.position_embeddings.", PREFIX + "embeddings.position_embed
 @dataclass(frozen=True, slots=True)
 class Distances:
     """The vectors of distances. count: the number of distances. normed: the epsilon of their norm, None for no norm.
-    shared: they go through the matrices of queries and keys, not through their own. kinds: the words of pos_att_type.
-    """
+    shared: they go through the matrices of queries and keys, not through their own. kinds: the words of
+    pos_att_type."""
 
     heads: Heads
     count: int
@@ -73,7 +73,7 @@ def deberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("DebertaV2ForSequenceClassification", model_type="deberta-v2", form=SCORES)
 def deberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head is a product, an activation and a product. The activation is GELU unless the config says otherwise."""
+    """The head is a product, an activation and a product. The activation is GELU unless the config overrides this."""
     labels = num_labels(fields)
     act = activation(fields, "pooler_hidden_act", "gelu")
     width = fields.integer("hidden_size", 2, 1 << 17)

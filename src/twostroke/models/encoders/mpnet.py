@@ -21,7 +21,7 @@ NAMES = AttentionNames("attention.attn.q", "attention.attn.k", "attention.attn.v
 NORMS = ("attention.LayerNorm", "output.LayerNorm")
 UNUSED = ("lm_head.", "pooler.", PREFIX + "pooler.", "embeddings.position_ids", PREFIX + "embeddings.position_ids")
 FIRST_PLACE = 2
-"""The row of position 0 in the table of positions, whatever pad_token_id says."""
+"""The row of position 0 in the table of positions, whatever pad_token_id is."""
 BUCKETS, LONGEST = 32, 128
 """The number of places of distances, and the distance from which on all have the last place. transformers reads neither
 from a config."""

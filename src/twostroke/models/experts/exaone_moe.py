@@ -17,7 +17,7 @@ CORRECTION = "mlp.e_score_correction_bias"
 
 @architecture("ExaoneMoeForCausalLM", model_type="exaone_moe")
 def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees all earlier positions and has no rotation, unless layer_types says otherwise."""
+    """Every fourth layer sees all earlier positions and has no rotation, unless layer_types overrides this."""
     parts, turn, window = _parts(fields)
     fields, facts = parts.fields, parts.facts
     named = fields.texts("layer_types")  # instead of a list, the pattern may be a word, "LLLG"

@@ -1,4 +1,5 @@
-"""GLM-4.5 and 4.6: half of each head turns; experts by DeepSeek-V3's rule after the first dense layers (Z.ai 2025)."""
+"""GLM-4.5 and 4.6: half of each head is rotated; experts by DeepSeek-V3's rule after the first dense layers (Z.ai
+2025)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MiniMax-M3: a clamped gate in experts and in the shared one, norms on heads, a part of each head turns (2026).
+"""MiniMax-M3: a clamped gate in experts and in the shared one, norms on heads, a part of each head is rotated (2026).
 
 Layers of the type minimax_m3_sparse choose blocks of keys. As long as there are no more blocks than may be chosen,
 these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as fit into

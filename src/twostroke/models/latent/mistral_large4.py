@@ -1,9 +1,9 @@
-"""Mistral Large 4: chosen latents, learned rates of rotations, queries that grow at a rate learned by head (Mistral AI
-2026).
+"""Mistral Large 4: chosen latents, learned rates of rotations, queries that grow with the
+position, at a learned rate for each head (Mistral AI 2026).
 
-Frequencies are multiplied by the exponential of learned numbers; some layers do not turn. The queries of a head, and of
-the index, are multiplied by s log(1 + p) + b at position p, s and b learned for each head. Layers may attend to latents
-that an earlier layer keeps. Names of tensors are Mistral's own, as in published files.
+Frequencies are multiplied by the exponential of learned numbers; some layers are not rotated. The queries of a head,
+and of the index, are multiplied by s log(1 + p) + b at position p, s and b learned for each head. Layers may attend to
+latents that an earlier layer keeps. Names of tensors are Mistral's own, as in published files.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ NAMES = LatentNames(q="wq", down="wkv_a_with_mqa", norm="kv_a_norm", up="wkv_b",
 RATES = "lerope.alpha"
 NOT_TEXT = ("vision_language_adapter.", "pre_mm_projector_norm.", "patch_merger.", "mtp_dspark.")
 INTERVAL = 4
-"""Every INTERVAL-th layer does not turn, where the config does not have the field."""
+"""Every INTERVAL-th layer is not rotated, where the config does not have the field."""
 GROWING = RopeSpec(RopeKind.STILL, 1e4, 2, 1, growth=1.0)
-"""A rotation that turns nothing and multiplies by 1 + log(1 + position)."""
+"""A rotation that rotates nothing and multiplies by 1 + log(1 + position)."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """turning, own, sources: for each layer, whether it turns, whether it chooses positions, and the layer whose
+    """turning, own, sources: for each layer, whether it is rotated, whether it chooses positions, and the layer whose
     latents it attends to."""
 
     turned: LatentHeads
@@ -95,8 +95,8 @@ def mistral_large4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """no_rope_layers has 1 for each layer that turns. kv_source_layers has the layer whose latents each layer attends
-    to."""
+    """no_rope_layers has 1 for each layer that is rotated. kv_source_layers has the layer whose latents each layer
+    attends to."""
     parts = _read(fields)
     fields, facts = parts.fields, parts.facts
     blocks, experts, sparse = _layers(parts), _experts(parts), layers_with_experts(parts, 1)
@@ -158,8 +158,8 @@ def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
-    """Reads kv_source_layers. transformers finds latents by whether a layer turns: it takes those that the last such
-    layer has kept for others."""
+    """Reads kv_source_layers. transformers finds latents by whether a layer is rotated: it takes those that the last
+    such layer has kept for others."""
     layers = len(turning)
     sources = fields.integers("kv_source_layers") or tuple(range(layers))
     latest: dict[bool, int] = {}

@@ -10,6 +10,6 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("Jais2ForCausalLM", model_type="jais2")
 def jais2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Jais 2, whose heads turn whole."""
+    """Reads Jais 2, whose heads are rotated whole."""
     parts = read_parts(fields, defaults("jais2"), kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
     return squared_relu_decoder(parts)

@@ -22,8 +22,8 @@ def muse_glimmer(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer and every fourth before it see everything and do not turn, unless layer_types and layer_rope_theta
-    name other layers. For a number in layer_rope_theta, it only matters whether it is 0."""
+    """The last layer and every fourth before it see everything and are not rotated, unless layer_types and
+    layer_rope_theta name other layers. For a number in layer_rope_theta, it only matters whether it is 0."""
     parts = read_parts(fields, defaults("muse_glimmer_text"), kv_absent=2, act=("hidden_activation", "silu"))
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     turn = parts.rope()

@@ -53,7 +53,7 @@ class Cell:
 def xlstm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The kernels and chunk sizes that the config names do not change the result."""
     fields = with_silent(usual_names(fields, SAME), defaults("xlstm"))
-    refuse_setting(fields, "use_bias", "No published model of this family has biases beside those of its gates.")
+    refuse_setting(fields, "use_bias", "No published model of this family has other biases than those of its gates.")
     if not fields.boolean("add_out_norm", True):
         raise fields.wrong("add_out_norm", "transformers has the norm behind the last layer whatever it says.")
     if fields.boolean("tie_word_embeddings", False):

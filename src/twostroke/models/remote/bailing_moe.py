@@ -37,7 +37,7 @@ def ling(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _first(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Ling 1 and 1.5: heads turn whole and have no norms, experts are chosen by a softmax over all."""
+    """Reads Ling 1 and 1.5: heads are rotated whole and have no norms, experts are chosen by a softmax over all."""
     refuse_setting(fields, "norm_head", "Its head is divided by its norm before each product.")
     refuse_setting(fields, "norm_softmax", "Its probabilities are not those of a softmax of the logits.")
     parts, turn = _parts(fields, SILENT, normed=False, partial=None)
@@ -50,7 +50,7 @@ def _first(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _second(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Ling and Ring 2: half of each head turns, heads have norms, experts fall into groups."""
+    """Reads Ling and Ring 2: half of each head is rotated, heads have norms, experts fall into groups."""
     fields = fields.changed({"scoring_func": fields.text("score_function", "sigmoid"), "norm_topk_prob": True})
     parts, turn = _parts(fields, SILENT, normed=fields.boolean("use_qk_norm", True), partial=0.5)
     fields, count = parts.fields, expert_count(parts.fields)

@@ -16,7 +16,7 @@ from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.rope import rope_from_config
 
 PARTIAL = 0.5
-"""The share of a head's elements that turn, whatever the config says: transformers ignores the field."""
+"""The share of a head's elements that are rotated, whatever the config says: transformers ignores the field."""
 
 
 @architecture("BambaForCausalLM", model_type="bamba")

@@ -96,7 +96,7 @@ def convolved(t: Tracer, h: Value, taps: int, biased: bool) -> Value:
 
 def _inner(fields: Fields) -> int:
     """Returns the inner size of the feed-forward block: two thirds of the config's number, rounded up, unless the
-    config says otherwise."""
+    config overrides this."""
     inner = fields.integer("block_ff_dim", 1, 1 << 20, default=fields.integer("intermediate_size", 1, 1 << 20))
     if not fields.boolean("block_auto_adjust_ff_dim", True):
         return inner

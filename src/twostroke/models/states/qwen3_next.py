@@ -41,7 +41,7 @@ STACKS = (
 )
 
 PARTIAL = 0.25
-"""The share of a head's elements that turn."""
+"""The share of a head's elements that are rotated."""
 
 NOT_TEXT = ("model.visual.", "mtp.")
 """Beginnings of the names of tensors that images or guesses of several tokens need."""
@@ -220,6 +220,6 @@ def _program(shape: Hybrid, blocks: tuple[FeedForwardText, ...]) -> ProgramText:
 
 
 def turn_of(shape: Hybrid, partial: float = PARTIAL) -> RopeSpec:
-    """Returns the rotation of the model's heads. partial: the share of a head that turns where the config does not have
-    the field."""
+    """Returns the rotation of the model's heads. partial: the share of a head that is rotated where the config does not
+    have the field."""
     return rope_from_config(shape.fields, shape.heads.head_dim, shape.facts.max_positions, partial=partial)

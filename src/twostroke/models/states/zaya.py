@@ -41,7 +41,7 @@ SILENT = defaults("zaya")
 THETAS = {"hybrid": ("rope_theta", 5e6), "hybrid_sliding": ("swa_rope_theta", 1e4)}
 WHOLE, WINDOW = THETAS
 PARTIAL = 0.5
-"""The share of a head that turns."""
+"""The share of a head that is rotated."""
 UNIT = Norm(1e-14, NormKind.UNIT)
 """The norm of heads. transformers divides by the length of a head, which it holds above this epsilon."""
 PROJECTION, GATE = "self_attn.qkv_proj.", "mlp.gate."

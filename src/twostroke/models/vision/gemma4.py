@@ -1,5 +1,5 @@
-"""Gemma 4: a tower over tiles of any size, with norms before and after each block. Its patches turn by column and line,
-and have learned places of both. The means of squares of patches become image rows (Gemma team 2026)."""
+"""Gemma 4: a tower over tiles of any size, with norms before and after each block. Its patches are rotated by column
+and line, and have learned places of both. The means of squares of patches become image rows (Gemma team 2026)."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Gemma4Tower:
         return self._product(t, "self_attn.o_proj", attention(q, cache, 1.0).flat(), heads.hidden_size)
 
     def _turned(self, t: Tracer, name: str, x: Value) -> Value:
-        """Returns the heads with a norm, turned. Each half of a head turns by itself, so its second and third quarter
-        change places. Then the pairs of `rope` are those of the halves."""
+        """Returns the heads, normed and rotated. Each half of a head is rotated by itself, so its second and third
+        quarter change places. Then the pairs of `rope` are those of the halves."""
         (count, dim), quarter = x.shape, x.shape[1] // 4
         order = tuple(
             float(head * dim + part * quarter + column)

@@ -1,5 +1,5 @@
-"""GLM-4.1V, 4.5V and 4.6V: a tower over tiles of any size, with RMS norms and gates. Its patches turn by line and
-column, and have learned places too (GLM-V team 2025).
+"""GLM-4.1V, 4.5V and 4.6V: a tower over tiles of any size, with RMS norms and gates. Its patches are rotated by line
+and column, and have learned places too (GLM-V team 2025).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PaddleOCR-VL: SigLIP over tiles of any size, whose patches also turn by line and column (Cui et al. 2025)."""
+"""PaddleOCR-VL: SigLIP over tiles of any size, whose patches are also rotated by line and column (Cui et al. 2025)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Pixtral, Mistral 3 and LightOnOCR: a tower over tiles of any size, with RMS norms and gates. Its patches turn by line
-and column (Agrawal et al. 2024; Taghadouini et al. 2025).
+"""Pixtral, Mistral 3 and LightOnOCR: a tower over tiles of any size, with RMS norms and gates. Its patches are rotated
+by line and column (Agrawal et al. 2024; Taghadouini et al. 2025).
 """
 
 from __future__ import annotations

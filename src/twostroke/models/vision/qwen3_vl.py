@@ -1,5 +1,5 @@
-"""Qwen3-VL and Qwen3.5: a tower over tiles of any size, whose patches turn by line and column. In Qwen3-VL, rows of
-some of the tower's layers are added after the first layers of the language model (Qwen team 2025)."""
+"""Qwen3-VL and Qwen3.5: a tower over tiles of any size, whose patches are rotated by line and column. In Qwen3-VL, rows
+of some of the tower's layers are added after the first layers of the language model (Qwen team 2025)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ GROWTH, TRAINED = 0.1, 2048
 
 @architecture("BeamForCausalLM", model_type="beam")
 def beam(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every sixth layer and the last see everything and do not turn, unless layer_types and rope_parameters say
+    """Every sixth layer and the last see everything and are not rotated, unless layer_types and rope_parameters say
     otherwise.
     """
     silu_only(fields)

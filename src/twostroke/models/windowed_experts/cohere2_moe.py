@@ -24,8 +24,9 @@ SHARES = {"sum": 1.0, "average": 0.5}
 
 @architecture("Cohere2MoeForCausalLM", model_type="cohere2_moe")
 def cohere2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees everything and does not turn, unless layer_types says otherwise. The first
-    first_k_dense_replace layers have no experts; all of these turn where prefix_dense_sliding_window_pattern is 1."""
+    """Every fourth layer sees everything and is not rotated, unless layer_types overrides this. The first
+    first_k_dense_replace layers have no experts; all of these are rotated where prefix_dense_sliding_window_pattern is
+    1."""
     silu_only(fields)
     rms = fields.optional_number("rms_norm_eps", 1e-12, 0.1)
     parts = read_parts(fields, defaults("cohere2_moe"), kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")

@@ -1,6 +1,5 @@
-"""Flint: Qwen3's heads with sinks, rotations only where there is a window, experts next to a shared one
-(RecursiveSI 2026).
-"""
+"""Flint: Qwen3's heads with sinks, rotations only where there is a window, experts next to a shared one (RecursiveSI
+2026)."""
 
 from __future__ import annotations
 
@@ -22,9 +21,8 @@ NAMES = AttentionNames(sinks="self_attn.softmax_offset")
 
 @architecture("FlintForCausalLM", model_type="flint")
 def flint(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers 0, 1, 5, 9 ... and the last see everything, unless layer_types says otherwise; layers without a window do
-    not turn. mlp_only_layers and decoder_sparse_step define which layers have no experts.
-    """
+    """Layers 0, 1, 5, 9 ... and the last see everything, unless layer_types overrides this; layers without a window are
+    not rotated. mlp_only_layers and decoder_sparse_step define which layers have no experts."""
     silu_only(fields)
     parts = read_parts(fields, defaults("flint"), kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers

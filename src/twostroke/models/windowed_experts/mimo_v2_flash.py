@@ -22,7 +22,7 @@ from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 
 THETAS = {"sliding_attention": ("swa_rope_theta", 10_000.0), "full_attention": ("rope_theta", 5_000_000.0)}
 SHARE = 0.334
-"""The share of a head that turns where the config does not have the field."""
+"""The share of a head that is rotated where the config does not have the field."""
 WORDS = {0: "full_attention", 1: "sliding_attention"}
 """The type of a layer for each number of hybrid_layer_pattern, which published configs have in place of layer_types."""
 MLP_WORDS = {0: "dense", 1: "sparse"}

@@ -108,8 +108,8 @@ def _llama3(rope: RopeSpec, plain: F64Array) -> F64Array:
 
 
 def _yarn(rope: RopeSpec, plain: F64Array) -> F64Array:
-    """Returns the frequencies of YaRN: pairs that turn often in the trained context are kept, and those that turn
-    seldom are interpolated."""
+    """Returns the frequencies of YaRN: those of pairs that rotate often within the trained context are kept, and
+    those of pairs that rotate seldom are interpolated."""
     low, high = _yarn_pair(rope, rope.beta_fast), _yarn_pair(rope, rope.beta_slow)
     if rope.truncate:
         low, high = math.floor(low), math.ceil(high)
@@ -121,7 +121,7 @@ def _yarn(rope: RopeSpec, plain: F64Array) -> F64Array:
 
 
 def _yarn_pair(rope: RopeSpec, turns: float) -> float:
-    """Returns the index, as a fraction, of the pair that turns `turns` times within the trained context."""
+    """Returns the index, as a fraction, of the pair that is rotated `turns` times within the trained context."""
     reach = ln(rope.original_positions / (turns * 2 * math.pi))
     return rope.rotary_dim * reach / (2 * ln(rope.theta))
 

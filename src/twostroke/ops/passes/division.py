@@ -54,7 +54,7 @@ class Division:
 
     @property
     def members(self) -> list[int]:
-        """The numbers of all ranks but the leader."""
+        """The indices of all ranks but the leader."""
         return [rank for rank in range(self.count) if rank != self.leader]
 
     @property

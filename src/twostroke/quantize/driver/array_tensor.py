@@ -20,7 +20,7 @@ class ArrayTensor:
 
     @property
     def info(self) -> TensorInfo:
-        """The shape and type of the numbers, which are in no file."""
+        """The shape and type of the numbers. They are only in memory, so their place in a file is 0."""
         return TensorInfo("F32", self.values.shape, 0, self.values.nbytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:

@@ -113,7 +113,7 @@ def _refuse_what_is_not_known(fields: Fields) -> None:
 
 _WHY = {
     "use_dora": "DoRA also scales the model's own matrices, which is not implemented.",
-    "modules_to_save": "It holds whole matrices beside the low-rank ones, which cannot be served by request.",
+    "modules_to_save": "It has whole matrices next to the low-rank ones, which cannot be served by request.",
     "lora_bias": "Biases of adapters are not implemented.",
     "target_parameters": "Adapters of stacks of experts are not implemented.",
     "trainable_token_indices": "Rows of the embedding that were trained cannot be served by request.",

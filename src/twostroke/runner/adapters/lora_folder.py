@@ -34,7 +34,7 @@ _TENSOR = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<half>[AB])\.w
 _OTHER_KINDS = {
     ".lora_embedding_": "Adapters of embeddings are not implemented.",
     ".lora_magnitude_vector": "DoRA is not implemented.",
-    ".modules_to_save.": "Whole matrices beside the low-rank ones cannot be served by request.",
+    ".modules_to_save.": "Whole matrices next to low-rank ones cannot be served by request.",
     ".lora_B.bias": "Biases of adapters are not implemented.",
 }
 

@@ -60,7 +60,7 @@ class CountRequest(msgspec.Struct, kw_only=True):
     compaction: Any = None
     thread: Any = None
     cache_control: dict[str, Any] | None = None  # a cache mark at the end of the prompt
-    parse_special: bool | None = None  # extension: as in chat completions
+    parse_special: bool | None = None  # an extension, as in chat completions
 
 
 @body_kind

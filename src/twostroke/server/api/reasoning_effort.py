@@ -20,8 +20,8 @@ from twostroke.types.notes import Notes, named
 
 
 def wish_of(effort: str | None, thinking: Any = None) -> Wish:
-    """Returns the wish. thinking: {"type": "enabled", "disabled" or "adaptive", "budget_tokens": N}, as Anthropic and
-    others name it."""
+    """Returns how much the client wants the model to think. thinking: {"type": "enabled", "disabled" or "adaptive",
+    "budget_tokens": N}, as Anthropic and others name it."""
     found = thinking if isinstance(thinking, Mapping) else {}
     kind, budget = found.get("type"), found.get("budget_tokens")
     on = None if kind is None else kind != "disabled"
@@ -65,8 +65,8 @@ def with_wish(
 
 
 def _wish_in(said: Mapping[str, Any], template: ChatTemplate) -> Wish | None:
-    """Returns the wish about thinking in variables that this template does not have; clients know them from another
-    model."""
+    """Returns the wish about thinking that variables express which this template does not have. Clients know them from
+    another model."""
     wish = Wish()
     foreign = {name: said[name] for name in _foreign(said, template)}
     for name, (_, off) in VALUES.items():

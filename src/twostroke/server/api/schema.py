@@ -225,7 +225,7 @@ def _check_continued(request: ChatRequest) -> None:
     if not request.continue_final_message:
         if request.add_generation_prompt is False:
             raise InvalidRequest(
-                "add_generation_prompt: false is only supported beside continue_final_message: true.",
+                "add_generation_prompt: false is only supported with continue_final_message: true.",
                 param="add_generation_prompt",
                 fix="Leave it out, or use /v1/completions.",
             )

@@ -71,8 +71,8 @@ def asks_first(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
 
 
 def may_ask(headers: Mapping[bytes, bytes]) -> Response:
-    """Returns the answer to the preflight of an allowed page, which brings no key. The key comes with the request
-    itself."""
+    """Returns the answer to the preflight request of an allowed page. It needs no key: only the request after it has
+    the key."""
     fields = headers.get(b"access-control-request-headers", b"")
     own = {"access-control-allow-methods": METHODS, "access-control-max-age": str(KEPT_S)}
     if _FIELDS.fullmatch(fields):

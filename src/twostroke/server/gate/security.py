@@ -38,8 +38,8 @@ KEY_HEADERS = (b"x-api-key", b"api-key")
 
 
 CLIENT = "twostroke.client"
-"""The scope's key for the label of the API key that the request came with; "" without keys. The label is not the API
-key itself."""
+"""The scope holds a label of the request's API key under this name; "" where the server has no keys. The label is not
+the API key itself."""
 
 
 class Gate:

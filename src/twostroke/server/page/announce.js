@@ -1,4 +1,4 @@
-// Announcements for screen readers: few things, one at a time, never figures that change by themselves.
+// Announcements for screen readers. They are few, come one at a time, and never contain figures that change by themselves.
 
 export function announce(words) {
   document.getElementById("announcer").textContent = words;

@@ -1,10 +1,10 @@
 // Calls of the server's own API, with the key where it asks for one.
 import { read, write } from "./storage.js";
 
-/** Where the server is: a proxy may show it below a path of its own. */
+/** The address of the server. A proxy may show it below a path of its own. */
 const BASE = new URL("../", import.meta.url);
 const KEPT = "twostroke-key";
-let inMemory = null; // where the browser keeps nothing
+let inMemory = null;  // for a browser that keeps nothing
 
 const theKey = () => read(KEPT, true) ?? inMemory;
 
@@ -20,9 +20,9 @@ function headers() {
   return key ? { authorization: `Bearer ${key}` } : {};
 }
 
-let asking = null; // several calls may be refused at once; the dialog is one
+let asking = null;  // there is one dialog, because several calls may be refused at once
 
-/** Ask for the key in a dialog; it stays in this tab. */
+/** Asks for the key in a dialog. The key stays in this tab. */
 function askKey() {
   asking ??= new Promise((done) => {
     const dialog = document.getElementById("key"),
@@ -53,7 +53,7 @@ async function reached(path, options) {
   }
 }
 
-/** fetch that raises Refused with the server's own words, and asks for a key once it is refused without one. */
+/** Like fetch, but raises Refused with the server's own words, and asks for a key when a call without one is refused. */
 export async function call(path, options = {}) {
   for (;;) {
     const sent = theKey();
@@ -67,7 +67,7 @@ export async function call(path, options = {}) {
     try {
       message = (await answer.json()).error.message;
     } catch {
-      /* no JSON: the status must do */
+      /** there is no JSON, so only the status is known */
     }
     throw new Refused(answer.status, message);
   }

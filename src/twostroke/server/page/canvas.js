@@ -12,12 +12,12 @@ export function colour(name) {
   return known.get(name);
 }
 
-/** The theme has changed: colours are read anew. */
+/** Called when the theme has changed: colours are read anew. */
 export function forgetColours() {
   known.clear();
 }
 
-/** A cleared 2D context with its size in CSS pixels; null while it is not shown. */
+/** A cleared 2D context with its size in CSS pixels; null while the canvas is not shown. */
 export function surface(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;
   if (!width || !height) return null;

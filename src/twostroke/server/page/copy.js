@@ -24,7 +24,7 @@ async function copied(text, near) {
   } catch {
     const field = make("textarea", { class: "unseen", readonly: "" });
     field.value = text;
-    near.after(field); // inside an open dialog only what stands in it can be selected
+    near.after(field);  // inside an open dialog only its own elements can be selected
     field.select();
     const done = document.execCommand("copy");
     field.remove();

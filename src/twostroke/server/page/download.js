@@ -1,4 +1,4 @@
-// A text as a file of the reader's own.
+// Saves a text as a file on the reader's machine.
 
 export function save(name, text) {
   const link = document.createElement("a");

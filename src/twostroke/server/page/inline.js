@@ -1,4 +1,4 @@
-// Inline marks of markdown in one pass: code, emphasis, links. What does not close is text.
+// Inline marks of markdown in one pass: code, emphasis, links. A mark that is not closed is text.
 import { filled, make } from "./text.js";
 
 const PUNCTUATION = /[\p{P}\p{S}]/u,
@@ -28,7 +28,7 @@ class Scanner {
   constructor(text) {
     this.text = text;
     this.at = 0;
-    this.parts = []; // strings and elements
+    this.parts = [];  // strings and elements
     this.open = []; // marks that may close later: {mark, length, place in parts}
     this.openOf = { "*": 0, _: 0, "~": 0 };
     this.brackets = []; // places of "["
@@ -49,7 +49,7 @@ class Scanner {
       flush();
       const before = this.at;
       reader.call(this);
-      if (this.at === before) this.parts.push(this.text[this.at++]); // not a mark here
+      if (this.at === before) this.parts.push(this.text[this.at++]);  // this is no mark here
       plain = this.at;
     }
     flush();
@@ -118,7 +118,7 @@ class Scanner {
     this.parts.push(mark.repeat(length));
   }
 
-  /** Wrap what lies since the openers; the length that is left over. */
+  /** Wraps everything since the openers. Returns the length that is left over. */
   close(mark, length) {
     while (length && this.openOf[mark]) {
       while (this.open.at(-1).mark !== mark) this.forget();
@@ -126,7 +126,7 @@ class Scanner {
       const used = mark === "~" ? 2 : Math.min(2, opener.length, length);
       const tag = mark === "~" ? "del" : used === 2 ? "strong" : "em";
       this.parts.push(filled(make(tag), this.parts.splice(opener.place + 1)));
-      while (this.brackets.at(-1) > opener.place) this.brackets.pop(); // they lie inside the new element
+      while (this.brackets.at(-1) > opener.place) this.brackets.pop();  // these brackets lie inside the new element
       opener.length -= used;
       length -= used;
       if (opener.length) this.parts[opener.place] = mark.repeat(opener.length);
@@ -148,7 +148,7 @@ class Scanner {
     this.at += 1;
   }
 
-  /** "]": a link where an address follows. What is no safe address stays text. */
+  /** Handles "]": a link where an address follows. An address that is not safe stays text. */
   endBracket() {
     const place = this.brackets.pop();
     if (place === undefined || this.text[this.at + 1] !== "(") return;
@@ -159,7 +159,8 @@ class Scanner {
     while (this.open.length && this.open.at(-1).place > place) this.forget();
     const inner = this.parts.splice(place).slice(1);
     const before = this.parts.at(-1);
-    if (typeof before === "string" && before.endsWith("!")) this.parts.splice(-1, 1, before.slice(0, -1)); // an image: its words
+    // for an image, its words are shown
+    if (typeof before === "string" && before.endsWith("!")) this.parts.splice(-1, 1, before.slice(0, -1));
     this.parts.push(link(address, inner.length ? inner : [address]));
     this.at += 2 + found[0].length;
   }

@@ -40,7 +40,7 @@ function themes(redraw) {
   apply();
 }
 
-/** On a narrow screen one part is shown at a time. */
+/** On a narrow screen one part of the page is shown at a time. */
 function views(redraw) {
   const buttons = [...document.querySelectorAll("#views button")];
   for (const button of buttons) {
@@ -52,7 +52,7 @@ function views(redraw) {
   }
 }
 
-/** Panels for experts are folded at first; which are open is kept. */
+/** Panels for experts are folded at first. The browser keeps which are open. */
 function panels(redraw) {
   const open = new Set((read("twostroke-panels") ?? "").split(" "));
   const all = [...document.querySelectorAll("#engine details")];
@@ -89,7 +89,7 @@ views(redraw);
 panels(redraw);
 const several = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
 
-/** What the header tells of a model. */
+/** The header's text about a model. */
 function describe({ model: name, settings }) {
   const { weights, kv_format: kv, context, threads, replicas } = settings;
   const model = document.getElementById("model");

@@ -1,5 +1,5 @@
-// Markdown as elements. Text of a model is hostile: it only ever becomes text nodes, and links to http, https, mailto.
-// Blocks are found line by line and inline marks in one pass, so the work grows with the length and no faster.
+// Markdown as elements. A model's text is hostile, so it becomes only text nodes, and links to http, https and mailto. Blocks are found
+// line by line and inline marks in one pass, so the work grows with the length and no faster.
 import { copyButton } from "./copy.js";
 import { inline } from "./inline.js";
 import { filled, make } from "./text.js";
@@ -10,7 +10,7 @@ const RULE = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const QUOTE = /^ {0,3}>/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:[ \t]+|$)/;
 const MOST_DEPTH = 6;
-const SCROLLS = { tabindex: "0", role: "region", "aria-label": "Table" }; // the keyboard must reach what scrolls
+const SCROLLS = { tabindex: "0", role: "region", "aria-label": "Table" };  // the keyboard must reach elements that scroll
 
 /** Blocks of the lines: {kind, lines, ...}. */
 function blocksOf(lines) {
@@ -59,7 +59,7 @@ function until(lines, from, stop) {
   return at;
 }
 
-/** A line that ends a paragraph before it. */
+/** Whether a line ends a paragraph before it. */
 function begins(lines, at) {
   const line = lines[at];
   return (
@@ -86,12 +86,12 @@ function fenceAt(lines, at, [, mark, info]) {
   };
 }
 
-/** A list: items with the lines that belong to them, taken in by the width of their mark. */
+/** A list: its items with the lines that belong to them, found by the width of their mark. */
 function listAt(lines, at) {
   const numbered = (found) => /\d/.test(found[2]);
   const first = ITEM.exec(lines[at]);
   const list = { kind: "list", ordered: numbered(first), start: parseInt(first[2], 10) || 0, items: [], end: at };
-  const inside = first[1].length + (list.ordered ? 3 : 2); // so far in, a line belongs to the item
+  const inside = first[1].length + (list.ordered ? 3 : 2);  // from this column on, a line belongs to the item
   let width = 0,
     blank = false;
   for (; list.end < lines.length; list.end += 1) {
@@ -109,7 +109,7 @@ function listAt(lines, at) {
       width = found[0].length;
       list.items.push([line.slice(width)]);
     } else if (blank || begins(lines, list.end)) break;
-    else list.items.at(-1).push(line.trimStart()); // a paragraph of the item goes on
+    else list.items.at(-1).push(line.trimStart());  // a paragraph of the item continues
     blank = false;
   }
   return list;
@@ -208,7 +208,7 @@ function elementOf(block, depth) {
   return list;
 }
 
-/** A text that grows: blocks that have not changed keep their elements, and with them what the reader has selected. */
+/** A text that grows. Blocks that have not changed keep their elements, and so the reader's selection stays. */
 export class MarkdownView {
   constructor(host) {
     this.host = host;

@@ -1,5 +1,5 @@
-// Keys for what the buttons do. Single keys work outside of text fields, and can be turned off for those who speak to
-// their computer; the list of all keys is a dialog.
+// Keys for the actions of the buttons. Single keys work outside of text fields. People who speak to their computer can turn them off. A
+// dialog lists all keys.
 import { read, write } from "./storage.js";
 import { make } from "./text.js";
 
@@ -50,7 +50,7 @@ export class Shortcuts {
     }
   }
 
-  /** What cannot be seen cannot be pressed either. */
+  /** Presses a button, unless it is hidden. */
   press(event, css) {
     const target = document.querySelector(css);
     if (!target?.checkVisibility({ visibilityProperty: true }) || target.disabled) return;

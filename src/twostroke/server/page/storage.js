@@ -1,4 +1,4 @@
-// What the browser keeps, for ever or for this tab. Where that is forbidden, full or damaged, the page works without.
+// Values that the browser keeps, for ever or for this tab. Where storage is forbidden, full or damaged, the page works without it.
 const area = (tab) => (tab ? sessionStorage : localStorage);
 
 export function read(key, tab = false) {
@@ -9,7 +9,7 @@ export function read(key, tab = false) {
   }
 }
 
-/** False where it could not be kept. */
+/** Stores a value. Returns false where it could not be kept. */
 export function write(key, text, tab = false) {
   try {
     area(tab).setItem(key, text);
@@ -23,11 +23,11 @@ export function remove(key) {
   try {
     localStorage.removeItem(key);
   } catch {
-    /* it was never kept */
+    /** it was never kept */
   }
 }
 
-/** null where it is missing or no JSON. */
+/** The value; null where it is missing or is no JSON. */
 export function readJson(key) {
   try {
     return JSON.parse(read(key));

@@ -11,7 +11,7 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** The element with these children too. One by one: a call with a hundred thousand arguments ends in a stack overflow. */
+/** Adds these children to the element, one by one. A call with a hundred thousand arguments would overflow the stack. */
 export function filled(element, children) {
   for (const child of children) element.append(child);
   return element;

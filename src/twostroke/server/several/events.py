@@ -12,7 +12,7 @@ LOOK_S, HEARTBEAT_S = 0.1, 15.0
 
 
 async def model_events(models: Models) -> AsyncIterator[bytes]:
-    """Events until the server ends. They wait for no reader: one that is far behind gets what is true when it reads."""
+    """Events until the server ends. They wait for no reader: one that is far back gets what is true when it reads."""
     models.note()
     place, quiet_s = models.news.end, 0.0
     yield b": models\n\n"

@@ -350,7 +350,7 @@ class StoredBatches:
 
 
 def _no_room(error: Exception) -> str:
-    """What the disk says, where nothing else is wrong; else nothing."""
+    """The error of the disk, where nothing else is wrong; else nothing."""
     if isinstance(error, ExceptionGroup):
         found = [_no_room(each) for each in error.exceptions]
         return found[0] if all(found) else ""

@@ -30,7 +30,7 @@ async def guarded_write(write: Callable[[], None], what: str) -> None:
 
 
 async def keep_at_last(write: Callable[[], Awaitable[None]]) -> None:
-    """Write what was computed; where there is no room, again and again: a full disk is no reason to lose it."""
+    """Write what was computed. Where the disk is full, try again until there is room, so that no work is lost."""
     told = False
     while True:
         try:

@@ -52,7 +52,7 @@ def with_body(
 def page_of(
     items: list[Any], request: Request, name: Callable[[Any], str], *, after: str = "after", before: str | None = None
 ) -> dict[str, Any]:
-    """Returns a part of a list, after the item that the request names, or up to one. Raises HttpProblem (400).
+    """Returns a page of a list: items after, or before, the item that the request names. Raises HttpProblem (400).
 
     after, before: the names of these fields of the request.
     """

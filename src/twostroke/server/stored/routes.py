@@ -31,7 +31,7 @@ _BODY = json_decoder(dict[str, Any])
 
 
 def responses_endpoint(admission: Admission, stored: StoredWork | None, prepare: Prepare) -> Endpoint:
-    """Returns the endpoint POST /v1/responses. prepare: makes the answer to a body, without anything that is stored."""
+    """Returns the endpoint POST /v1/responses. prepare: makes the answer to a body and stores nothing."""
 
     async def endpoint(request: Request) -> Response:
         sender = sender_of(request.scope)

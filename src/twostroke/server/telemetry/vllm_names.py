@@ -129,7 +129,7 @@ class VllmNames(Collector):
         return made
 
     def _used_adapters(self, own: Mapping[str, Metric]) -> Metric:
-        """Returns names in labels, with commas between. The value is the time: dashboards take the latest sample."""
+        """Returns names in labels, separated by commas. The value is the time: dashboards take the latest sample."""
         used = [sample.labels for sample in own["twostroke_adapter_used"].samples]
         names = {
             state: ",".join(each["adapter"] for each in used if each["state"] == state)

@@ -55,7 +55,7 @@ def source_of(kind: str, text: str) -> str:
     if kind == "lark":
         return OPTIONS + _lark(text)
     if kind == "choice":
-        # The choices are one terminal: as alternatives of a rule, many choices would be too many items for the parser.
+        # The choices are one terminal. As alternatives of a rule, many choices would be too many items for the parser.
         choices = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
         return f"{OPTIONS}start: CHOICE\nCHOICE: {choices}"
     schema = json.loads('{"type":"object"}' if kind == "json_object" else text)

@@ -82,7 +82,7 @@ class _Messages:
             if (yield from stream.match(end)):
                 stream.forget()
                 return True
-        if not told:  # there is no header: the model says something
+        if not told:  # there is no header: the model writes a message
             self._turn.says(stream.forget().removeprefix(form.start))
             return (yield from self._body(self._turn.says))
         stream.forget()

@@ -61,7 +61,7 @@ class BegunAnswer(Struct, frozen=True):
 class Speaker:
     """One conversation, one template and the format of its model.
 
-    hide: returns a client's text in the form in which it may stand in the prompt.
+    hide: changes a client's text so that it can contain no token of the template.
     """
 
     def __init__(

@@ -37,8 +37,8 @@ class RopeKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RopeSpec:
-    """rotary_dim: the number of leading elements of a head that turn, even. original_positions: the positions of the
-    training without scaling.
+    """rotary_dim: the number of leading elements of a head that are rotated, even. original_positions: the positions of
+    the training without scaling.
 
     attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
@@ -85,8 +85,8 @@ def rope_from_config(
 ) -> RopeSpec:
     """Reads the rope fields of a config. Raises CorruptModel or UnsupportedModel naming the field.
 
-    partial: the share of a head that turns where partial_rotary_factor is absent; None for families that turn whole
-    heads whatever that field is. theta: the base where the config does not have the field.
+    partial: the share of a head that is rotated where partial_rotary_factor is absent; None for families that
+    rotate whole heads whatever that field is. theta: the base where the config does not have the field.
     """
     top_theta = config.number("rope_theta", 1.0 + 1e-6, 1e15, default=theta)
     group = config.group("rope_scaling") or config.group("rope_parameters") or Fields({}, config.place)
@@ -173,7 +173,7 @@ def _check_partial_rotary(config: Fields, group: Fields, kind: RopeKind) -> None
     share = group.number("partial_rotary_factor", 1e-3, 1.0, default=outer)
     if share != 1.0 and kind is not RopeKind.DEFAULT:
         raise UnsupportedModel(
-            f"config.json: partial_rotary_factor {share:g} beside rope_type {kind} is not implemented.",
+            f"config.json: partial_rotary_factor {share:g} with rope_type {kind} is not implemented.",
             why="This family turns whole heads; transformers cannot run this config either.",
             fix="Remove partial_rotary_factor if every element of a head is meant to turn.",
         )

@@ -213,7 +213,7 @@ def _split_names(path: Path, first: GgufFile, count: int) -> list[str]:
         raise CorruptModel(
             f"{path.name} is not the first of {count} parts.",
             why="The first holds what all parts need.",
-            fix=f"Give the file that ends in {ending}, with the others beside it.",
+            fix=f"Give the file that ends in {ending}, with the others next to it.",
         )
     stem, kind = path.name[: -len(ending)], path.name[-len(".gguf") :]
     names = [f"{stem}-{index + 1:05}-of-{count:05}{kind}" for index in range(count)]

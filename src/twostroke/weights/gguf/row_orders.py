@@ -11,7 +11,7 @@ from twostroke.ops.operands import I32Array
 
 
 def halves_of_pairs(rows: int, heads: int) -> I32Array:
-    """Returns the order for heads whose stored rows lie as pairs that turn together: read are the first rows of all
+    """Returns the order for heads that the file stores as rotary pairs: first the first rows of all
     pairs, then the second rows of all pairs."""
     own = np.arange(rows, dtype=np.int32)
     each = rows // heads

@@ -1,7 +1,7 @@
 """Makes a model's folder from a GGUF file: its keys become config.json, tokenizer.json and the other small files.
 
     folder/<digest>/  config.json  tokenizer.json  tokenizer_config.json  generation_config.json  gguf.json
-                      modules.json  1_Pooling/config.json where the file says how rows become a vector
+                      modules.json  1_Pooling/config.json where the file tells how rows become a vector
 
 The weights stay in the GGUF file, which gguf.json names. So all code that reads a model's folder can read this one, and
 a tokenizer of 100,000 tokens is rebuilt once. The digest is made of the header, the path, the size, the time and

@@ -8,7 +8,7 @@
     mxfp4-pack-quantized  weight_packed uint8, weight_scale uint8
     mxfp8-quantized       weight e4m3, weight_scale uint8
 
-Packed codes and zero points are 2^(bits - 1) more than meant.
+Packed codes and zero points are stored with 2^(bits - 1) added.
 """
 
 from __future__ import annotations

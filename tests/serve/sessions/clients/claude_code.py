@@ -1,6 +1,7 @@
 """Claude Code: /v1/messages streamed, a billing line that changes, cache_control, a provider's tool, counts.
 
-Its history holds parallel calls, a failed tool, a picture in an old result, an interrupted call, and a summary later.
+Its history contains parallel calls, a failed tool, a picture in an old result, an interrupted call, and later a
+summary.
 """
 
 from __future__ import annotations

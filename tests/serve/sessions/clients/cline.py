@@ -1,4 +1,5 @@
-"""Cline: /v1/chat/completions streamed, no tools of the API: calls are tags in texts, results are a user's parts."""
+"""Cline: /v1/chat/completions streamed, without tools of the API. Calls are tags in texts; results are a user's
+parts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Codex: /v1/responses streamed, instructions next to developer messages, tools of five kinds, items without ids.
 
-Its history holds calls of a text tool with a grammar, a local shell, a web search, a picture in an output, a summary.
+Its history contains calls of a text tool with a grammar, a local shell, a web search, a picture in an output, and a
+summary.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _result(call_id: str, name: str, turn: int) -> dict[str, Any]:
 
 
 def _more(turn: int) -> list[dict[str, Any]]:
-    """What else a session leaves in its history."""
+    """The other items that a session leaves in its history."""
     more: dict[int, list[dict[str, Any]]] = {
         3: [{"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "exit codes"}}],
         4: [
@@ -111,5 +112,5 @@ CLIENT = Client("Codex", ANSWER, session)
 
 
 def patch_of(said: Said) -> str:
-    """What the text tool was given."""
+    """The input of the text tool."""
     return next(call.arguments for call in said.calls if call.name == "apply_patch")

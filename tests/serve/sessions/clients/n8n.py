@@ -26,7 +26,7 @@ def session() -> Session:
             {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in said.calls
         ]
-        if turn == 4:  # a version that keeps arguments as they were read
+        if turn == 4:  # some versions keep arguments as they were read
             calls[0]["function"]["arguments"] = json.loads(calls[0]["function"]["arguments"])
         messages.append({"role": "assistant", "content": "", "tool_calls": calls})
         for call in calls:

@@ -1,6 +1,6 @@
 """Open WebUI: /v1/chat/completions streamed, a person's chat with knowledge in the system text, titles and tags aside.
 
-Its history holds a picture that was sent to another model, and thoughts as details in the answers.
+Its history contains a picture that was sent to another model, and thoughts as details in the answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""opencode: /v1/chat/completions streamed through the AI SDK, two system messages, usage asked for, a title aside."""
+"""opencode: /v1/chat/completions streamed through the AI SDK, two system messages, usage requested, a title aside."""
 
 from __future__ import annotations
 

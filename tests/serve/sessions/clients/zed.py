@@ -30,7 +30,7 @@ def _history(said: Said, turn: int) -> list[dict[str, Any]]:
         {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in said.calls
     ]
-    if turn == 3:  # the arguments broke off, and the call was never run
+    if turn == 3:  # the arguments ended early, and the call was never run
         calls[0]["function"] = {"name": "read_file", "arguments": ""}
     made: list[dict[str, Any]] = [
         {"role": "assistant", "content": said.text},

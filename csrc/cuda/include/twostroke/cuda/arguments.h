@@ -1,5 +1,5 @@
-// The arguments of the kernels of csrc/cuda, and their list. All addresses are the device's. Strides are in elements. `parts`: blocks
-// that share one row, where a row is longer than a block has threads.
+// The arguments of the kernels of csrc/cuda, and the list of these kernels. All addresses are device addresses. Strides count elements.
+// `parts` is the number of blocks that share one row, where a row is longer than a block has threads.
 #pragma once
 #include <stdint.h>
 
@@ -16,50 +16,51 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int kThreads = 256;        // of a block of the kernels that go channel by channel
-constexpr int kFourThreads = 128;    // of a block of the kernels that go element by element, four elements a thread
+constexpr int kThreads = 256;  // threads of a block in the kernels with a thread for each channel
+constexpr int kFourThreads = 128;  // threads of a block in the kernels with a thread for each four elements
 constexpr int kNormThreads = 128;
-constexpr int kNarrow = 256;         // elements of the longest vector of head_norm
-constexpr int kLowRankThreads = 16;  // of two ranks of a row in low_rank_down: one for each partial sum
-constexpr int kNarrowThreads = 16;   // of a vector of head_norm: one for each partial sum
-constexpr int kGroupThreads = 64;    // of kv_write and attention
-constexpr int kQuantizeThreads = 128;  // of quantize
-constexpr int kOneThreads = 512;     // of linear_one
-constexpr int kOneStrip = 16;        // rows of a matrix that a block of it has at once
-constexpr int kOneColumns = 28672;   // the most of a row of activations that it holds from beginning to end
-constexpr int kFewThreads = 256;     // of linear_few
+constexpr int kNarrow = 256;  // the most elements of a vector of head_norm
+constexpr int kLowRankThreads = 16;  // threads for two ranks of a row in low_rank_down: one for each partial sum
+constexpr int kNarrowThreads = 16;  // threads for a vector of head_norm: one for each partial sum
+constexpr int kGroupThreads = 64;  // threads of a block of kv_write and attention
+constexpr int kQuantizeThreads = 128;  // threads of a block of quantize
+constexpr int kOneThreads = 512;  // threads of a block of linear_one
+constexpr int kOneStrip = 16;  // rows of a matrix that a block of linear_one has at once
+constexpr int kOneColumns = 28672;  // the most columns of activations that linear_one keeps in shared memory from beginning to end
+constexpr int kFewThreads = 256;  // threads of a block of linear_few
 constexpr int kFewStrip = 32;
-constexpr int kFewRows = 16;         // of activations of all blocks; where there are more:
+constexpr int kFewRows = 16;  // the most rows of activations of linear_few; with more, linear_tile runs
 constexpr int kFewTile = 32;
-constexpr int kStoredThreads = 256;  // of linear_stored
+constexpr int kStoredThreads = 256;  // threads of a block of linear_stored
 constexpr int kStoredStrip = 16;
-constexpr int kStoredColumns = 20480;  // the most of a row of activations that a block of it holds from beginning to end
-constexpr int kMostDim = 512;        // of a head
+// the most columns of activations that a block of linear_stored keeps in shared memory from beginning to end
+constexpr int kStoredColumns = 20480;
+constexpr int kMostDim = 512;  // the most dimensions of a head
 constexpr int kSegment = 512;        // positions whose sums are merged in order
-constexpr int kMostLatent = 1024;    // of a position's latent with what is after it
-constexpr int kMostChoices = 1024;   // experts of one layer
-constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
-constexpr int kHeldNumbers = 64;     // of a column of a state that one thread keeps in registers
-constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
-constexpr int kWholeColumns = 8;     // pairs of a row and a query head that a block of attention has, over int8 and int4
-constexpr int kFloatColumns = 16;    // of a block over f32 and bf16; where a sequence has one row:
+constexpr int kMostLatent = 1024;  // the most numbers of a position's latent, with the dimensions after it
+constexpr int kMostChoices = 1024;  // the most experts of one layer
+constexpr int kMostHeadRows = 256;  // the most rows of a head's state in wkv6 and wkv7
+constexpr int kHeldNumbers = 64;  // the numbers of a state's column that one thread keeps in registers
+constexpr int kMostStateRows = 512;  // the most rows of a head's state in delta_rule
+constexpr int kWholeColumns = 8;  // pairs of a row and a query head in a block of attention over int8 and int4
+constexpr int kFloatColumns = 16;  // the same number over f32 and bf16; the next one is for sequences with one row
 constexpr int kOneRowColumns = 4;
-constexpr int kPlaceRows = 8;         // of a block of place_scores
-constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
+constexpr int kPlaceRows = 8;  // rows of a block of place_scores
+constexpr int kEntryTile = 64;  // entries that a block multiplies by a vector at once
 
-struct ElementArgs {  // gate, multiply
+struct ElementArgs {  // arguments of gate and multiply
   float* out;
   const float *x, *gate;
   int64_t out_stride, x_stride, gate_stride, width, parts, activation;
   int64_t shared;      // elements of x that share a gate
-  float limit, shift;  // of gate, where a limit of 0 is none
-  bool hold_values;    // of gate: act(gate) is held below the limit, not gate
+  float limit, shift;  // arguments of gate; a limit of 0 means that there is none
+  bool hold_values;  // for gate: the limit applies to act(gate), not to gate
 };
 
 struct PointwiseArgs {
   float* out;
-  const float *x, *y, *numbers;  // y, numbers: NULL for none
-  int64_t out_stride, x_stride, y_stride, width, parts, program, length;  // length: of numbers
+  const float *x, *y, *numbers;  // y and numbers may be NULL
+  int64_t out_stride, x_stride, y_stride, width, parts, program, length;  // length: the number of numbers
   float a, b;
 };
 
@@ -78,18 +79,19 @@ struct EmbedArgs {
   int64_t out_stride, columns, padded, panel_bytes, parts;
   int32_t kind, group;
   StoredLayout stored;
-  int64_t rotated;  // as ts_weight
+  int64_t rotated;  // the value of ts_weight
 };
 
-struct NormArgs {  // rms_norm, layer_norm; of head_norm and head_layer_norm, each of `rows` rows is `vectors` vectors, one after another
+// arguments of the norms; for head_norm and head_layer_norm, each of `rows` rows has `vectors` vectors, one after another
+struct NormArgs {
   float* out;
   const float *x, *weight, *bias;
   int64_t out_stride, x_stride, rows, vectors, columns;
   float eps;
-  int64_t weight_step = 0;  // of head_layer_norm: from the weights of a vector to those of the next
+  int64_t weight_step = 0;  // for head_layer_norm: the step from the weights of a vector to those of the next
 };
 
-constexpr int32_t kMostRotatedDims = 1024;  // of a head of rotate_heads
+constexpr int32_t kMostRotatedDims = 1024;  // the most dimensions of a head of rotate_heads
 
 struct RopeArgs {
   float* x;
@@ -105,39 +107,41 @@ struct KVWriteArgs {
   int64_t k_stride, v_stride;
 };
 
-struct QuantizeArgs {  // rows (rows, columns) to q (rows, padded), scales and corrections (rows, groups)
+struct QuantizeArgs {  // rounds rows (rows, columns) to q (rows, padded), scales and corrections (rows, groups)
   const float* x;
   int8_t* q;
   float* scales;
   int32_t* corrections;
   int64_t x_stride, columns, padded, group, groups, parts;
-  int64_t rotated;  // as ts_weight
+  int64_t rotated;  // the value of ts_weight
 };
 
-// Groups that one warp rounds at once: as many as registers hold.
+// Groups that one warp rounds at once. It is the largest number that fits in registers.
 constexpr int32_t groups_at_once(int64_t group) { return group <= 128 ? 4 : group <= 256 ? 2 : 1; }
 
-struct LinearArgs {  // out = or += x @ W.T + bias
+struct LinearArgs {  // computes out = x @ W.T + bias, or adds it to out
   float* out;
-  const float* x;  // of linear_float
+  const float* x;  // linear_float alone uses it
   const uint8_t* data;
   const uint16_t* scales;
   const float* bias;
-  const int8_t* q;  // these three of linear_few
+  const int8_t* q;  // linear_few alone uses these three
   const float* x_scales;
   const int32_t* corrections;
-  const int32_t* matrices;  // of a bank: which one each row of x meets; NULL for one matrix
+  const int32_t* matrices;  // for a bank: the matrix of each row of x; NULL for one matrix
   int64_t out_stride, x_stride, tokens, rows, columns, padded, group, groups, panels, panel_bytes;
-  int64_t parts;  // blocks that share the rows of a matrix, in all but linear_float
-  int32_t kind, add, gated;  // gated: out = silu of the matrix' first rows' products times its last rows'
-  int32_t aligned;           // of products with floats: rows of x are whole fours at multiples of 16 bytes
+  int64_t parts;  // blocks that share the rows of a matrix, except in linear_float
+  int32_t kind, add, gated;  // gated: out is silu(products of the matrix' first rows) times the products of its last rows
+  int32_t aligned;  // for float weights: rows of x are whole fours at multiples of 16 bytes
   StoredLayout stored;
-  int64_t rotated;           // as ts_weight
+  int64_t rotated;  // the value of ts_weight
 };
 
-// Rows of x of a block of linear_float, _some and _more, of 32 rows of the matrix; of _many and _wide, of 64 and 128 rows of it.
+// Rows of x of a block of linear_float and its variants. A block of linear_float, _some or _more has 32 rows of the matrix, of _many 64,
+// and of _wide 128.
 constexpr int kFloatFew = 2, kFloatSome = 8, kFloatMore = 16, kFloatMany = 32, kFloatWide = 64;
-constexpr int kFloatFewThreads = 128, kFloatMoreThreads = 128, kFloatThreads = 256;  // of linear_float, of _more, of the others
+// threads of a block of linear_float, of _more, and of the others
+constexpr int kFloatFewThreads = 128, kFloatMoreThreads = 128, kFloatThreads = 256;
 
 struct LatentWriteArgs {
   ts_kv_layer layer;
@@ -151,24 +155,28 @@ struct AttentionArgs {
   float* out;
   const float *q, *sinks, *slopes;
   const int32_t *row_starts, *context_tokens, *page_table;
-  const int32_t* ends;  // of each row one after the last position that it sees at least; NULL: none. Tiles have one row then
+  // for each row: one after the last position that it sees at least; then tiles have one row. NULL where there are none
+  const int32_t* ends;
   int64_t q_stride, out_stride, heads, sequences, table_stride;
   float scale, soft_cap;
   int32_t window, ahead;
-  const float *q_turned, *chosen;  // of latents: what meets the turned keys; positions that each row sees, rising, then -1 (NULL: all)
+  // for latents: the part of the query that is multiplied by rotary keys; and the positions that each row sees, rising, then -1 (NULL: all)
+  const float *q_turned, *chosen;
   int64_t turned_stride, chosen_stride, choices;
-  // For blocks of one segment. partials: (tiles of rows, together, heads, segments) partial results; first_tile: what launches before had;
-  // together: rows of a tile; chunks: blocks that share the query heads of a KV head; a sequence is theirs of more than `above`
-  // and at most `few` rows. prompt_blocks: where a warp goes over the whole context, blocks of one KV head.
+  // Fields for blocks of one segment.
+  // partials (tiles of rows, together, heads, segments): partial results. first_tile: the number of tiles of the launches before. together:
+  // the rows of a tile. chunks: the blocks that share the query heads of a KV head. These blocks take the sequences of more than `above`
+  // and at most `few` rows.
+  // prompt_blocks: the number of blocks of one KV head, where a warp goes over the whole context.
   float* partials;
   int64_t first_tile, prompt_blocks;
   int32_t together, chunks, segments, above, few, one_each;  // one_each: 1 where each sequence has one row
   StageShape stage;
-  Places places;  // not in prompts' kernels of whole numbers
+  Places places;  // the whole-number kernels of prompts do not use it
 };
 
-// index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of
-// `rate` positions, by a key of `dim` numbers.
+// index_scores and entry_scores compute scores (rows, positions) of the rows from first_row on. index_choose writes the `count` largest of
+// them to out. A score belongs to `rate` positions and comes from a key of `dim` numbers.
 struct SelectArgs {
   ts_kv_layer layer;
   float *out, *scores;
@@ -177,17 +185,18 @@ struct SelectArgs {
   int64_t out_stride, q_stride, weights_stride, heads, sequences, table_stride, first_row, positions, tiles, count, dim, rate;
 };
 
-// What a row and a query head have over one segment: 16 sums of weights, the sums of V, the peak.
+// The results of a row and a query head over one segment: 16 sums of weights, the sums of V, and the peak.
 constexpr int64_t kRowTotals = 16;
 constexpr int64_t partial_floats(int64_t value_dim) { return kRowTotals + value_dim + 1; }
 
-// The first position that a query at `position` sees. window below 0: positions are in chunks of -window, and it sees its own chunk.
+// The first position that a query at `position` sees. If window is below 0, positions are in chunks of -window, and a query sees its own
+// chunk.
 constexpr int64_t first_seen(int64_t window, int64_t position) {
   if (window < 0) return position - position % -window;
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-// tokens[pairs[2 i]] = the token of told[pairs[2 i + 1]].
+// The kernel copies the token of told[pairs[2 i + 1]] to tokens[pairs[2 i]].
 struct FollowArgs {
   int32_t* tokens;
   const int32_t* pairs;
@@ -195,7 +204,7 @@ struct FollowArgs {
   int64_t count;
 };
 
-// Each kernel, and what it is given.
+// Each kernel and its struct of arguments.
 #define TS_CUDA_KERNELS(K)            \
   K(add_pairs, PairArgs)              \
   K(attention_bf16, AttentionArgs)    \

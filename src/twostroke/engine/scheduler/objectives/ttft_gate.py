@@ -34,7 +34,7 @@ class TtftGate:
         self._ahead = ahead
         self._order = order
         self._refuses = refuses
-        self._held: list[Sequence] = []  # by arrival
+        self._held: list[Sequence] = []  # in the order of arrival
 
     def check(self, sequence: Sequence, queues: Queues, now: float) -> None:
         """Promise or hold. Raises Overloaded when the sequence cannot be in time. Its rank and prefill_tokens must be

@@ -36,14 +36,13 @@ async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | Non
     try:
         fixed = await by_usage(OPENING)
     except ConfigError:
-        # The server reports no usage, so the tokens that it adds around a prompt stay unknown. The report says that.
+        # The server reports no usage, so the tokens that it adds around a prompt stay unknown. The report notes this.
         return found
     return WordList(found.words, fixed)
 
 
 def require_answer(seen: Observation, address: str) -> None:
-    """Raises ConfigError where the observation is of a failed request: no server is there, or the server returned an
-    error."""
+    """Raises ConfigError where the request failed: no server is there, or the server returned an error."""
     if seen.whole:
         return
     if seen.status == 0:

@@ -159,7 +159,8 @@ def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None =
 
 
 def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
-    """Returns the same as `queries`, from the parts of all heads that do not turn (plain) and that turn (turned)."""
+    """Returns the same as `queries`, from the parts of all heads that are not rotated (plain) and that are rotated
+    (turned)."""
     plain, turned = plain.heads(shape.num_heads), turned.heads(shape.num_heads)
     if not shape.turn:
         return head_linear(plain, _keys_up(t, shape)), turned

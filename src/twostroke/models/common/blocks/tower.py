@@ -61,8 +61,8 @@ def with_given_places(t: Tracer, x: Value) -> Value:
 
 
 def turn_by_halves(head_dim: int, theta: float, axes: tuple[int, int] = (0, 1)) -> Rope:
-    """Returns a rotation whose first half of the pairs turns by the line of a patch, and the second half by its column,
-    with the same frequencies.
+    """Returns a rotation whose first half of the pairs is rotated by the line of a patch, and the second half by its
+    column, with the same frequencies.
 
     axes: the axis of each half, 0 for lines and 1 for columns.
     """

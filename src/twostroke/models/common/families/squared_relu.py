@@ -1,4 +1,4 @@
-"""Decoders with a plain feed-forward block of squared relu, and with biases where the config says so."""
+"""Decoders with a plain feed-forward block of squared relu, and with biases where the config sets them."""
 
 from __future__ import annotations
 

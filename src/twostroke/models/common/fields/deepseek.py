@@ -60,7 +60,7 @@ def biased_mixture(parts: LatentParts) -> Mixture:
 
 def plain_experts(parts: LatentParts) -> FeedForwardText:
     """Reads DeepSeek-V2's experts. Scores are shares of a softmax, and groups are chosen by their largest score;
-    topk_method says whether there are groups.
+    topk_method decides whether there are groups.
 
     norm_topk_prob changes nothing, as in transformers. All published configs say false; the code that was published
     with them would divide the weights by their sum.

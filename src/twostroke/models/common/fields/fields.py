@@ -167,8 +167,8 @@ def windows_by_layer(fields: Fields, num_layers: int, window: int, usual: tuple[
 
 
 def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns `windows` where all layers have the family's one window. Raises UnsupportedModel where layer_types says
-    otherwise."""
+    """Returns `windows` where all layers have the family's one window. Raises UnsupportedModel where layer_types
+    differs."""
     if windows != usual:
         raise UnsupportedModel(
             f"config.json: layer_types mixes windows in a {family} model.",

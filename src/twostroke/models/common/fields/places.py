@@ -1,4 +1,4 @@
-"""Fields of rotations by several places: which of time, height and width turns each pair of a head."""
+"""Fields of rotations by several places: which of time, height and width rotates each pair of a head."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from twostroke.types.spec.fields import Fields
 
 
 def text_turns(text: Fields, usual: tuple[int, int, int], *, interleaved: bool) -> TextTurns:
-    """Reads how the language model's heads turn. usual: the sections where the config does not have them."""
+    """Reads how the language model's heads are rotated. usual: the sections where the config does not have them."""
     group = text.group("rope_scaling") or text.group("rope_parameters") or text.only({})
     found = group.integers("mrope_section") if group.has("mrope_section") else usual
     if len(found) != 3 or any(not 0 <= each <= 4096 for each in found):

@@ -98,15 +98,15 @@ def pattern_windows(fields: Fields, layers: int, window: int, pattern: int) -> t
 
 
 def sliding_window(fields: Fields, absent: int) -> int:
-    """Reads sliding_window, where 0 and null mean no window. It is `absent` where the config does not have the field.
-    """
+    """Reads sliding_window, where 0 and null mean no window. It is `absent` where the config does not have the
+    field."""
     said = fields.optional_integer("sliding_window", 0, MAX_POSITIONS)
     return said or (0 if fields.has("sliding_window") else absent)
 
 
 def upper_windows(fields: Fields, num_layers: int, absent: int) -> tuple[int, ...]:
     """Returns the window of each layer by Qwen's rule: layers from max_window_layers on have one where
-    use_sliding_window is true, unless layer_types says otherwise. absent: the window where the config does not have the
+    use_sliding_window is true, unless layer_types overrides this. absent: the window where the config does not have the
     field."""
     window = sliding_window(fields, absent) if fields.boolean("use_sliding_window", False) else 0
     full = fields.integer("max_window_layers", 0, 1 << 20, default=28)
@@ -115,7 +115,7 @@ def upper_windows(fields: Fields, num_layers: int, absent: int) -> tuple[int, ..
 
 
 def same_windows(fields: Fields, family: str, num_layers: int, window: int) -> tuple[int, ...]:
-    """Returns the family's one window for each layer. Raises UnsupportedModel where layer_types says otherwise."""
+    """Returns the family's one window for each layer. Raises UnsupportedModel where layer_types differs."""
     usual = (window,) * num_layers
     return one_window(fields, family, windows_by_layer(fields, num_layers, window, usual), usual)
 

@@ -1,4 +1,4 @@
-// Files for the next question: chosen, pasted or dropped. Texts go to every model, images to one that sees.
+// Files for the next question: chosen, pasted or dropped. Texts go to every model, images to a model that sees images.
 import { announce } from "../announce.js";
 import { call, postJson } from "../api.js";
 import { imageView } from "./picture.js";
@@ -28,7 +28,7 @@ async function textOf(file) {
 }
 
 export class Attachments {
-  /** models: says which model answers, its room, and whether it sees. */
+  /** models: knows which model answers, its room, and whether it sees images. */
   constructor(models) {
     this.models = models;
     this.files = []; // {id, name, kind, content, item}
@@ -53,7 +53,7 @@ export class Attachments {
     for (const end of ["dragleave", "drop"]) body.addEventListener(end, () => body.classList.remove("drops"));
     body.addEventListener("drop", (event) => {
       if (!carries(event)) return;
-      event.preventDefault(); // else the browser leaves the page for the file
+      event.preventDefault();  // otherwise the browser leaves the page to open the file
       this.add([...event.dataTransfer.files]);
     });
   }
@@ -67,7 +67,7 @@ export class Attachments {
     this.add(files.length ? files : [new File([text], `Pasted text ${number}.txt`, { type: "text/plain" })]);
   }
 
-  /** Attach what can be; what cannot is said, and no more than that happens. One after the other, as they were given. */
+  /** Attaches the files one after the other. For a file that cannot be attached, a message tells why. */
   add(files) {
     this.adding += 1;
     this.added = this.added.then(() => this.addNow(files));
@@ -143,7 +143,7 @@ export class Attachments {
     announce(`${file.name} is attached`);
   }
 
-  /** How many tokens a text takes, next to its name. */
+  /** Shows how many tokens a text takes, next to its name. */
   async measure({ content }, place) {
     try {
       const asked = { model: this.models.id, prompt: content, add_special_tokens: false };
@@ -156,12 +156,12 @@ export class Attachments {
     }
   }
 
-  /** Is there a file, or one that is still read? */
+  /** Whether there is a file, or one that is still being read. */
   get some() {
     return this.files.length + this.adding > 0;
   }
 
-  /** null where the model cannot take them, and that is said; else the files, which leave this place. */
+  /** The files, which leave this place. null where the model cannot take them; then a message tells it. */
   async take() {
     await this.added;
     const image = this.files.find(({ kind }) => kind === "image");

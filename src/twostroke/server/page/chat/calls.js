@@ -1,7 +1,7 @@
-// Calls of tools in an answer: a card for each, with a field for its result. The reader plays the tool.
+// Calls of tools in an answer: a card for each, with a field for its result. The reader takes the part of the tool.
 import { make } from "../text.js";
 
-/** Add the pieces of calls that one event brings to the calls so far: {id, name, arguments, result}. */
+/** Adds the pieces of calls from one event to the calls so far: {id, name, arguments, result}. */
 export function heardCalls(calls, pieces) {
   for (const { index, id, function: called } of pieces) {
     calls[index] ??= { id: id ?? "", name: "", arguments: "", result: null };
@@ -21,10 +21,10 @@ export function messagesOfCalls(text, calls) {
   return [{ role: "assistant", content: text, tool_calls: asked }, ...results];
 }
 
-/** True once each call has its result. */
+/** Whether each call has its result. */
 export const answered = (calls) => calls.every(({ result }) => result !== null);
 
-/** Arguments as they are read best: JSON on several lines, other text as it is. */
+/** Arguments in a readable form: JSON on several lines, other text unchanged. */
 function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
@@ -34,7 +34,7 @@ function pretty(text) {
 }
 
 export class CallsView {
-  /** send(): goes on with the results, which are in `calls` by then. runnerOf(tool): what can run it, or null. */
+  /** send(): goes on with the results, which are then in `calls`. runnerOf(tool): what can run the tool, or null. */
   constructor(calls, send, runnerOf = () => null) {
     Object.assign(this, { calls, send, runnerOf });
     this.cards = [];
@@ -63,12 +63,12 @@ export class CallsView {
     const given = make("pre");
     const field = make("textarea", { rows: 2, "aria-label": "Result of the call", placeholder: "The tool's result" });
     const shown = make("pre", { class: "result", hidden: "" });
-    const run = make("button", { type: "button", class: "run" }); // it is there where it can run
+    const run = make("button", { type: "button", class: "run" });  // shown where the call can run
     this.fields.append(make("section", { class: "call" }, make("p", {}, "Call of ", name), given, field, shown));
     return { call, name, given, field, shown, run };
   }
 
-  /** A call is run when the reader says so; its result can be read and changed before it is sent. */
+  /** A call runs when the reader agrees. Its result can be read and changed before it is sent. */
   offer({ call, run, field }, open) {
     const runner = open ? this.runnerOf(call.name) : null;
     if (!runner) return run.remove();
@@ -85,7 +85,7 @@ export class CallsView {
     };
   }
 
-  /** The answer has ended: results can be given, or are shown. */
+  /** Called when the answer has ended: results can be given, or are shown. */
   end() {
     this.draw();
     const open = !answered(this.calls);

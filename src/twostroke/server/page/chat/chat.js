@@ -1,4 +1,5 @@
-// The chat: questions are asked, answers come in; each keeps its figures. What no longer fits the context is left out, and said.
+// The chat: questions are asked, answers come in, and each keeps its figures. Turns that no longer fit the context are left out, and a line
+// tells it.
 import { announce } from "../announce.js";
 import { Attachments } from "./attachments.js";
 import { Compare } from "./compare.js";
@@ -20,7 +21,7 @@ const MOST_READ_ALOUD = 600;
 const byId = (id) => document.getElementById(id);
 
 export class Chat {
-  /** kept: {history, contents}, which outlive the page. */
+  /** kept: {history, contents}, which stay after the page is closed. */
   constructor(about, models, { history, contents }) {
     Object.assign(this, { models, history, contents });
     this.settings = new Settings();
@@ -52,7 +53,7 @@ export class Chat {
     this.open(kept ? this.history.load(kept) : null);
   }
 
-  /** This model answers from now on. */
+  /** From now on this model answers. */
   use({ model }) {
     this.model = model;
     this.room = this.models.room;
@@ -85,7 +86,7 @@ export class Chat {
     }); // the browser may bring the same page back
   }
 
-  /** Show a kept chat, or a new one for null. */
+  /** Shows a kept chat, or a new one for null. */
   open(chat) {
     this.running?.abort();
     this.running = null;
@@ -99,7 +100,7 @@ export class Chat {
     this.follower.follow();
   }
 
-  /** Show the chosen turns from this place on; those before it stay. */
+  /** Shows the chosen turns from this place on; earlier ones stay. */
   showFrom(place) {
     this.removeFrom(place);
     for (const turn of pathOf(this.chat).slice(place)) this.show(turn).end();
@@ -124,7 +125,7 @@ export class Chat {
     return answer;
   }
 
-  /** Title, first screen, arrows between versions, and the line above the turns that are still sent. */
+  /** Updates the title, the first screen, the arrows between versions, and the line above the turns that are still sent. */
   changed() {
     const { turns, from } = this.chat;
     byId("chat-title").textContent = titleOf(this.chat);
@@ -159,7 +160,7 @@ export class Chat {
     this.send(text, files.map(({ id, name, kind }) => ({ id, name, kind })), emptyAnswer(), files);
   }
 
-  /** Show another version of the turn in this place. arrow: the button that led to it, which keeps the focus. */
+  /** Shows another version of the turn in this place. arrow: the button that led to it, which keeps the focus. */
   switchTo(turn, place, arrow) {
     if (this.running) return;
     const had = document.activeElement;
@@ -173,12 +174,12 @@ export class Chat {
     announce(`Version ${versions.place.textContent} of the ${side}`);
   }
 
-  /** Ask the question of a turn in other words: a branch. False where an answer is still coming. */
+  /** Asks the question of a turn in other words, as a branch. Returns false where an answer is still coming. */
   edit(place, text) {
     return this.branch(place, { question: text, files: this.path[place].files });
   }
 
-  /** Ask for another answer: a branch. */
+  /** Asks for another answer, as a branch. */
   again(place) {
     const { question, files } = this.path[place];
     return this.branch(place, { question, files });
@@ -199,7 +200,7 @@ export class Chat {
     this.again(place);
   }
 
-  /** Another answer that has this text in place of a token, and goes on from there. */
+  /** Asks for another answer that has this text in place of a token, and continues from there. */
   branchFrom(place, tokens, token, text, logprob) {
     if (this.running) return;
     const { question, files, answer: was } = this.path[place];
@@ -210,7 +211,7 @@ export class Chat {
     this.branch(place, { question, files, answer });
   }
 
-  /** Another turn next to the one in this place. False where an answer is still coming. */
+  /** Adds another turn in this place. Returns false where an answer is still coming. */
   branch(place, asked) {
     if (this.running) return false;
     this.removeFrom(place);
@@ -218,7 +219,7 @@ export class Chat {
     return this.send(asked.question, asked.files, asked.answer);
   }
 
-  /** Where a question would stand: the one in the field after all turns, or else the last one again. */
+  /** The place of a new question: the end for a question in the field, else the place of the last question. */
   placeNow() {
     const question = byId("question").value.trim(),
       last = this.path.at(-1);
@@ -226,7 +227,7 @@ export class Chat {
     return { earlier: this.path.slice(0, -1), turn: last };
   }
 
-  /** Answers that are there already, as versions of the turn after `before`. */
+  /** Keeps answers that exist already, as versions of the turn after `before`. */
   keepVersions(before, question, files, answers) {
     if (this.running) return;
     const place = before ? this.path.indexOf(before) + 1 : 0;
@@ -236,7 +237,8 @@ export class Chat {
     this.keep();
   }
 
-  /** False where an answer is still coming. answer: how it begins, where it is to go on. given: contents of new files. */
+  /** Sends a question. Returns false where an answer is still coming. answer: its beginning, where it is continued. given: contents of
+   * new files. */
   send(question, files = [], answer = emptyAnswer(), given = []) {
     if (this.running) return false;
     for (const { id, content } of given) this.contents.held.set(id, content);
@@ -245,18 +247,18 @@ export class Chat {
     const view = this.show(turn);
     this.changed();
     this.begin(earlier, turn, view);
-    for (const { id, content } of given) this.contents.put(id, content); // after the chat that names them: see sweep
+    for (const { id, content } of given) this.contents.put(id, content);  // after the chat that names them: see sweep
     return true;
   }
 
-  /** Go on after an answer whose calls have their results. False where another answer is coming. */
+  /** Continues an answer whose calls have their results. Returns false where another answer is coming. */
   sendResults(place) {
     if (this.running) return false;
     this.removeFrom(place + 1);
     return this.send("");
   }
 
-  /** Continue a cut answer where it ends. */
+  /** Continues a cut answer where it ends. */
   goOn(place) {
     if (this.running) return;
     this.removeFrom(place + 1);
@@ -276,7 +278,7 @@ export class Chat {
     this.models.wait((words) => view.waits(words));
   }
 
-  /** Take the turns from this place on out of sight. */
+  /** Hides the turns from this place on. */
   removeFrom(place) {
     this.path.splice(place);
     for (const { question, answer } of this.views.splice(place)) {
@@ -292,7 +294,7 @@ export class Chat {
       view.end();
       answer.figures = await figuresOf(answer.id, end);
     } catch (error) {
-      if (this.left) return; // what came until then is kept
+      if (this.left) return;  // the text that came before is kept
       const stopped = error.name === "AbortError";
       answer.failed = !stopped;
       answer.cut = stopped;
@@ -302,7 +304,7 @@ export class Chat {
     const said = `${answer.model}: ${answer.text.slice(0, MOST_READ_ALOUD)} ${answer.notice}`;
     announce(answer.failed ? `Error: ${answer.notice}` : said);
     if (this.chat !== chat) {
-      // another one is shown by now
+      // another chat is shown by now
       if (this.history.load(chat.id)) this.history.save(chat);
       return;
     }
@@ -334,7 +336,7 @@ export class Chat {
     return end;
   }
 
-  /** Keep the tokens of an answer next to those of its beginning, however it ends. run(tokens): fills the list. */
+  /** Keeps the tokens of an answer together with those of its beginning, however it ends. run(tokens): fills the list. */
   async measured(answer, run) {
     const begun = answer.text,
       tokens = [],

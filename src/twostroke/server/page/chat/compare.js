@@ -1,4 +1,4 @@
-// Two answers to one question next to each other: other models or other settings, the same messages, the same seed.
+// Two answers to one question next to each other: other models or other settings, with the same messages and the same seed.
 import { announce } from "../announce.js";
 import { MarkdownView } from "../markdown.js";
 import { count, make } from "../text.js";
@@ -14,7 +14,7 @@ const NUMBERS = [
 const MOST_SEED = 2 ** 31;
 const byId = (id) => document.getElementById(id);
 
-/** One of the two: its settings, and its answer as it comes. */
+/** One of the two sides: its settings, and its answer as it comes. */
 class Side {
   constructor(name) {
     this.name = name;
@@ -62,7 +62,7 @@ class Side {
     this.figures.textContent = this.answer.figures;
   }
 
-  /** asked: see `requestOf`, without its model. The answer is drawn while it comes; what fails is said here. */
+  /** asked: see `requestOf`, without its model. The answer is drawn while it comes, and errors are shown here. */
   async run(models, asked, seed) {
     const { answer, tokens } = this;
     answer.model = this.model.value;
@@ -86,7 +86,7 @@ class Side {
   }
 }
 
-/** How two answers differ, in words. left, right: tokens with their log probabilities. */
+/** Tells in words how two answers differ. left, right: tokens with their log probabilities. */
 export function verdict(left, right) {
   const same = (a, b) => a.token === b.token && String(a.bytes) === String(b.bytes);
   const least = Math.min(left.length, right.length);
@@ -102,7 +102,7 @@ export function verdict(left, right) {
 }
 
 export class Compare {
-  /** at(): {earlier, turn} where a question would stand now. keep(before, question, files, answers): as versions of a turn. */
+  /** at(): {earlier, turn}, the place of a new question. keep(before, question, files, answers): keeps them as versions of a turn. */
   constructor({ models, settings, contents, at, keep }) {
     Object.assign(this, { models, settings, contents, at, keep });
     this.dialog = byId("compare");

@@ -1,4 +1,4 @@
-// What a question with files is for the API: texts stand before the question, images are parts of the message.
+// A question with files, as the API takes it. Texts come before the question, and images are parts of the message.
 
 /** A fence that no line of the text ends. */
 function fence(text) {
@@ -14,7 +14,7 @@ function written({ name }, text) {
 const gone = ({ name }) => `[The file ${name} was here; this browser has not kept it.]`;
 const unseen = ({ name }) => `[The image ${name} was here; this model reads no images.]`;
 
-/** The content of the user's message. held: id -> contents of files. sees: does the model read images? */
+/** The content of the user's message. held: id -> contents of files. sees: whether the model takes images. */
 export function contentOf({ question, files }, held, sees) {
   const texts = [],
     images = [];

@@ -1,10 +1,10 @@
-// Which turns fit the context, and how long the answer may be. Counted by the server's own tokenizer and template.
+// Which turns fit the context, and how long the answer may be. The server's own tokenizer and template count the tokens.
 import { answered, messagesOfCalls } from "./calls.js";
 import { postJson } from "../api.js";
 import { count } from "../text.js";
 
-/** The messages of a request: system prompt, turns from `from` on that have an answer, the asked turn, and the beginning of
- * its answer where that is continued. content(turn): what a question is for the API. */
+/** The messages of a request: the system prompt, the turns from `from` on that have an answer, and the asked turn. Where its answer is
+ * continued, the beginning of the answer follows. content(turn): the question as the API takes it. */
 export function messagesOf(system, turns, from, turn, content) {
   const asked = (each) => (each.question || each.files.length ? [{ role: "user", content: content(each) }] : []);
   const said = turns
@@ -16,7 +16,7 @@ export function messagesOf(system, turns, from, turn, content) {
   return [...first, ...said, ...asked(turn), ...begun];
 }
 
-/** Calls whose results never came are left out: the next question takes their place. */
+/** Calls without results are left out, because the next question takes their place. */
 function messagesOfAnswer({ text, calls }) {
   if (calls.length && answered(calls)) return messagesOfCalls(text, calls);
   return text ? [{ role: "assistant", content: text }] : [];
@@ -51,7 +51,7 @@ export async function fit(tokensFrom, begin, last, room, most) {
   return { from, prompt, maxTokens: Math.min(most, room - prompt) };
 }
 
-/** How many tokens the prompt of a request with these fields has. */
+/** The number of tokens in the prompt of a request with these fields. */
 export async function promptTokens(fields, signal) {
   return (await (await postJson("/tokenize", fields, signal)).json()).count;
 }

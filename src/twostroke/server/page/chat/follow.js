@@ -1,4 +1,4 @@
-// Follows the newest line, whatever grows: text, figures, an error. After the reader scrolls up it follows no more.
+// Follows the newest line while text, figures or an error are added. After the reader scrolls up it stops following.
 const NEAR = 40;
 
 export class Follower {
@@ -22,7 +22,7 @@ export class Follower {
   }
 
   scrolled() {
-    // Only a way up ends it: text that came since the last scroll puts the end further down, and is no wish of the reader.
+    // Only scrolling up ends it. Text that came since the last scroll moves the end down without the reader's wish.
     if (this.below < NEAR) this.following = true;
     else if (this.scroller.scrollTop < this.top - 1) this.following = false;
     this.top = this.scroller.scrollTop;

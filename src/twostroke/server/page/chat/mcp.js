@@ -1,4 +1,4 @@
-// Tools of MCP servers, which this server asks for the page. Each call is made when the reader says so.
+// Tools of MCP servers, which this server calls for the page. Each call is made when the reader agrees.
 import { getJson, postJson } from "../api.js";
 import { make } from "../text.js";
 
@@ -21,7 +21,7 @@ class ToolServer {
     return came.message?.result;
   }
 
-  /** Its tools, asked for once; again where that failed. */
+  /** Its tools. They are asked for once, and again where that failed. */
   list() {
     this.begun ??= this.begin().catch((error) => {
       this.begun = null;
@@ -45,7 +45,7 @@ class ToolServer {
     }
   }
 
-  /** The text of a tool's result. A session that has ended meanwhile is begun again. */
+  /** The text of a tool's result. If the session has ended in the meantime, a new one begins. */
   async call(name, given) {
     const params = { name, arguments: given };
     const result = await this.send("tools/call", params).catch(async (error) => {
@@ -60,7 +60,7 @@ class ToolServer {
 }
 
 export class Mcp {
-  /** settings: {get(name), set(name, value)} keeps which servers are used. */
+  /** settings: {get(name), set(name, value)} stores which servers are used. */
   constructor(settings) {
     Object.assign(this, { settings, servers: [] });
     this.element = make("fieldset", { class: "setting", id: "setting-mcp", hidden: "" });
@@ -74,7 +74,7 @@ export class Mcp {
     await this.refresh();
   }
 
-  /** Other servers may be used now. */
+  /** Called when other servers may be used. */
   async refresh() {
     this.draw();
     for (const server of this.used) await this.learn(server);
@@ -112,7 +112,7 @@ export class Mcp {
     }
   }
 
-  /** The tools as the API takes them; the first server that has a name keeps it. */
+  /** The tools as the API takes them. Where two servers have the same name, the first one keeps it. */
   get tools() {
     const found = new Map();
     for (const { tools } of this.used) {
@@ -124,7 +124,7 @@ export class Mcp {
     return [...found.values()];
   }
 
-  /** What runs a call of this tool: (arguments as text) -> its result; null where no server has it. */
+  /** A function that runs a call of this tool: (arguments as text) -> its result. null where no server has the tool. */
   runner(tool) {
     const server = this.used.find(({ tools }) => tools.some(({ name }) => name === tool));
     if (!server) return null;

@@ -1,4 +1,4 @@
-// The menu of models: which there are, how far each is loaded, and which one answers. The choice is kept in this browser.
+// The menu of models: the models of the server, how far each is loaded, and which one answers. The choice is kept in this browser.
 import { PullForm } from "./pull.js";
 import { announce } from "../announce.js";
 import { getJson, postJson } from "../api.js";
@@ -22,7 +22,7 @@ export function stateOf({ status }) {
 }
 
 export class Models {
-  /** changed(about): another model answers from now on. */
+  /** changed(about): called when another model answers from now on. */
   constructor(about, changed) {
     Object.assign(this, { about, changed });
     this.take({ id: about.model, about, room: roomOf(about), sees: false });
@@ -38,7 +38,7 @@ export class Models {
     });
   }
 
-  /** Read the list, and take the model that was chosen the last time. */
+  /** Reads the list, and takes the model that was chosen the last time. */
   async begin() {
     await this.look();
     const kept = read(KEY);
@@ -51,7 +51,7 @@ export class Models {
     return this.list.find(({ id }) => id === this.id);
   }
 
-  /** Look until the chosen model is loaded, while somebody waits for it. waits(words): are they still there? */
+  /** Waits until the chosen model is loaded. waits(words): whether somebody still waits for it. */
   wait(waits) {
     if (!this.chosen?.status) return;
     const words = (model) => (model.status.value === "unloaded" ? "is loaded first" : stateOf(model));
@@ -59,7 +59,7 @@ export class Models {
     this.timer = setTimeout(() => this.look(), LOOK_MS / 2);
   }
 
-  /** Look again until nothing loads or leaves and the menu is closed. */
+  /** Reads the state repeatedly until nothing loads or leaves and the menu is closed. */
   async look() {
     clearTimeout(this.timer);
     try {
@@ -82,10 +82,10 @@ export class Models {
     return this.list.filter(({ task }) => !TASKS[task]).map(({ id }) => id);
   }
 
-  /** What the page must know of a model: {id, about, room, sees}. room: the tokens of its context. */
+  /** The facts of a model: {id, about, room, sees}. room: the tokens of its context. */
   async facts(id) {
     const about = id === this.about.model ? this.about : await getJson(`/v1/engine/about${query(id)}`);
-    const props = await getJson(`/props${query(id)}`).catch(() => null); // a server of today tells it
+    const props = await getJson(`/props${query(id)}`).catch(() => null);  // only newer servers report it
     return { id, about: { ...about, model: id }, room: roomOf(about), sees: Boolean(props?.modalities.vision) };
   }
 
@@ -116,7 +116,7 @@ export class Models {
     for (const [id, { item }] of this.rows) item.hidden = !this.list.some((each) => each.id === id);
   }
 
-  /** Rows stay, so that a look does not take the focus away. */
+  /** Rows stay, so that an update does not take the focus away. */
   row(each) {
     if (!this.rows.has(each.id)) {
       const row = new Row(each.id, {
@@ -137,7 +137,7 @@ export class Models {
     announce(`${id} answers from now on`);
   }
 
-  /** The answer of the server comes when the model is loaded: the list tells how far it is until then. */
+  /** The answer of the server comes when the model is loaded; until then the list shows how far it is. */
   async move(verb, id) {
     const asked = postJson(`/models/${verb}`, { model: id });
     const looked = setTimeout(() => this.look(), LOOK_MS / 4);

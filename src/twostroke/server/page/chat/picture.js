@@ -1,4 +1,4 @@
-// Attached files as they are shown. Images are painted on a canvas: so the page loads no picture from anywhere.
+// How attached files are shown. Images are painted on a canvas, so the page never loads a picture from another place.
 import { make } from "../text.js";
 
 const MOST_PIXELS = 480;

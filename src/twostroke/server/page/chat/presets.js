@@ -6,7 +6,7 @@ import { make } from "../text.js";
 const KEY = "twostroke-presets";
 
 export class Presets {
-  /** values(): the present settings. use(values): these settings from now on. */
+  /** values(): the present settings. use(values): makes these the settings from now on. */
   constructor(values, use) {
     Object.assign(this, { values, use });
     const kept = readJson(KEY);

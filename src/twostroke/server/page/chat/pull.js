@@ -1,4 +1,4 @@
-// Fetching another model, where the server does that: what it is and whether it fits is shown before anything is downloaded.
+// Fetching another model, on servers that allow it. The form shows the model's facts and whether it fits before anything is downloaded.
 import { announce } from "../announce.js";
 import { call, getJson, postJson } from "../api.js";
 import { make, scaled } from "../text.js";
@@ -6,7 +6,7 @@ import { make, scaled } from "../text.js";
 const LOOK_MS = 500;
 const byId = (id) => document.getElementById(id);
 
-/** [what, words] of what the hub offers. */
+/** Pairs [fact, words] about the files that the hub offers. */
 function factsOf({ reference, files, bytes, missing_bytes: missing, license, gated, fit, refusal }) {
   const todo = missing ? `${scaled(missing, "B")} to download` : "all of it is here";
   const size = `${files.length === 1 ? files[0].name : `${files.length} files`}, ${scaled(bytes, "B")}; ${todo}`;
@@ -19,7 +19,7 @@ function factsOf({ reference, files, bytes, missing_bytes: missing, license, gat
 }
 
 export class PullForm {
-  /** came(): the list of models has a new one. */
+  /** came(): called when the list of models has a new one. */
   constructor(came) {
     this.came = came;
     this.form = byId("pull");
@@ -31,7 +31,7 @@ export class PullForm {
     byId("pull-stop").addEventListener("click", () => call("/models/pull", { method: "DELETE" }).catch(this.fails));
   }
 
-  /** offered: does this server fetch models? One that is under way already is followed. */
+  /** offered: whether this server fetches models. A download that is under way already is followed. */
   show(offered) {
     this.form.hidden = !offered;
     if (offered && !this.follows) this.follow();
@@ -77,7 +77,7 @@ export class PullForm {
     }
   }
 
-  /** Show how far a download is until it ends. began: it was begun here, so its end is told however soon it came. */
+  /** Shows how far a download is until it ends. began: whether it was begun here, so that its end is reported however soon it comes. */
   async follow(began = false) {
     const bar = byId("pull-progress"),
       stop = byId("pull-stop");

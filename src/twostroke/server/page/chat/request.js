@@ -2,7 +2,8 @@
 import { contentOf } from "./content.js";
 import { fit, messagesOf, promptTokens } from "./fit.js";
 
-/** model: {id, room, sees}. begin: the first turn that is sent. -> {fitted, body}; see `fit`. Raises Error in words. */
+/** model: {id, room, sees}. begin: the first turn that is sent. Returns {fitted, body}; see `fit`. Raises an Error with words for the
+ * reader. */
 export async function requestOf({ model, settings, contents, earlier, begin, turn, signal }) {
   const { system, tools, most, sampling } = settings;
   const files = [...earlier, turn].flatMap((each) => each.files.map(({ id }) => id));

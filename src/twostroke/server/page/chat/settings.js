@@ -112,7 +112,7 @@ export class Settings {
     document.getElementById("settings-open").addEventListener("click", () => this.dialog.showModal());
   }
 
-  /** Hold the values within the context of the model that answers. */
+  /** Limits the values to the context of the model that answers. */
   fit(context) {
     this.context = context;
     for (const field of FIELDS) this.values[field.name] = within(field, String(this.values[field.name] ?? ""), context);
@@ -129,24 +129,24 @@ export class Settings {
     return tools.length ? tools : null;
   }
 
-  /** Those that the reader has written. */
+  /** The tools that the reader has written. */
   get ownTools() {
     return toolsOf(String(this.values.tools ?? ""));
   }
 
-  /** How many tokens an answer may have; Infinity: as many as there is room for. */
+  /** The most tokens of an answer. Infinity means as many as there is room for. */
   get most() {
     return this.values.max_tokens ?? Infinity;
   }
 
-  /** Fields of a request; max_tokens is not among them. */
+  /** Fields of a request, without max_tokens. */
   get sampling() {
     const chosen = FIELDS.filter(({ name }) => name !== "max_tokens" && this.values[name] !== null);
     const measured = this.measures ? { logprobs: true, top_logprobs: ALTERNATIVES } : {};
     return { ...Object.fromEntries(chosen.map(({ name }) => [name, this.values[name]])), ...measured };
   }
 
-  /** Are the probabilities of tokens asked for? */
+  /** Whether the probabilities of tokens are asked for. */
   get measures() {
     return this.values.measures === true;
   }

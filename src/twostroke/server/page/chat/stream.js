@@ -3,8 +3,8 @@ import { heardCalls } from "./calls.js";
 import { events, getJson, postJson } from "../api.js";
 import { count, duration, rate } from "../text.js";
 
-/** Fills `answer` and calls heard(kind, data): "progress" with how far the prompt is; "begun", "thought" and "text" with
- * the seconds so far; "tokens" with their log probabilities. -> {reason, ttft, usage}. */
+/** Fills `answer` and calls heard(kind, data): "progress" with how far the prompt is; "begun", "thought" and "text" with the seconds so
+ * far; "tokens" with their log probabilities. Returns {reason, ttft, usage}. */
 export async function streamed(body, signal, answer, heard) {
   const begun = performance.now(),
     since = () => (performance.now() - begun) / 1e3;
@@ -42,7 +42,7 @@ export async function streamed(body, signal, answer, heard) {
   return end;
 }
 
-/** The engine's own account gives the speeds; the time to first token is what this browser saw. */
+/** The engine's own account gives the speeds. The time to first token is the time that this browser measured. */
 export async function figuresOf(id, { ttft, usage }) {
   const told = [`TTFT ${duration(ttft)}`];
   try {

@@ -1,11 +1,12 @@
-// The tokens of an answer with their probabilities: recorded while it comes, shown as colours, and a place to branch from.
+// The tokens of an answer with their probabilities. They are recorded while it comes and shown as colours, and each is a
+// place from which the reader can branch.
 import { make } from "../text.js";
 
 export const ALTERNATIVES = 5;
 const LEVELS = [0.9, 0.6, 0.3, 0.1, 0.01]; // the least probability of each colour
-const ENDS = /^<\|.*\|>$|^<\/?s>$|^<(end|eos|end_of_turn|pad)>$/; // these end an answer: nothing goes on after them
+const ENDS = /^<\|.*\|>$|^<\/?s>$|^<(end|eos|end_of_turn|pad)>$/;  // these end an answer, and nothing comes after them
 
-/** The text of bytes; null where they are no whole characters. */
+/** The text of bytes; null where they are not whole characters. */
 function textOf(bytes) {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes));
@@ -14,7 +15,7 @@ function textOf(bytes) {
   }
 }
 
-/** Do these bytes end within a character that later ones may complete? */
+/** Whether these bytes end within a character that later ones may complete. */
 function waits(bytes) {
   try {
     new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes), { stream: true });
@@ -26,8 +27,8 @@ function waits(bytes) {
 
 const rounded = (value) => Math.round(value * 1e4) / 1e4;
 
-/** Tokens of the API as they are kept: {text, at, logprob, top: [[text, logprob]]}, those that make up this text.
- * at: where it begins in the whole answer; null within a character. begun: the text before them. */
+/** The API's tokens in the form that is kept: {text, at, logprob, top: [[text, logprob]]}, only those of this text. at: the place where
+ * a token begins in the whole answer; null within a character. begun: the text before them. */
 export function kept(heard, text, begun) {
   let whole = "",
     open = []; // bytes of a character that is not whole yet
@@ -66,7 +67,7 @@ function levelOf(logprob) {
 }
 
 export class TokenMap {
-  /** tokens: as `kept` gives them. branch(at, text): another answer that has this text from there on. */
+  /** tokens: tokens in the form of `kept`. branch(at, text): asks for another answer that has this text from there on. */
   constructor(tokens, branch) {
     Object.assign(this, { tokens, branch });
     this.pinned = -1;

@@ -1,4 +1,4 @@
-// How one turn looks: the question with its buttons, the answer as it grows.
+// How one turn looks: the question with its buttons, and the answer as it grows.
 import { CallsView } from "./calls.js";
 import { filesView } from "./picture.js";
 import { copyButton } from "../copy.js";
@@ -8,9 +8,9 @@ import { count, duration, make } from "../text.js";
 
 const button = (label, onclick, name = null) => make("button", { type: "button", class: name, onclick }, label);
 
-/** Arrows between the versions of a question or an answer: "2/3". Out of sight where there is one alone. */
+/** Arrows between the versions of a question or an answer: "2/3". They are hidden where there is one version. */
 class Versions {
-  /** what: "question" or "answer". show(version): it takes the place of the shown one. */
+  /** what: "question" or "answer". show(version): shows it in place of the present one. */
   constructor(what, show) {
     this.show = show;
     this.place = make("span");
@@ -38,8 +38,8 @@ class Versions {
 }
 
 export class QuestionView {
-  /** contents: of its files. edited(text): the question is asked anew. show(turn): another version of it is shown. An
-   * empty text without files is no question: an answer goes on after results. */
+  /** contents: the contents of its files. edited(text): asks the question anew. show(turn): shows another version of it. An empty text
+   * without files is no question; then an answer goes on after results. */
   constructor({ question: text, files }, contents, { edited, show }) {
     Object.assign(this, { text, edited });
     this.bubble = make("div", { class: "text" }, text);
@@ -96,9 +96,9 @@ export class QuestionView {
 }
 
 export class AnswerView {
-  /** answer: what is shown, and is filled while it comes. again(): asks for another one. goOn(): continues a cut one.
-   * sendResults(): goes on after calls that have their results. runnerOf(tool): see CallsView. show(turn): another answer is shown. tokens(): the view
-   * of its tokens. */
+  /** answer: the shown answer, which is filled while it comes. again(): asks for another one. goOn(): continues a cut one.
+   * sendResults(): goes on after calls that have their results. runnerOf(tool): see CallsView. show(turn): shows another answer.
+   * tokens(): the view of its tokens. */
   constructor(answer, { again, goOn, sendResults, runnerOf, show, tokens }) {
     this.answer = answer;
     this.versions = new Versions("answer", show);
@@ -140,11 +140,11 @@ export class AnswerView {
       this.actions,
     );
     this.frame = 0;
-    this.state = ""; // what the server does for it, until there are figures
+    this.state = "";  // what the server does for it, until there are figures
     this.draw();
   }
 
-  /** Once a picture of the screen, however many tokens come in between. */
+  /** Draws once for each frame of the screen, however many tokens come in between. */
   grow() {
     this.frame ||= requestAnimationFrame(() => this.draw());
   }
@@ -164,7 +164,7 @@ export class AnswerView {
     this.notice.classList.toggle("error", failed);
   }
 
-  /** Show the tokens in place of the text, or the text again. */
+  /** Shows the tokens in place of the text, or the text again. */
   async turnTokens(made) {
     const shown = this.tokens ? null : await made();
     this.tokens?.remove();
@@ -201,7 +201,7 @@ export class AnswerView {
     this.figures.textContent = state;
   }
 
-  /** words: of what it waits for. False where it waits no more. */
+  /** words: what it waits for. Returns false where it waits no more. */
   waits(words) {
     if (this.progress.hidden && this.state && !this.begun) this.tell(words);
     return Boolean(this.state) && !this.begun;

@@ -1,4 +1,4 @@
-// The first screen: what this is, and three questions to begin with.
+// The first screen: a description of the page, and three questions to begin with.
 import { make } from "../text.js";
 
 const SPARK = {

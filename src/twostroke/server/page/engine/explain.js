@@ -1,4 +1,4 @@
-// "Explain" for one request, in a dialog: where its time went and what would help, in columns.
+// "Explain" for one request, in a dialog with columns: where its time went, and what would help.
 import { Refused, getJson } from "../api.js";
 import { copyButton } from "../copy.js";
 import { inline } from "../inline.js";
@@ -80,7 +80,7 @@ function facts(each) {
 }
 
 function table(title, heads, rows) {
-  // Roles are written out: on a narrow screen rows are laid out as grids, which would take the table's meaning away.
+  // Roles are written out, because rows become grids on a narrow screen and would lose the table's meaning.
   const head = make(
     "tr",
     { role: "row" },

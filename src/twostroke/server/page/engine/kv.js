@@ -1,4 +1,4 @@
-// The KV page map: a cell for each page, coloured by what holds it.
+// The map of KV pages: a cell for each page, coloured by its owner.
 import { colour, surface } from "../canvas.js";
 import { count } from "../text.js";
 
@@ -22,7 +22,7 @@ export class PageMap {
     while (size > 1 && Math.floor(width / size) * Math.floor(height / size) < total) size -= 1;
     const across = Math.floor(width / size),
       inner = size > 3 ? size - 1 : size;
-    const each = Math.max(1, Math.ceil(total / (across * Math.floor(height / size)))); // pages a cell, in huge pools
+    const each = Math.max(1, Math.ceil(total / (across * Math.floor(height / size))));  // pages of a cell, in very large pools
     const counts = STATES.map(() => 0);
     let page = 0;
     for (const [state, pages] of spans) {

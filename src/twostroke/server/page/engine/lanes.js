@@ -1,4 +1,4 @@
-// One lane for each request: queued, prefill chunks, decode, preempted. A lane's name explains it.
+// One lane for each request: queued, prefill chunks, decode, preempted. A click on a lane's name explains it.
 import { colour, surface } from "../canvas.js";
 import { count, duration, make, shortName } from "../text.js";
 
@@ -66,7 +66,7 @@ function told(each) {
   return PHASES[each.phase] ?? each.phase;
 }
 
-/** Behind a front there are no steps: prefill until the first token, then decode. */
+/** A front has no steps, so a lane shows prefill until the first token and decode after it. */
 function whole({ first, token, ended }, now) {
   const end = ended?.finished_s ?? now;
   if (!first) return [];
@@ -90,7 +90,7 @@ function paint(canvas, each, from, now) {
     const open = span.kind === "preempted" && span.end === span.begin && place === spans.length - 1 && !each.ended;
     bar(span.kind, span.begin, open ? now : span.end, span.kind === "preempted" ? 6 : 2);
     if (span.kind === "prefill" && span.end >= from) {
-      context.fillStyle = colour("card"); // chunks stay apart
+      context.fillStyle = colour("card");  // chunks stay separate
       context.fillRect(x(span.begin), 2, 1, height - 4);
     }
   });

@@ -1,4 +1,4 @@
-// TTFT and ITL percentiles against objectives.
+// TTFT and ITL percentiles next to the objectives.
 import { count, duration, make } from "../text.js";
 
 const NAMES = { ttft: "first token (TTFT)", itl: "next tokens (ITL)" };

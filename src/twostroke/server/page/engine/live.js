@@ -1,4 +1,4 @@
-// The live view: one stream of frames, and everything that draws from it.
+// The live view: one stream of frames, and everything that is drawn from it.
 import { call, events } from "../api.js";
 import { explain } from "./explain.js";
 import { PageMap } from "./kv.js";
@@ -12,7 +12,7 @@ import { Timeline } from "./timeline.js";
 
 const AGAIN_MS = 2000;
 
-/** Until the page is in sight. */
+/** Waits until the page is visible. */
 async function shown() {
   while (document.hidden)
     await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
@@ -43,7 +43,7 @@ export class Live {
     });
     document.getElementById("window").addEventListener("change", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(document.getElementById("engine"));
-    // A stream holds one of the few connections that a browser opens to a server: six tabs would leave none for a chat.
+    // A stream holds one of the few connections that a browser opens to a server. Six tabs would leave none for a chat.
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this.looking?.abort();
     });
@@ -55,7 +55,7 @@ export class Live {
     for (const each of this.drawers) each.draw();
   }
 
-  /** Follow the engine of another model, where each has its own. */
+  /** Follows the engine of another model, where each model has its own. */
   watch({ model }) {
     const path = `/v1/engine/steps?model=${encodeURIComponent(model)}`;
     if (path === this.path) return;
@@ -64,7 +64,7 @@ export class Live {
     this.looking?.abort();
   }
 
-  /** Follow while the page is in sight; a stream that ends is asked for again. */
+  /** Follows while the page is visible. A stream that ends is opened again. */
   async follow() {
     for (;;) {
       await shown();

@@ -1,4 +1,4 @@
-// Predicted against measured step times.
+// Predicted step times next to measured ones.
 import { dot, line, logAxis, surface, words } from "../canvas.js";
 
 const WINDOW_S = 30,

@@ -1,4 +1,4 @@
-// The replicas of a front: what each does now. A server without replicas has none, and this stays out of sight.
+// The replicas of a front, and what each does now. A server without replicas hides this panel.
 import { count, duration, make, rate } from "../text.js";
 
 const ROLES = { both: "whole answers", prefill: "prompts", decode: "answers" };

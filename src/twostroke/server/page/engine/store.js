@@ -1,4 +1,4 @@
-// The contents of the frames so far: the latest steps, and one record for each request. Bounded.
+// The contents of the frames so far: the latest steps, and one record for each request. Their number is bounded.
 const MOST_STEPS = 60_000,
   MOST_REQUESTS = 96,
   TOLD_S = 10;
@@ -14,7 +14,7 @@ export class Store {
     this.frame = null;
     this.skipped = 0;
     this.heardAt = 0;
-    this.tolds = []; // of the last seconds: when, and how many tokens each replica had made
+    this.tolds = [];  // times of the last seconds, and how many tokens each replica had made at them
   }
 
   /** The engine's clock now, as far as the last frame shows it. */
@@ -80,7 +80,7 @@ export class Store {
     return this.requests.get(id);
   }
 
-  /** A request does something from begin to end; a preempted one waits until its next step. */
+  /** Records what a request does from begin to end. A preempted one waits until its next step. */
   mark(id, kind, begin, end, tokens) {
     const spans = this.request(id).spans;
     const last = spans.at(-1);
@@ -106,7 +106,7 @@ export class Store {
     own.prompt = ended.prompt_tokens;
   }
 
-  /** Tokens that a replica has made in the last seconds; one that was started anew counts from its start. */
+  /** The tokens that a replica has made in the last seconds. A replica that was started anew counts from its start. */
   told({ name, output_tokens: made }) {
     const before = this.tolds[0].made.get(name) ?? 0;
     return made < before ? made : made - before;
@@ -116,7 +116,7 @@ export class Store {
     return this.tolds.at(-1).at - this.tolds[0].at;
   }
 
-  /** Steps of the last `seconds` before the last step: an idle engine keeps its last figures. */
+  /** The steps of the last `seconds` before the last step, so that an idle engine keeps its last figures. */
   recent(seconds) {
     const from = (this.steps.at(-1)?.end ?? 0) - seconds;
     return this.steps.slice(this.steps.findLastIndex((step) => step.end < from) + 1);

@@ -1,4 +1,4 @@
-// What the engine does now, in one sentence, six figures and a bar for the last answer. Elements stay; only text changes.
+// What the engine does now: one sentence, six figures, and a bar for the last answer. Elements stay, and only text changes.
 import { partsBar, partsOf } from "./parts.js";
 import { count, duration, make, rate } from "../text.js";
 

@@ -1,4 +1,4 @@
-// The step timeline: a bar a step, stacked by what its time went to.
+// The timeline of steps: a bar for each step, stacked by the parts of its time.
 import { colour, line, surface, words } from "../canvas.js";
 import { announce } from "../announce.js";
 import { duration } from "../text.js";
@@ -10,7 +10,7 @@ const BAR = 5,
   BOTTOM = 20;
 const HINT = "Point at a bar, or press an arrow key, to read one step.";
 
-/** The next round figure: the axis stays where it is while times change a little. */
+/** The next round figure, so that the axis stays the same while times change a little. */
 function rounded(seconds) {
   const power = 10 ** Math.floor(Math.log10(seconds));
   return [1, 1.5, 2, 3, 4, 6, 8, 10].map((each) => each * power).find((each) => each >= seconds * 0.999);
@@ -21,10 +21,10 @@ export class Timeline {
     this.store = store;
     this.canvas = document.getElementById("steps");
     this.text = document.getElementById("steps-text");
-    this.chosen = null; // by the keyboard: a step's number, or null: the latest
-    this.hovered = null; // by the pointer, which comes first while it is there
+    this.chosen = null;  // the step's number that the keyboard chose; null means the latest step
+    this.hovered = null;  // the step under the pointer, which takes precedence
     this.shown = [];
-    this.frozen = false; // new steps wait
+    this.frozen = false;  // while it is set, new steps wait
     this.canvas.addEventListener("pointermove", (event) => this.hover(this.at(event)));
     this.canvas.addEventListener("pointerleave", () => this.hover(null));
     this.canvas.addEventListener("keydown", (event) => this.key(event));

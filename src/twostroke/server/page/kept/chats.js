@@ -11,7 +11,7 @@ const SEARCH_MS = 120;
 const byId = (id) => document.getElementById(id);
 
 export class Chats {
-  /** shown(): the chat on the page. open(id): shows another one. gone(id): it was deleted. */
+  /** shown(): the chat on the page. open(id): shows another one. gone(id): called when it was deleted. */
   constructor(history, contents, { shown, open, gone }) {
     Object.assign(this, { history, contents, shown, open, gone });
     this.dialog = byId("chats");
@@ -42,11 +42,11 @@ export class Chats {
     this.note.textContent = "";
     this.draw();
     this.dialog.showModal();
-    if (!matchMedia("(pointer: coarse)").matches) this.search.focus(); // elsewhere a keyboard would cover the list
+    if (!matchMedia("(pointer: coarse)").matches) this.search.focus();  // on a touch screen a keyboard would cover the list
     this.refresh();
   }
 
-  /** Draw again what other browsers have changed. */
+  /** Draws again what other browsers have changed. */
   async refresh() {
     const state = () => JSON.stringify(this.history.all().map(({ id, at }) => [id, at]));
     const before = state();
@@ -94,7 +94,7 @@ export class Chats {
     );
   }
 
-  /** Choose the branch that a turn stands in. */
+  /** Chooses the branch to which a turn belongs. */
   lead(chat, turn) {
     for (let at = turn; at; at = chat.turns[at.parent]) chosen(chat, at);
     this.history.save(chat);
@@ -108,7 +108,7 @@ export class Chats {
     (this.list.querySelector("button") ?? this.dialog.querySelector("button")).focus();
   }
 
-  /** Asks once more: the button says so. */
+  /** Asks once more, by the words of the button. */
   deleteAll() {
     if (!this.asked) {
       this.asked = true;

@@ -1,5 +1,5 @@
-// What is too long for a chat's own entry, as the contents of attached files: by id in IndexedDB. Where the browser forbids
-// that, or has lost it, this page still has what it was given itself.
+// Texts that are too long for a chat's own entry, such as the contents of attached files, by id in IndexedDB. Where the browser forbids it,
+// or has lost them, this page still has the texts that it was given itself.
 const DATABASE = "twostroke",
   TABLE = "contents";
 
@@ -38,7 +38,7 @@ export class Contents {
     return database;
   }
 
-  /** False where only this page has it from now on. */
+  /** Stores a value. Returns false where only this page has it from now on. */
   async put(id, value) {
     this.held.set(id, value);
     const table = await this.table("readwrite");
@@ -54,13 +54,13 @@ export class Contents {
     return value;
   }
 
-  /** id -> value, of those that there are. */
+  /** id -> value, for those that exist. */
   async all(ids) {
     const found = await Promise.all(ids.map(async (id) => [id, await this.get(id)]));
     return new Map(found.filter(([, value]) => value !== undefined));
   }
 
-  /** Forget everything but these ids. */
+  /** Removes everything except these ids. */
   async sweep(used) {
     const table = await this.table("readwrite");
     if (!table) return;

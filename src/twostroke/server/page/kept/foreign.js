@@ -1,12 +1,12 @@
-// Chats of other programs as ours: Open WebUI's, ChatGPT's and llama.cpp's exports, and plain lists of messages.
-// Each is first made {id, title, at, shown, nodes}: nodes are messages {id, parent, role, text, reasoning, files}.
+// Chats of other programs as ours: exports of Open WebUI, ChatGPT and llama.cpp, and plain lists of messages. Each first becomes {id,
+// title, at, shown, nodes}, where nodes are messages {id, parent, role, text, reasoning, files}.
 import { emptyAnswer } from "./tree.js";
 
 const isObject = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
 const string = (value) => (typeof value === "string" ? value : "");
 const MILLISECONDS_FROM = 1e11; // smaller times are seconds
 
-/** Milliseconds of a time that is in seconds or milliseconds, or is a date in words; 0 for none. */
+/** The milliseconds of a time in seconds, in milliseconds, or as a date in words; 0 for none. */
 function timeOf(value) {
   const found = typeof value === "string" ? Date.parse(value) : Number(value);
   if (!Number.isFinite(found)) return 0;
@@ -83,7 +83,7 @@ function plain({ id, title, at, messages }) {
 const SAYS = ["user", "assistant"];
 const says = (node) => SAYS.includes(node.role) && Boolean(node.text || node.files.length);
 
-/** The messages after a node, without those that say nothing to a reader. */
+/** The messages after a node, without those that have nothing for a reader. */
 function after(children, id, seen) {
   const found = [];
   for (const open = [...(children.get(id) ?? [])].reverse(); open.length;) {
@@ -135,7 +135,7 @@ function turnsOf(chatId, nodes) {
   return { turns, places, contents };
 }
 
-/** {chat, contents} of a chat that another program wrote; null where this is none. */
+/** {chat, contents} of a chat that another program wrote; null where the item is none. */
 export function foreignChat(item) {
   if (!isObject(item)) return null;
   const found = openWebUi(item) ?? chatGpt(item) ?? llamaCpp(item) ?? plain(item);

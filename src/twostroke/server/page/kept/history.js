@@ -1,4 +1,5 @@
-// Chats that outlive the page: one entry of localStorage each, so that two tabs do not overwrite one another's. Bounded.
+// Chats that stay after the page is closed: one entry of localStorage each, so that two tabs do not overwrite one another's. Their number
+// and size are bounded.
 import { newId } from "./tree.js";
 import { keys, read, readJson, remove, write } from "../storage.js";
 
@@ -35,10 +36,10 @@ const answerOf = (answer) => ({
   calls: calls(answer.calls),
 });
 
-/** A chat as it was kept, or null where it is damaged. Chats without branches name no parents: turns follow each other. */
+/** A chat as it was kept, or null where it is damaged. In chats without branches no turn names a parent, and turns follow each other. */
 export function checked(found) {
   if (!found || typeof found !== "object" || !Array.isArray(found.turns)) return null;
-  const places = new Map(), // where a turn was -> where it is without the damaged ones
+  const places = new Map(),  // place of a turn -> its place without the damaged ones
     turns = [];
   found.turns.forEach((turn, was) => {
     if (!turn || typeof turn.question !== "string" || !turn.answer) return;
@@ -79,10 +80,10 @@ export class History {
     this.left = () => {}; // called when a chat was removed
   }
 
-  /** Nothing comes from elsewhere. */
+  /** Does nothing, because nothing comes from elsewhere. */
   async refresh() {}
 
-  /** The newest first. */
+  /** All chats, the newest first. */
   all() {
     const found = keys(this.prefix).map((key) => this.load(key.slice(this.prefix.length)));
     return found.filter(Boolean).sort((a, b) => b.at - a.at);
@@ -97,10 +98,11 @@ export class History {
     return read(this.prefix + id) !== null;
   }
 
-  /** The oldest go where there are too many, or where they are too long together. False where it could not be kept. */
+  /** Saves a chat. The oldest chats are removed where there are too many, or where they are too long together. Returns false where it
+   * could not be kept. */
   save(chat) {
     const text = JSON.stringify(chat);
-    if (text.length > MOST_CHARACTERS) return false; // all others would go for it
+    if (text.length > MOST_CHARACTERS) return false;  // all others would be removed for it
     const others = this.all().filter((each) => each.id !== chat.id);
     const sizes = others.map((each) => read(this.prefix + each.id)?.length ?? 0);
     let total = text.length + sizes.reduce((sum, size) => sum + size, 0);
@@ -109,14 +111,14 @@ export class History {
       this.remove(others.pop().id);
     }
     while (!write(this.prefix + chat.id, text)) {
-      // the browser's own bound
+      // the browser's own limit
       if (!others.length) return false;
       this.remove(others.pop().id);
     }
     return true;
   }
 
-  /** Keep a chat where there is room for it: no other one goes. False where there is none. */
+  /** Keeps a chat where there is room for it, without removing another. Returns false where there is none. */
   add(chat) {
     const kept = keys(this.prefix),
       text = JSON.stringify(chat);

@@ -1,9 +1,9 @@
-// Two copies of one chat made into one. Turns are the same where their answers have one key, and no turn is ever removed:
-// so what two browsers have added to a chat at the same time both stays, as branches.
+// Joins two copies of one chat. Turns are the same where their answers have the same key, and no turn is ever removed. So the additions of
+// two browsers at the same time both stay, as branches.
 
 const keyOf = (turn) => turn.answer.key;
 
-/** Add to a chat what another copy has: its own turns keep their places. True where that changed something. */
+/** Adds to a chat what another copy has; its own turns keep their places. Returns whether that changed something. */
 export function absorb(chat, other) {
   const places = new Map(chat.turns.map((turn, place) => [keyOf(turn), place]));
   const own = chat.turns.length,
@@ -21,7 +21,7 @@ export function absorb(chat, other) {
       changed = true;
     }
   }
-  const shown = (turn) => places.get(turn && keyOf(turn)) ?? -1; // what followed a turn that is new here
+  const shown = (turn) => places.get(turn && keyOf(turn)) ?? -1;  // the turn that came after a turn that is new here
   for (const turn of other.turns) {
     const place = shown(turn);
     if (place >= own) chat.turns[place].chosen = shown(other.turns[turn.chosen]);
@@ -35,7 +35,7 @@ export function absorb(chat, other) {
   return changed;
 }
 
-/** Is this copy of an answer further than one's own? An answer only grows; results of calls come later. */
+/** Whether this copy of an answer is newer than one's own. An answer only grows, and results of calls come later. */
 function isLater(answer, own, newer) {
   if (answer.text.length !== own.text.length) return answer.text.startsWith(own.text);
   return newer && JSON.stringify(answer) !== JSON.stringify(own);

@@ -1,16 +1,16 @@
-// Where words stand in kept chats: in titles, questions and answers, those of branches that are not shown too.
+// Finds words in kept chats: in titles, questions and answers, also those of hidden branches.
 
 const AROUND = 40;
 
-/** The text in one line and in small letters. */
+/** The text in one line and in lower case. */
 const plain = (text) => text.replace(/\s/g, " ").toLowerCase();
 
-/** A piece of the text around the first of the words: {before, hit, after}; null where it is not there. */
+/** A part of the text around the first of the words: {before, hit, after}; null where it is not there. */
 function piece(text, words) {
   const small = plain(text),
     at = small.indexOf(words);
   if (at < 0) return null;
-  if (small.length !== text.length) return { before: "", hit: "", after: text.slice(0, 2 * AROUND) }; // places have moved
+  if (small.length !== text.length) return { before: "", hit: "", after: text.slice(0, 2 * AROUND) };  // lower case has changed the places
   const from = Math.max(0, at - AROUND),
     end = at + words.length;
   return {
@@ -20,7 +20,7 @@ function piece(text, words) {
   };
 }
 
-/** {turn, piece} where the words stand in a chat; the turn is null for its title. null: they are nowhere in it. */
+/** {turn, piece} for the place of the words in a chat; the turn is null for its title. null where they are nowhere in it. */
 export function found(chat, asked) {
   const words = plain(asked).trim();
   const inTitle = piece(chat.title, words);

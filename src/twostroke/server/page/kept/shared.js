@@ -1,5 +1,5 @@
-// Chats that the server keeps: each as the file that an export of it would be, and in this page as a whole. A chat that has
-// not reached the server is in this browser until it has. Other browsers' changes are joined with those of this one.
+// Chats that the server keeps. The server has each as the file that an export of it would be, and this page has all of them. A chat that
+// has not reached the server stays in this browser until it has. Changes of other browsers are joined with those of this one.
 import { History } from "./history.js";
 import { absorb } from "./merge.js";
 import { chatsIn, exported } from "./transfer.js";
@@ -14,15 +14,15 @@ const AGAIN = 3; // how often a chat is joined with a newer one of the server be
 export class SharedHistory {
   where = "Chats are kept on this server, for every browser that comes with the same key. Older ones that only this browser has are listed too.";
 
-  /** contents: of files. */
+  /** contents: the contents of files. */
   constructor(contents) {
     this.contents = contents;
     this.left = () => {}; // called when a chat was removed
     this.changed = () => {}; // called with a chat that another browser has changed
-    this.local = new History(); // what was here before the server kept chats
+    this.local = new History();  // the chats that were here before the server kept chats
     this.unsent = new History(UNSENT);
-    this.held = new Map(); // id -> {chat, name, revision, saves, sent}; revision: null where the server has none
-    this.sending = new Map(); // id -> the promise of what is sent last
+    this.held = new Map();  // id -> {chat, name, revision, saves, sent}; revision is null where the server has none
+    this.sending = new Map();  // id -> the promise of what is sent last
     this.leaving = new Set(); // names of chats that are being deleted
     for (const chat of this.unsent.all()) this.hold(chat).saves += 1;
     addEventListener("visibilitychange", () => document.hidden || this.refresh());
@@ -35,12 +35,12 @@ export class SharedHistory {
     return made;
   }
 
-  /** What went wrong, in words; "" where all is well again. */
+  /** Reports in words what went wrong; "" where all is well again. */
   tell(words) {
     document.getElementById("kept-note").textContent = words;
   }
 
-  /** Read what the server has, and send what it has not. */
+  /** Reads what the server has, and sends what it lacks. */
   refresh() {
     this.reading ??= this.read()
       .then(() => this.tell(""), (error) => this.tell(`The chats of the server cannot be read: ${error.message}`))
@@ -62,10 +62,10 @@ export class SharedHistory {
     }
   }
 
-  /** Join a chat of the server with this page's copy. What is no chat, or was deleted meanwhile, is passed over. */
+  /** Joins a chat of the server with this page's copy. An item that is no chat, or was deleted in the meantime, is skipped. */
   async take(name) {
     const answer = await call(`${PATH}/${name}`).catch((error) => {
-      if ([404, 503].includes(error.status)) return null; // 503: this one cannot be read
+      if ([404, 503].includes(error.status)) return null;  // 503: this one cannot be read
       throw error;
     });
     const revision = answer?.headers.get("etag").slice(1, -1),
@@ -75,13 +75,13 @@ export class SharedHistory {
     for (const [id, value] of contents) if ((await this.contents.get(id)) === undefined) await this.contents.put(id, value);
     const own = this.held.get(chat.id);
     if (!own) return this.hold(chat, name, revision);
-    if (own.revision && own.name !== name) return own; // another copy of it was kept under another name
+    if (own.revision && own.name !== name) return own;  // another copy of it was kept under another name
     Object.assign(own, { name, revision });
     if (absorb(own.chat, chat)) this.changed(own.chat);
     return own;
   }
 
-  /** The newest first. */
+  /** All chats, the newest first. */
   all() {
     const held = [...this.held.values()].map(({ chat }) => chat),
       local = this.local.all().filter(({ id }) => !this.held.has(id));
@@ -96,14 +96,14 @@ export class SharedHistory {
     return this.held.has(id) || this.local.has(id);
   }
 
-  /** In this browser at once, on the server soon. */
+  /** Saves in this browser at once, and on the server soon. */
   save(chat) {
     const own = this.held.get(chat.id) ?? this.hold(chat);
     own.chat = chat;
     own.saves += 1;
     this.unsent.save(chat);
     this.send(chat.id);
-    return true; // what the server says of it is told later
+    return true;  // the server's answer is reported later
   }
 
   add(chat) {
@@ -125,7 +125,7 @@ export class SharedHistory {
     for (const { id } of this.all()) this.remove(id);
   }
 
-  /** Send the latest state of a chat, after what is on its way. */
+  /** Sends the latest state of a chat, after what is being sent. */
   send(id) {
     this.after(id, () => this.sendNow(id));
   }
@@ -175,7 +175,7 @@ export class SharedHistory {
   }
 }
 
-/** {chat, contents} of what the server has kept; null where that is no chat. */
+/** {chat, contents} of a text that the server has kept; null where that is no chat. */
 function read(text) {
   try {
     return chatsIn(text, "chat").found[0];

@@ -1,4 +1,4 @@
-// Chats as a file, and files as chats. A file is read as a whole before anything is kept, and no kept chat goes for it.
+// Chats as a file, and files as chats. A file is read as a whole before anything is kept, and no kept chat is removed for it.
 import { foreignChat } from "./foreign.js";
 import { checked, MOST_CHATS } from "./history.js";
 import { newId } from "./tree.js";
@@ -24,13 +24,14 @@ function ownChat(item, held) {
   return { chat, contents };
 }
 
-/** What a file may hold: one chat, a list of them, or one list of messages. */
+/** The items of a file: one chat, a list of them, or one list of messages. */
 function itemsOf(value) {
   if (Array.isArray(value)) return value.some((each) => each?.role) ? [{ messages: value }] : value;
   return Array.isArray(value?.chats) ? value.chats : [value];
 }
 
-/** {found: [{chat, contents}], odd: how many entries are no chats}. Raises Error in words for a file without chats. */
+/** {found: [{chat, contents}], odd: how many entries are no chats}. Raises an Error with words for the reader where a file has no
+ * chats. */
 export function chatsIn(text, name) {
   let value = null;
   try {
@@ -51,7 +52,7 @@ export function chatsIn(text, name) {
 
 const several = (number) => `${number} ${number === 1 ? "chat" : "chats"}`;
 
-/** Keep these chats where there is room, the newest first. -> what happened, in words. */
+/** Keeps these chats where there is room, the newest first. Returns a report in words. */
 export async function keepAll({ found, odd }, history, contents) {
   const told = { added: 0, there: 0, full: 0 };
   for (const { chat, contents: own } of found.sort((a, b) => b.chat.at - a.chat.at)) {

@@ -1,5 +1,5 @@
-// A chat is a tree: a turn is a question with its answer, and each turn names the one before it. An edited question and
-// another answer are turns next to the first one. Each place remembers which of its turns is shown; nothing is removed.
+// A chat is a tree. A turn is a question with its answer, and each turn names the one before it. An edited question and another answer are
+// turns next to the first one. Each place remembers which of its turns is shown, and nothing is removed.
 
 export const emptyAnswer = () => ({
   text: "",
@@ -18,17 +18,17 @@ export const newId = () => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random
 
 export const newChat = () => ({ id: newId(), at: 0, from: 0, title: "", chosen: -1, turns: [] });
 
-/** What remembers which turn follows: a turn, or the chat for the first one. */
+/** The object that remembers which turn follows: a turn, or the chat for the first turn. */
 const holder = (chat, parent) => (parent < 0 ? chat : chat.turns[parent]);
 
-/** The turns that are shown, the first one first. */
+/** The turns that are shown, in order. */
 export function pathOf(chat) {
   const path = [];
   for (let turn = chat.turns[chat.chosen]; turn; turn = chat.turns[turn.chosen]) path.push(turn);
   return path;
 }
 
-/** A new turn after `before` (null: at the beginning), which is shown from now on. */
+/** Adds a turn after `before` (null: at the beginning), which is shown from now on. */
 export function added(chat, before, { question, files = [], answer = emptyAnswer() }) {
   const parent = before ? chat.turns.indexOf(before) : -1;
   const turn = { question, files, answer, parent, chosen: -1 };
@@ -37,7 +37,7 @@ export function added(chat, before, { question, files = [], answer = emptyAnswer
   return turn;
 }
 
-/** Show this turn in its place, with what was shown after it the last time. */
+/** Shows this turn in its place, with the turns that were shown after it the last time. */
 export function chosen(chat, turn) {
   holder(chat, turn.parent).chosen = chat.turns.indexOf(turn);
 }

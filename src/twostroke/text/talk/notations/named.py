@@ -22,9 +22,9 @@ MOST_NAME = 256
 
 
 class NamedNotation(Struct, frozen=True):
-    """before name middle arguments behind; an id may stand in front of the name or after it.
+    """The form is: before, name, middle, arguments, `behind`. An id may be in front of the name or after it.
 
-    before, behind: the texts before the name and after the arguments. id_open: the mark of an id after the name.
+    before, `behind`: the texts before the name and after the arguments. id_open: the mark of an id after the name.
     id_close: the mark that ends an id in front of the name. writes_id: False where a model of this form may leave out
     the id. ids: the form of ids, for formats in which the id itself holds the name. Satisfies `Notation`.
     """

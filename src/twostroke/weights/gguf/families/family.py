@@ -79,11 +79,11 @@ class Family:
     """hf: the name in `architectures` of config.json. outer, layer: stored name -> our name. A stored name with its
     ending goes before one without.
 
-    layers: the text before a layer's number. pairs: True where rows of q and k lie as pairs that turn together, and are
+    layers: the text before a layer's number. pairs: True where rows of q and k are stored as rotary pairs, and are
     put back into halves. less_one: tensors to whose values one was added. turned: matrices that are stored as (columns,
     rows) in our checkpoints. joined: see Joined. chosen: returns the name of the entry with which a file of this
     architecture is read, from its keys; "" for this entry. windows: whether a file may have a sliding window. partial:
-    whether less than a whole head may turn. apart: True where the usual keys do not give the heads' sizes; `more` reads
+    whether a head may be rotated in part. apart: True where the usual keys do not give the heads' sizes; `more` reads
     them. fixed: fields that all files of the family have. keys: keys that only this family has, and their names in
     config.json. rows: more such keys, with a rule for files and configs that lack them. renamed: our usual field -> the
     family's field, "" for none. more: returns the fields that no table has; they override the others. numbers: returns

@@ -66,7 +66,7 @@ STREAM_ROWS = (
     KeyRow("altup.active_idx", "altup_active_idx", silent=0),
 )
 UNTURNED = 1e20
-"""The largest divisor of a frequency that turns. Frequencies with a larger divisor do not turn."""
+"""Pairs whose frequency has a larger divisor are not rotated."""
 
 
 def _shared(keys: Keys, config: Config) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _turns(keys: Keys, config: Config) -> dict[str, Any]:
     if not divisors or any(each != 1.0 for each in divisors[:turned]):
         raise CorruptModel(
             f"{keys.place}: rope_freqs.weight does not say which part of a head turns.",
-            why="It has a 1 for each pair that turns, then a number above 1e20 for each that does not.",
+            why="It has a 1 for each pair that is rotated, then a number above 1e20 for each that is not.",
             fix="Download the file again.",
         )
     base = config.get("rope_theta", 1_000_000.0)

@@ -44,7 +44,7 @@ GROK: Names = {
 }
 
 LEFT_OUT = {"attn_logit_softcapping": ""}
-"""The field that is not read under its usual name: a KeyRow reads its key, under this family's name of the field."""
+"""The key that the common reader must skip. A KeyRow reads it and gives it this family's name of the field."""
 
 FAMILIES: dict[str, Family] = {
     "grok": Family(

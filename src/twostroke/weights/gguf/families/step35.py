@@ -15,7 +15,7 @@ from twostroke.weights.gguf.keys import Keys
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 FULL_SHARE = 0.5
-"""The share of a head that turns in layers without a window: the converter accepts no other value."""
+"""The share of a head that is rotated in layers without a window: the converter accepts no other value."""
 
 
 def _step35(keys: Keys, config: Config) -> dict[str, Any]:

@@ -57,7 +57,8 @@ def _hunyuan(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _paired(config: Config, rows: int) -> I32Array:
-    """Returns the order of rows that turn: the file has them as halves, where the plain decoder has them as pairs."""
+    """Returns the order of rows that are rotated: the file has them as halves, where the plain decoder has them as
+    pairs."""
     dim = int(config["head_dim"])
     return pairs_of_halves(rows, dim, int(dim * float(config.get("partial_rotary_factor", 1.0))))
 

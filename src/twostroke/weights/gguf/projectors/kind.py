@@ -33,7 +33,7 @@ class ProjectorKind(Struct, frozen=True, kw_only=True):
     needed.
 
     joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. paired: True where
-    rows of q and k lie as pairs that turn together. colors_last: True where kernels of patches are matrices of pixels
+    rows of q and k are stored as rotary pairs. colors_last: True where kernels of patches are matrices of pixels
     whose colours are neighbours. wide: the tensor that has a row for each element of an image row, where no key gives
     their number.
     """

@@ -1,4 +1,4 @@
-"""Projectors after towers whose patches turn by line and column: Qwen2-VL to Qwen3.5, GLM-4.xV, Pixtral, Gemma 4.
+"""Projectors after towers that rotate patches by line and column: Qwen2-VL to Qwen3.5, GLM-4.xV, Pixtral, Gemma 4.
 
 Sources: conversion/{qwenvl,qwen3vl,llava,gemma}.py of llama.cpp.
 """

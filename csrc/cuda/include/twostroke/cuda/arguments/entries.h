@@ -14,8 +14,8 @@ struct EntryWriteArgs {
   int64_t stride, dim, rate;
 };
 
-// chosen: entries that each row sees, rising, then -1; before: what a call before this one made. NULL for none.
-struct EntryArgs {  // entry_attention
+// chosen: the entries that each row sees, in rising order, then -1; before: the results of an earlier call. Both may be NULL.
+struct EntryArgs {  // arguments of entry_attention
   ts_kv_layer layer;
   float* out;
   const float *q, *chosen, *before, *sinks;

@@ -5,22 +5,22 @@
 namespace twostroke {
 namespace cuda {
 
-// Which rows a sequence has, and where its state lies.
+// The rows of a sequence, and the place of its state.
 struct StateArgs {
   float* data;
   const int32_t *slots, *row_starts;
   int64_t stride;
 };
 
-struct ConvArgs {  // short_conv, token_shift
+struct ConvArgs {  // arguments of short_conv and token_shift
   StateArgs state;
   float* out;
   const float *x, *taps, *bias;
   int64_t out_stride, x_stride, channels, width, activation, parts;
-  int64_t tokens, chunks;  // tokens of one thread, and how many such chunks the longest sequence has
+  int64_t tokens, chunks;  // tokens of one thread, and the chunks of this size that the longest sequence has
 };
 
-struct CompressArgs {  // compress: of `series` series of entries
+struct CompressArgs {  // arguments of compress, which makes `series` series of entries
   StateArgs state;
   float* out;
   const float *x, *bias;
@@ -28,7 +28,7 @@ struct CompressArgs {  // compress: of `series` series of entries
   int64_t out_stride, x_stride, dim, series, rate, parts;
 };
 
-struct RgLruArgs {  // rg_lru
+struct RgLruArgs {  // arguments of rg_lru
   StateArgs state;
   float* out;
   const float *x, *input_gate, *recurrent_gate, *rates;
@@ -36,7 +36,7 @@ struct RgLruArgs {  // rg_lru
   int64_t out_stride, x_stride, input_stride, recurrent_stride, channels, parts;
 };
 
-struct Wkv4Args {  // wkv4
+struct Wkv4Args {  // arguments of wkv4
   StateArgs state;
   float* out;
   const float *k, *v, *first, *decay;
@@ -45,7 +45,7 @@ struct Wkv4Args {  // wkv4
   float least;
 };
 
-struct MlstmArgs {  // mlstm
+struct MlstmArgs {  // arguments of mlstm
   StateArgs state;
   float* out;
   const float *q, *k, *v, *input_gate, *forget_gate;
@@ -53,14 +53,14 @@ struct MlstmArgs {  // mlstm
   float scale, eps;
 };
 
-struct SelectiveArgs {  // selective_scan
+struct SelectiveArgs {  // arguments of selective_scan
   StateArgs state;
   float* out;
   const float *x, *dt, *b, *c, *decay, *skip;
   int64_t out_stride, x_stride, dt_stride, b_stride, c_stride, channels, numbers, parts;
 };
 
-struct SsdArgs {  // ssd_scan
+struct SsdArgs {  // arguments of ssd_scan
   StateArgs state;
   float* out;
   const float *x, *b, *c, *dt, *decay, *skip, *dt_bias;
@@ -68,7 +68,7 @@ struct SsdArgs {  // ssd_scan
   float dt_least, dt_most;
 };
 
-struct DeltaArgs {  // delta_rule
+struct DeltaArgs {  // arguments of delta_rule
   StateArgs state;
   float* out;
   const float *q, *k, *v, *a, *b, *decay, *dt_bias;
@@ -76,15 +76,16 @@ struct DeltaArgs {  // delta_rule
   float strength, query_factor, lowest;
 };
 
-struct WkvArgs {  // wkv6, wkv7
+struct WkvArgs {  // arguments of wkv6 and wkv7
   StateArgs state;
   float* out;
-  const float *r, *w, *k, *v, *a, *first, *removal, *growth, *bonus, *weight, *bias;  // first of wkv6; a, removal, growth, bonus of wkv7
+  // wkv6 uses `first`; wkv7 uses a, removal, growth and bonus
+  const float *r, *w, *k, *v, *a, *first, *removal, *growth, *bonus, *weight, *bias;
   int64_t out_stride, r_stride, w_stride, k_stride, v_stride, a_stride, heads, width;
   float eps;
 };
 
-struct GatedNormArgs {  // gated_norm; a row is `groups` groups of `width`
+struct GatedNormArgs {  // arguments of gated_norm; a row has `groups` groups of `width` columns
   float* out;
   const float *x, *gate, *weight;
   int64_t out_stride, x_stride, gate_stride, groups, width, weight_step, activation, gate_first;

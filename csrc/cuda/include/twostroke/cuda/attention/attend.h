@@ -1,5 +1,5 @@
-// Attention over latents: the online softmax over tiles of 64 positions, the merge over segments of 512. A block is one row and one query
-// head; a thread is one position of the tile for scores, and each 64th dimension for sums.
+// Attention over latents: an online softmax over tiles of 64 positions, and a merge over segments of 512. A block has one row and one query
+// head. For scores a thread has one position of the tile; for sums it has each 64th dimension.
 #pragma once
 #include "twostroke/cuda/attention/rows.h"
 
@@ -9,14 +9,14 @@ namespace cuda {
 static_assert(kTile == kGroupThreads, "a thread a position");
 constexpr int kSums = kMostDim / kGroupThreads;  // dimensions of a thread
 
-// What a thread has of a row's sums stays in registers only where every loop over it is unrolled.
+// A thread's part of a row's sums stays in registers only where every loop over it is unrolled.
 #define TS_EVERY_SUM TS_EVERY_LANE
 
 TS_SHARED(float, tile_scores, kTile);
 TS_SHARED(float, tile_weights, kTile);
 TS_SHARED(float, row_totals, kLanes);
 
-// One row of the batch and one query head: its sequence, and the positions [begin, end) that it sees.
+// One row of the batch and one query head, with its sequence and the positions [begin, end) that it sees.
 struct QueryRow {
   int64_t token, head, kv_head, position, begin, end;
   const int32_t* pages;
@@ -31,7 +31,7 @@ TS_DEVICE_INLINE QueryRow query_row(const AttentionArgs& args) {
   return {token, head, head / (args.heads / args.layer.kv_heads), position, begin, end, args.page_table + of.sequence * args.table_stride};
 }
 
-// What a thread has of a row's result: sums of its dimensions, and of lane `thread` (below 16) the sum of weights.
+// A thread's part of a row's result: sums of its dimensions, and, where `thread` is below 16, the sum of weights of that lane.
 struct Partial {
   float sums[kSums], peak, total;
 
@@ -41,7 +41,7 @@ struct Partial {
     peak = kLowest;
     total = 0.0f;
   }
-  // The tile's scores are in tile_scores. Raises the peak; returns what sums so far must be multiplied with, and the tile's own peak.
+  // The tile's scores are in tile_scores. Raises the peak. Returns the factor for earlier sums, and writes the tile's own peak to *found.
   float raise(int64_t first, int64_t last, float* found) {
     float most = kLowest;
     for (int64_t p = first; p < last; ++p) most = larger(most, tile_scores[p]);
@@ -50,7 +50,7 @@ struct Partial {
     peak = larger(most, before);
     return exp2_negative(before - peak);
   }
-  // The tile's weights are in tile_weights.
+  // Adds the tile's weights, which are in tile_weights.
   void add_total(float rescale) {
     const int32_t lane = thread_index();
     if (lane >= kLanes) return;
@@ -58,7 +58,7 @@ struct Partial {
     const float second = tile_weights[lane + 2 * kLanes] + tile_weights[lane + 3 * kLanes];
     total = fma(total, rescale, first + second);
   }
-  // this = this and `later`, which holds later positions.
+  // Merges this result with `later`, which belongs to later positions.
   void merge(const Partial& later) {
     const float now = larger(later.peak, peak), keep = exp2_negative(peak - now), add = exp2_negative(later.peak - now);
     peak = now;
@@ -85,7 +85,7 @@ TS_DEVICE_INLINE void store_row(const AttentionArgs& args, const QueryRow& row, 
   }
 }
 
-// Every tile that the row sees, by tile(start, first, last, partial): positions [first, last) from `start` on.
+// Calls tile(start, first, last, partial) for every tile that the row sees: the positions [first, last), counted from `start`.
 template <class TileWork>
 TS_DEVICE_INLINE void each_tile(const AttentionArgs& args, const QueryRow& row, const TileWork& tile) {
   Partial whole;
@@ -103,7 +103,7 @@ TS_DEVICE_INLINE void each_tile(const AttentionArgs& args, const QueryRow& row, 
   store_row(args, row, whole);
 }
 
-// The same where K and V are floats: score(position) is that of this thread's position, value(position, d) is one number of V.
+// The same for K and V in floats. score(position) is the score of this thread's position; value(position, d) is one number of V.
 template <class Score, class Value>
 TS_DEVICE_INLINE void each_float_tile(const AttentionArgs& args, const QueryRow& row, const Score& score, const Value& value) {
   const int32_t thread = thread_index();

@@ -1,5 +1,5 @@
-// Entries of pages as one thread reads them, and products of vectors with them by the threads of a block: sixteen partial sums, then one
-// fixed tree, as at the CPU's vector levels (attention/entries.h): the same bits.
+// Entries of pages as one thread reads them, and their products with vectors, by the threads of a block. A product is sixteen partial sums
+// and then one fixed tree, as at the CPU's vector levels (attention/entries.h), so it has the same bits.
 #pragma once
 #include "twostroke/attention/entry_page.h"
 #include "twostroke/cuda/arguments.h"
@@ -8,7 +8,7 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int kEntryHeads = 4;  // vectors that an entry meets at once, at most
+constexpr int kEntryHeads = 4;  // the most vectors that are multiplied by an entry at once
 
 TS_SHARED(float, entry_lanes, kEntryHeads* kEntryTile* kLanes);
 
@@ -34,8 +34,8 @@ struct EntryNumbers {
   }
 };
 
-// Partial sums of the vectors q (vectors, dim), of which `vectors` count, with `count` entries, at most kEntryTile: entry_at(e) is the e-th.
-// By all threads; a barrier must follow.
+// Computes partial sums of the vectors q (vectors, dim) with `count` entries, at most kEntryTile. Only the first `vectors` vectors count;
+// entry_at(e) is entry e. All threads call it, and a barrier must follow.
 template <int kVectors, class EntryAt>
 TS_DEVICE_INLINE void sum_entries(const float* q, int64_t vectors, int64_t dim, int64_t count, const EntryAt& entry_at) {
   for (int64_t i = thread_index(); i < count * kLanes; i += threads()) {
@@ -43,7 +43,7 @@ TS_DEVICE_INLINE void sum_entries(const float* q, int64_t vectors, int64_t dim, 
     float sums[kVectors] = {};
     _Pragma("clang loop unroll_count(4)")
     for (int64_t first = 0; first < dim; first += kLanes) {
-      const int64_t d = first + i % kLanes;  // lanes after the last number add zeros, as on the CPU
+      const int64_t d = first + i % kLanes;  // after the last number, lanes add zeros, as on the CPU
       const float number = d < dim ? entry[d] : 0.0f;
       TS_EVERY_LANE
       for (int v = 0; v < kVectors; ++v) sums[v] = fma(d < dim && v < vectors ? q[v * dim + d] : 0.0f, number, sums[v]);
@@ -53,7 +53,7 @@ TS_DEVICE_INLINE void sum_entries(const float* q, int64_t vectors, int64_t dim, 
   }
 }
 
-// The product of a vector with the e-th of these entries, after the barrier.
+// The product of a vector with entry e, after the barrier.
 TS_DEVICE_INLINE float product_with(int64_t e, int64_t vector) {
   float lanes[kLanes];
   TS_EVERY_LANE

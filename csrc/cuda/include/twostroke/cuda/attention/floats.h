@@ -1,4 +1,4 @@
-// How numbers of f32 and bf16 pages lie in words. kParts: numbers of a word, dimensions of K or positions of V.
+// How numbers of f32 and bf16 pages lie in words. kParts: the numbers of a word, which are dimensions of K or positions of V.
 #pragma once
 #include "twostroke/cuda/attention/rows.h"
 
@@ -7,9 +7,9 @@ namespace cuda {
 
 struct FloatPages {
   static constexpr int kParts = 1;
-  // Words of a position's K; they are TS_PAGE_TOKENS apart.
+  // The number of words of a position's K. They lie TS_PAGE_TOKENS words apart.
   TS_MEMBER_INLINE static int32_t key_words(int32_t dim) { return dim; }
-  // Word `word` of dimension d of a page's V.
+  // The place of word `word` of dimension d of a page's V.
   TS_MEMBER_INLINE static int32_t value_word(int32_t word, int32_t d, int32_t dim) { return word * dim + d; }
   TS_MEMBER_INLINE static float part(uint32_t word, int) { return float_of(word); }
 };

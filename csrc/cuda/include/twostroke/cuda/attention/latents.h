@@ -6,7 +6,7 @@
 namespace twostroke {
 namespace cuda {
 
-// One position in one page. Whole numbers have two scales: one for the latent, one for the dimensions after it.
+// One position in one page. Whole numbers have two scales: one for the latent, and one for the dimensions after it.
 struct LatentPosition {
   const uint8_t* keys;
   int64_t offset, latent;

@@ -1,4 +1,4 @@
-// One position's K into its page, by the threads of a block: rounding, and where dimensions lie.
+// The threads of a block round one position's K and write it into its page.
 #pragma once
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/cuda/arguments.h"
@@ -7,10 +7,10 @@
 namespace twostroke {
 namespace cuda {
 
-// The first element of the largest magnitude; NaN where any element is NaN. By all threads of a warp, each of which gets it.
+// The first element of the largest magnitude; NaN where any element is NaN. All threads of a warp call it, and each gets the result.
 TS_DEVICE_INLINE float extreme_of(const float* x, int64_t dim) {
-  constexpr uint32_t kNaN = 0x7f800001u;  // stands for the magnitude of each: all are alike, and above infinity
-  uint32_t most = 0, at = 0;              // of this thread: its largest magnitude, and where that is first
+  constexpr uint32_t kNaN = 0x7f800001u;  // the magnitude of every NaN: above infinity, so that all NaN are equal
+  uint32_t most = 0, at = 0;  // this thread's largest magnitude, and its first place
   float found = 0.0f;
   const uint32_t count = static_cast<uint32_t>(dim), lane = static_cast<uint32_t>(warp_lane());
   for (uint32_t d = lane; d < count; d += kWarp) {
@@ -22,7 +22,7 @@ TS_DEVICE_INLINE float extreme_of(const float* x, int64_t dim) {
       found = number;
     }
   }
-  if (lane >= count) at = lane;  // after every element, with a magnitude that none is below
+  if (lane >= count) at = lane;  // a place after every element, with the smallest magnitude
   TS_EVERY_LANE
   for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) {
     const uint32_t other = shuffle_across(most, mask), other_at = shuffle_across(at, mask);
@@ -36,7 +36,7 @@ TS_DEVICE_INLINE float extreme_of(const float* x, int64_t dim) {
   return found;
 }
 
-// A row's scale as bf16 bits, and what q is clipped to.
+// A row's scale as bf16 bits, and the bound to which q is clipped.
 struct Rounding {
   float scale, low, high;
   uint16_t bits;
@@ -52,20 +52,20 @@ struct Rounding {
   }
   int32_t operator()(float x) const {
     if (!usable) return 0;
-    float quotient = x / scale;  // clipped first: a scale that underflowed may leave it far beyond
+    float quotient = x / scale;  // the quotient is clipped first, because a scale that underflowed may make it far too large
     quotient = quotient < low ? low : quotient > high ? high : quotient;
     return static_cast<int32_t>((quotient + kRounder) - kRounder);
   }
 };
 
-// Two dimensions of one position in a byte; zeros after the last. number(d): dimension d as a whole number.
+// Writes two dimensions of one position into a byte, and zeros after the last dimension. number(d) is dimension d as a whole number.
 template <class Number>
 TS_DEVICE_INLINE uint8_t nibbles_of(const Number& number, int64_t dim, int64_t low, int64_t high) {
   const int32_t first = (low < dim ? number(low) : 0) + 8, second = (high < dim ? number(high) : 0) + 8;
   return static_cast<uint8_t>(first | second << 4);
 }
 
-// f32 or bf16, as `kind` says.
+// Writes K as f32 or bf16, which `kind` chooses.
 TS_DEVICE_INLINE void write_float_keys(int32_t kind, const float* k, int64_t dim, int64_t offset, uint8_t* keys) {
   if (kind == TS_KV_F32) {
     for (int64_t d = thread_index(); d < dim; d += threads()) reinterpret_cast<float*>(keys)[d * TS_PAGE_TOKENS + offset] = k[d];

@@ -1,4 +1,5 @@
-// What a row and a query head have of one segment, in scratch memory: 16 totals, the sums of value_dim dimensions, the peak.
+// The partial result of a row and a query head over one segment, in scratch memory: 16 totals, the sums of value_dim dimensions, and the
+// peak.
 #pragma once
 #include "twostroke/cuda/attention/rows.h"
 
@@ -7,17 +8,18 @@ namespace cuda {
 
 static_assert(kRowTotals == kLanes, "a total for each lane");
 
-// number: of the row's tile in this launch; index: of the segment among those that the row sees.
+// number: the number of the row's tile in this launch; index: the number of the segment among those that the row sees.
 TS_DEVICE_INLINE float* partial_of(const AttentionArgs& args, int32_t number, int32_t row, int32_t head, int32_t index) {
   const int64_t before = ((static_cast<int64_t>(number) * args.together + row) * args.heads + head) * args.segments + index;
   return args.partials + before * partial_floats(args.layer.value_dim);
 }
 
-// Where a column's results of one segment go: the row's output where it sees no other segment (whole), else a partial result, or nowhere.
+// Where a column's result of one segment goes. It goes to the row's output where the row sees no other segment (whole), else to a partial
+// result, or nowhere.
 struct Result {
   bool any, whole;
-  float* sums;     // of value_dim dimensions
-  float* partial;  // NULL for the output
+  float* sums;  // the sums of value_dim dimensions
+  float* partial;  // NULL where the result goes to the output
 
   TS_MEMBER_INLINE Result(const AttentionArgs& args, const SegmentBlock& block, int32_t column) : any(false), whole(false), sums(nullptr), partial(nullptr) {
     if (column >= block.columns) return;

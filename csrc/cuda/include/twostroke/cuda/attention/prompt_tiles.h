@@ -1,5 +1,6 @@
-// Tiles of int8 and int4 pages in shared memory, for the warps of a block that go over the same positions: the next tile is copied while one
-// is worked on, where there is room for two. 16 bytes change places so that the threads of a warp read from all banks at once.
+// Tiles of int8 and int4 pages in shared memory, for the warps of a block that go over the same positions. Where there is room for two
+// tiles, the next one is copied while one is computed. Units of 16 bytes change places, so that the threads of a warp read from all banks
+// at once.
 #pragma once
 #include "twostroke/cuda/attention/whole.h"
 
@@ -9,18 +10,18 @@ namespace cuda {
 constexpr int kPromptWarps = kPromptThreads / kWarp;
 static_assert(kPromptWarps == kTilePages, "a warp copies a page");
 
-// Queries of each warp, 32 dimensions after the other, each thread's operand A; then one or two tiles.
+// The queries of each warp as operand A of each thread, in blocks of 32 dimensions; then one or two tiles.
 TS_SHARED(Words4, prompt_room, kPromptRoom);
 
-// Where 16 bytes of K lie: quarter `quarter` of row `row` of 64 bytes.
+// The place of 16 bytes of K: quarter `quarter` of row `row`, which has 64 bytes.
 TS_DEVICE_INLINE int32_t swapped_key(int32_t row, int32_t quarter) { return row * 4 + (quarter ^ (row / 2 % 2 * 2)); }
 
-// The tiles of a block, from position `first` to `end`.
+// The tiles of a block: the positions from `first` to `end`.
 template <class Pages>
 struct TileCopies {
   const AttentionArgs& args;
   const RowTile& rows;
-  int32_t kv_head, first_byte, begin, first, end, stage, next;  // stage, next: where the tile at hand lies, and the next one
+  int32_t kv_head, first_byte, begin, first, end, stage, next;  // stage: the place of the current tile; next: the place of the next one
 
   TS_MEMBER_INLINE TileCopies(const AttentionArgs& args_, const RowTile& rows_, int32_t kv_head_, int32_t first_dim)
       : args(args_), rows(rows_), kv_head(kv_head_), first_byte(4 * Pages::words_before(first_dim)), begin(rows_.begin(args_)), first(begin / kTile * kTile), end(rows_.end(args_)),
@@ -28,7 +29,7 @@ struct TileCopies {
     copy(first, stage);
     commit_copies();
   }
-  // By all threads of the block: a warp has a page.
+  // Begins to copy a tile. All threads of the block call it; a warp copies a page.
   TS_MEMBER_INLINE void copy(int32_t start, int32_t to_stage) const {
     const StageShape& shape = args.stage;
     const int32_t page = warp_index(), lane = warp_lane(), to = to_stage + page * shape.page;
@@ -42,7 +43,7 @@ struct TileCopies {
     }
     if (lane < 4) copy_async(prompt_room, to + shape.scales + lane, keys + shape.scale_offset + 16 * lane, true);
   }
-  // Waits for the tile at hand and begins the next one where there is room.
+  // Waits for the current tile and begins to copy the next one where there is room.
   TS_MEMBER_INLINE void wait(int32_t start) const {
     if (args.stage.stages > 1) {
       if (start + kTile < end) copy(start + kTile, next);
@@ -53,7 +54,7 @@ struct TileCopies {
     }
     barrier();
   }
-  // After the last reading of the tile.
+  // All threads call it after they have read the tile.
   TS_MEMBER_INLINE void leave(int32_t start) {
     barrier();
     if (args.stage.stages == 1 && start + kTile < end) {

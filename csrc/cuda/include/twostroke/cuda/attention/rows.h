@@ -1,5 +1,6 @@
-// Which rows and query heads a block of attention works on, and which positions they see. Positions go in tiles of 64 and segments of 512,
-// which lie at absolute positions; they and the order of every sum are the CPU's (generic/attention/attention.cpp): the same bits.
+// The rows and query heads of a block of attention, and the positions that they see. Positions are divided into tiles of 64 and
+// segments of 512 at absolute positions. These tiles and the order of every sum are the CPU's (generic/attention/attention.cpp), so the
+// bits are the same.
 #pragma once
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/cuda/arguments.h"
@@ -13,7 +14,7 @@ constexpr int kTile = 64;
 constexpr int kTilePages = kTile / TS_PAGE_TOKENS;
 constexpr int kSegmentTiles = kSegment / kTile;
 constexpr int kSegmentPages = kSegment / TS_PAGE_TOKENS;
-constexpr float kLowest = -3.0e38f;  // the peak of no scores
+constexpr float kLowest = -3.0e38f;  // the peak where there are no scores
 static_assert(kSegmentPages == kWarp, "each thread of a warp keeps one page of a segment");
 
 // Positions [begin, end) that a row at `position` sees.
@@ -31,19 +32,19 @@ TS_DEVICE_INLINE Seen seen_from(const AttentionArgs& args, int32_t row, int32_t 
   return {position, static_cast<int32_t>(first_seen(args.window, position)), end < context ? static_cast<int32_t>(end) : context};
 }
 
-// A soft cap and a slope, as attention/scores.h has them. away: the key's position less the row's.
+// Applies a soft cap and a slope, as attention/scores.h does. away: the key's position minus the row's.
 TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, int32_t head, int32_t away, float score) {
   if (args.soft_cap > 0.0f) {
     const float cap = args.soft_cap * kLog2E;
     score = tanh_ratio(score * (1.0f / cap)) * cap;
   }
   if (args.slopes == nullptr) return score;
-  // The distance from the tile's page, then the place in it: two whole numbers, exact as floats.
+  // The distance is the distance of the tile's page plus the place in that page. Both are whole numbers, exact as floats.
   return fma(args.slopes[head] * kLog2E, static_cast<float>(away), score);
 }
 
-// The score with what its place counts, as attention/scores.h adds it. row: of the step; away: the key's position less the row's. A key's row
-// is as far from it. NaN where the place is none.
+// Adds the score of the key's place, as attention/scores.h does. row: the index of the row in the step; away: the key's position minus the
+// row's, which is also the distance of their rows. The result is NaN where the place does not exist.
 TS_DEVICE_INLINE float placed(const AttentionArgs& args, int32_t head, int32_t row, int32_t away, float score) {
   const Places& at = args.places;
   const int64_t reach = at.reach, within = away < -reach ? -reach : away < reach ? away : reach;
@@ -55,7 +56,7 @@ TS_DEVICE_INLINE float placed(const AttentionArgs& args, int32_t head, int32_t r
   return at.table != nullptr ? score + at.table[place] * kLog2E : score;
 }
 
-// 1 over the sum of the weights; the sink is a score without a value (gpt-oss). total: of the row, relative to its peak.
+// 1 over the sum of the weights. The sink is a score without a value (gpt-oss). total: the row's sum, relative to its peak.
 TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int32_t head, float peak, float total) {
   if (args.sinks == nullptr) return 1.0f / total;
   const float other = args.sinks[head] * kLog2E, most = larger(other, peak);
@@ -63,23 +64,24 @@ TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int32_t head, float
   return kept / (total * kept + more);
 }
 
-// Rows of one sequence that blocks work on together, at most args.together; none where rows is 0, as where the sequence is not theirs.
+// Rows of one sequence that blocks compute together, at most args.together. rows is 0 where the sequence belongs to other blocks.
 struct RowTile {
-  int32_t rows, first, position, context;  // position: of the first row
+  int32_t rows, first, position, context;  // position: the position of the first row
   const int32_t* pages;
 
   TS_MEMBER_INLINE Seen seen(const AttentionArgs& args, int32_t row) const { return seen_from(args, first + row, position + row, context); }
-  // Positions that some row sees.
+  // The first position that some row of the tile sees.
   TS_MEMBER_INLINE int32_t begin(const AttentionArgs& args) const { return seen(args, 0).begin; }
   TS_MEMBER_INLINE int32_t end(const AttentionArgs& args) const { return seen(args, rows - 1).end; }
-  // An entry of the page table; for a page that no row sees, whose entry may say nothing, the first that one sees: tiles are read whole.
+  // An entry of the page table. Tiles are read whole, and the entry of a page that no row sees may have no meaning. For such a page this is
+  // the first entry that a row sees.
   TS_MEMBER_INLINE int32_t page(int32_t index, int32_t begin, int32_t end) const {
     const bool seen = index >= begin / TS_PAGE_TOKENS && index * TS_PAGE_TOKENS < end;
     return pages[seen ? index : begin / TS_PAGE_TOKENS];
   }
 };
 
-// Tiles have numbers: those of sequence s begin with row_starts[s] / together + s, which leaves room for a last one that is not full. Of
+// Tiles have numbers. Those of sequence s begin with row_starts[s] / together + s, which leaves room for a last tile that is not full. With
 // single rows the number is the row's.
 TS_DEVICE_INLINE RowTile row_tile(const AttentionArgs& args, int32_t number) {
   const int32_t together = args.together, gap = together > 1 ? 1 : 0;
@@ -97,13 +99,14 @@ TS_DEVICE_INLINE RowTile row_tile(const AttentionArgs& args, int32_t number) {
   return {theirs ? rows : 0, first, context - (end - first), context, args.page_table + low * args.table_stride};
 }
 
-// What a block of a segment works on: a tile of rows, a KV head, some of its query heads, a segment.
+// The work of a block of a segment: a tile of rows, a KV head, some of its query heads, and a segment.
 struct SegmentBlock {
   RowTile tile;
-  int32_t number, kv_head, group, first_head, columns;  // number: of the tile in this launch; columns: pairs of a row and a query head
-  int32_t segment, own_page;  // own_page: of the segment's pages that of this thread's place in its warp
+  // number: the tile's number in this launch; columns: the number of pairs of a row and a query head
+  int32_t number, kv_head, group, first_head, columns;
+  int32_t segment, own_page;  // own_page: the page of the segment that belongs to this thread's place in its warp
 
-  // most: columns of a block.
+  // most: the most columns of a block.
   TS_MEMBER_INLINE SegmentBlock(const AttentionArgs& args, int32_t most)
       : tile(), number(0), kv_head(0), group(static_cast<int32_t>(args.heads) / args.layer.kv_heads), first_head(0), columns(0), segment(0), own_page(0) {
     int32_t index = static_cast<int32_t>(block_index());
@@ -122,17 +125,17 @@ struct SegmentBlock {
     own_page = tile.page(segment * kSegmentPages + warp_lane(), begin, end);
   }
 
-  // A column: the row in the tile, the query head, the positions that it sees.
+  // A column is a row of the tile and a query head, with the positions that this row sees.
   TS_MEMBER_INLINE int32_t row(int32_t column) const { return column / group; }
   TS_MEMBER_INLINE int32_t head(int32_t column) const { return kv_head * group + first_head + column % group; }
 };
 
-// Page `page` of the segment's, by every thread of the warp.
+// Entry of page `page` of the segment. Every thread of the warp calls it.
 TS_DEVICE_INLINE int32_t page_in_segment(const SegmentBlock& block, int32_t page) {
   return static_cast<int32_t>(shuffle(static_cast<uint32_t>(block.own_page), page));
 }
 
-// A place in a tile, from 0 to its end.
+// A place in a tile, clipped to the range from 0 to the tile's end.
 TS_DEVICE_INLINE int32_t clipped(int32_t place) { return place < 0 ? 0 : place > kTile ? kTile : place; }
 
 }  // namespace cuda

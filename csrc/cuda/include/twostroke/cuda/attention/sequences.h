@@ -1,4 +1,4 @@
-// Which sequence a row of a step is of, and how many positions it sees.
+// The sequence to which a row of a step belongs, and the number of positions that the row sees.
 #pragma once
 #include "twostroke/cuda/machine/simt.h"
 
@@ -6,7 +6,7 @@ namespace twostroke {
 namespace cuda {
 
 struct RowPlace {
-  int64_t sequence, positions;  // positions: its own and those before it
+  int64_t sequence, positions;  // positions: the row's own and those before it
 };
 
 TS_DEVICE_INLINE RowPlace place_of_row(const int32_t* row_starts, const int32_t* context_tokens, int64_t sequences, int64_t row) {

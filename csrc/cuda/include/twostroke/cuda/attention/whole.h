@@ -1,6 +1,6 @@
-// Pages of int8 and int4 as the operands of small products of matrices, whose rows are columns of queries or of weights: both products of
-// attention are sums of whole numbers (ADR 13), so their order is free. A query is rounded to bytes, the weights times V's scales to 15 bits
-// within each tile, as attention/integer.h says.
+// Pages of int8 and int4 as operands of small matrix products. The columns of these products are rows of queries or of weights. Both
+// products of attention are sums of whole numbers (ADR 13), so the order of addition does not matter. As in attention/integer.h, a query is
+// rounded to bytes, and the weights times V's scales are rounded to 15 bits within each tile.
 #pragma once
 #include "twostroke/cuda/attention/rows.h"
 
@@ -8,9 +8,9 @@ namespace twostroke {
 namespace cuda {
 
 constexpr float kLargestByte = 127.0f, kLargestWhole = 16383.0f;
-constexpr float kSmallestScaled = 1.9259299e-34f;  // 2^-112, whose inverse is still finite
+constexpr float kSmallestScaled = 1.9259299e-34f;  // the value 2^-112, whose inverse is still finite
 
-// number = whole * scale; largest becomes largest_whole; NaN or infinity makes every number NaN.
+// A number is whole * scale, and the largest number becomes largest_whole. NaN or infinity makes every number NaN.
 struct Scaling {
   float scale, inverse;
 
@@ -21,11 +21,11 @@ struct Scaling {
   }
 };
 
-// The whole number in the low half.
+// The whole number is in the low half of the result.
 TS_DEVICE_INLINE uint32_t rounded_bits(float number, float inverse) { return bits_of(fma(number, inverse, kRounder)); }
 TS_DEVICE_INLINE int32_t rounded(float number, float inverse) { return static_cast<int16_t>(rounded_bits(number, inverse) & 0xffffu); }
 
-// Four weights as digits, of what rounding left: the low halves of their bits.
+// Four weights as digits. Their rounded forms are the low halves of the bits.
 struct FourDigits {
   uint32_t high, low;
 
@@ -36,7 +36,7 @@ struct FourDigits {
   }
 };
 
-// Among four threads that follow each other, which have the same column.
+// The largest number among four consecutive threads, which have the same column.
 TS_DEVICE_INLINE float most_of_four(float own) {
   own = larger(own, shuffle_across(own, 1));
   return larger(own, shuffle_across(own, 2));
@@ -47,7 +47,7 @@ TS_DEVICE_INLINE uint32_t most_of_four(uint32_t own) {
 }
 TS_DEVICE_INLINE int32_t sum_of_four(int32_t own) { return sum_of_threads(own, 4); }
 
-// The sum of 16 lanes, of which four threads have four each: the tree of sum_tree.
+// The sum of 16 lanes, of which each of four threads has four. The order is the tree of sum_tree.
 TS_DEVICE_INLINE float sum_of_lanes(const float (&own)[4]) {
   float lanes[4];
   TS_EVERY_LANE
@@ -65,13 +65,13 @@ struct FourScales {
   TS_MEMBER_INLINE float operator[](int i) const { return widen(static_cast<uint16_t>(bits >> (16 * i))); }
 };
 
-// One head of a page. g and t: of a thread in its warp, lane / 4 and lane % 4. An operand B of 32 dimensions or positions has two words of
-// each thread: see mma_signed.
+// One head of a page. g and t are lane / 4 and lane % 4 of the thread in its warp. An operand B of 32 dimensions or positions has two words
+// in each thread: see mma_signed.
 struct WholePage {
   const uint8_t* keys;
 
   TS_MEMBER_INLINE WholePage(const KVLayout& layout, int32_t page, int32_t kv_head) : keys(layout.keys(page, kv_head)) {}
-  // Words of K at positions 4t .. 4t + 3.
+  // The scales of K at positions 4t .. 4t + 3.
   TS_MEMBER_INLINE FourScales key_scales(const KVLayout& layout, int32_t t) const {
     return {*reinterpret_cast<const uint64_t*>(keys + layout.key_bytes + TS_PAGE_TOKENS * layout.value_row_bytes + 8 * t)};
   }
@@ -82,16 +82,17 @@ struct WholePage {
   TS_MEMBER_INLINE explicit WholePage(const uint8_t* from) : keys(from) {}
 };
 
-// How the integers of int8 pages lie. Keys of 32 dimensions: two words of four positions.
-// Values: 16 dimensions are a unit, of which the thread has 2g and 2g + 1. What is after the last dimension is anything: it meets zeros, or
-// its sums are not kept.
+// How the integers of int8 pages lie. For keys, 32 dimensions are two words of four positions. For values, 16 dimensions are a unit, of
+// which the thread has 2g and 2g + 1. The bytes after the last dimension may have any value: they are multiplied by zeros, or their sums
+// are dropped.
 struct BytePages {
   static constexpr int32_t kKeyZero = 128, kKeyLoads = 2;
   static constexpr bool kValuesSigned = true;
   struct Keys {
     Words4 words[kKeyLoads];
   };
-  // Which of the page's rows of K (64 bytes) has the thread's part of 32 dimensions, and the quad of dimensions that its bytes meet.
+  // The row of the page's K (64 bytes) that has the thread's part of 32 dimensions, and the quad of dimensions that is multiplied by its
+  // bytes.
   TS_MEMBER_INLINE static int32_t key_row(int32_t step, int32_t t, int32_t part) { return 8 * step + 4 * part + t; }
   TS_MEMBER_INLINE static int32_t query_quad(int32_t step, int32_t t, int32_t part) { return key_row(step, t, part); }
   TS_MEMBER_INLINE static int32_t key_rows(int32_t dim) { return (dim + 3) / 4; }
@@ -99,7 +100,7 @@ struct BytePages {
     b[0] = keys.words[0][position];
     b[1] = keys.words[1][position];
   }
-  // Words of positions 4t .. 4t + 3, of the thread's two dimensions of a unit, of some pages.
+  // Words of positions 4t .. 4t + 3, for the thread's two dimensions of a unit, from several pages.
   template <int kPages>
   TS_MEMBER_INLINE static void values(const KVLayout& layout, const WholePage (&pages)[kPages], int32_t dim, int32_t unit, int32_t g, int32_t t,
                                       uint64_t (&found)[kPages]) {
@@ -117,21 +118,21 @@ struct BytePages {
       found[p] = words[d] | static_cast<uint64_t>(words[second]) << 32;
     }
   }
-  // Words of V in a row before dimension d, a multiple of 32.
+  // The words of a row of V before dimension d, which is a multiple of 32.
   TS_MEMBER_INLINE static int32_t words_before(int32_t d) { return d; }
-  // As values, of a row of `length` times 16 bytes in shared memory, which change places by `swap`.
+  // The same as `values`, for a row of `length` units of 16 bytes in shared memory, which change places by `swap`.
   template <class Room>
   TS_MEMBER_INLINE static uint64_t shared_values(Room& room, int32_t row, int32_t length, int32_t swap, int32_t unit, int32_t g) {
     const int32_t at = unit * 4 + g / 2;
     return pair_of(room, 2 * (row + (at < length ? at ^ swap : 0)) + g % 2);
   }
   TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded >> (32 * half)); }
-  // Which dimension column 2t + i of the product of operand `half` is.
+  // The dimension of column 2t + i in the product with operand `half`.
   TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit * 16 + 4 * t + 2 * i + half; }
   TS_MEMBER_INLINE static int32_t value_units(int32_t dim) { return (dim + 15) / 16; }
 };
 
-// Positions 4 * quarter and the three after it, of the thread's part of 32 dimensions; what is after the last row is the last row.
+// Positions 4 * quarter and the three after it, of the thread's part of 32 dimensions. After the last row, the last row is read again.
 template <class Pages>
 TS_DEVICE_INLINE typename Pages::Keys load_keys(const WholePage& page, int32_t dim, int32_t step, int32_t t, int32_t quarter) {
   typename Pages::Keys found;
@@ -144,7 +145,8 @@ TS_DEVICE_INLINE typename Pages::Keys load_keys(const WholePage& page, int32_t d
   return found;
 }
 
-// In int4 pages a stored word is two quads of dimensions of K; of V dimensions l and 16 + l of 32, of which a unit has 8 and 8.
+// How int4 pages lie. A stored word of K is two quads of dimensions. A stored byte of V is dimensions l and 16 + l of 32; a unit has 8 of
+// each kind.
 struct NibblePages {
   static constexpr int32_t kKeyZero = 8, kKeyLoads = 1;
   static constexpr bool kValuesSigned = false;

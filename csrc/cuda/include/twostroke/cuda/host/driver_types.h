@@ -1,4 +1,5 @@
-// The part of the CUDA driver's C interface that is used, as its documentation gives it: no header of the toolkit is needed.
+// The part of the CUDA driver's C interface that this backend uses, as the driver's documentation describes it. No header of the toolkit is
+// needed.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -17,12 +18,12 @@ typedef struct CUgraph_st* CUgraph;
 typedef struct CUgraphNode_st* CUgraphNode;
 typedef struct CUgraphExec_st* CUgraphExec;
 
-struct CUkernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2; the first version ends after `extra`
+struct CUkernelNode {  // the driver's CUDA_KERNEL_NODE_PARAMS_v2; the first version ends after `extra`
   CUfunction function;
   uint32_t grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
   void** arguments;
   void** extra;
-  void* kernel;  // of a library, where function is NULL
+  void* kernel;  // a kernel of a library, where function is NULL
   CUcontext context;
 };
 typedef struct CUevent_st* CUevent;
@@ -30,7 +31,7 @@ typedef struct CUevent_st* CUevent;
 constexpr CUresult kOutOfMemory = 2, kNoDevice = 100;
 constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAttribute = 16;
 
-// name in the library, name here, arguments
+// The name in the library, the name here, and the arguments.
 #define TS_CUDA_DRIVER(F)                                                                                              \
   F(cuInit, init, (uint32_t flags))                                                                                    \
   F(cuDriverGetVersion, version, (int32_t * version))                                                                  \
@@ -66,8 +67,8 @@ constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAt
     (CUfunction function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x, uint32_t block_y,       \
      uint32_t block_z, uint32_t shared_bytes, CUstream stream, void** arguments, void** extra))
 
-// The same for graphs, with the oldest name of each function that takes these arguments: of CUDA 10 and 11.0, but for
-// cuGraphInstantiateWithFlags, which is of 11.4. Without one of them there are no graphs.
+// The functions for graphs. The name is the oldest one of each function with these arguments, of CUDA 10 and 11.0;
+// cuGraphInstantiateWithFlags came with 11.4. Where one of them is missing there are no graphs.
 #define TS_CUDA_GRAPHS(F)                                                                                              \
   F(cuGraphCreate, create, (CUgraph * graph, uint32_t flags))                                                          \
   F(cuGraphDestroy, destroy, (CUgraph graph))                                                                          \
@@ -79,14 +80,14 @@ constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAt
   F(cuGraphExecKernelNodeSetParams, change, (CUgraphExec exec, CUgraphNode node, const CUkernelNode* params))          \
   F(cuGraphExecDestroy, destroy_exec, (CUgraphExec exec))
 
-struct CUgraphEdge {  // CUgraphEdgeData
+struct CUgraphEdge {  // the driver's CUgraphEdgeData
   uint8_t from_port, to_port, type, reserved[5];
 };
 
-// An edge after which a kernel takes its place before the one before has ended: it waits for that by itself.
+// With this edge, a kernel may take its place before the kernel before it has ended. The kernel itself waits for that end.
 constexpr CUgraphEdge kProgrammaticEdge = {1, 0, 1, {}};
 
-// It came with CUDA 12.3; without it every kernel begins after the end of the one before.
+// This function came with CUDA 12.3. Without it, every kernel begins after the end of the one before it.
 typedef CUresult (*CUaddDependencies)(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdge* edges, size_t count);
 constexpr char kAddDependencies[] = "cuGraphAddDependencies_v2";
 

@@ -1,4 +1,4 @@
-// How each op becomes kernels: one function for each op that has them. Shapes and indices are checked as the CPU's ops do it.
+// How each op becomes kernels: there is one function for each op that has kernels. Shapes and indices are checked as in the CPU's ops.
 #pragma once
 #include "twostroke/cuda/host/device.h"
 #include "twostroke/ops.h"
@@ -6,17 +6,17 @@
 namespace twostroke {
 namespace cuda {
 
-// The address of an op's launcher that no file defines is NULL: such an op has no kernels.
+// Where no file defines an op's launcher, its address is NULL; such an op has no kernels.
 #define OP(name, fields) __attribute__((weak)) int32_t launch(ts_context& device, const ts_##name##_args& args);
 TS_OPS(OP)
 #undef OP
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Blocks of a row of the kernels that have a thread for each channel.
+// The blocks of a row, in kernels with a thread for each channel.
 inline int64_t parts_of(int64_t width) { return divide_up(width, kThreads); }
 
-// Starts a kernel whose threads have four elements of a row each; *args has the parts of a row.
+// Starts a kernel whose threads have four elements of a row each. *args gets the number of parts of a row.
 template <class Args>
 int32_t start_fours(ts_context& device, KernelNumber kernel, int64_t rows, int64_t width, Args args) {
   if (width > INT32_MAX / 2) return TS_BAD_SHAPE;
@@ -24,16 +24,16 @@ int32_t start_fours(ts_context& device, KernelNumber kernel, int64_t rows, int64
   return start(device, kernel, rows * args.parts, kFourThreads, &args);
 }
 
-// Threads of a block that has one row: eight elements each, as far as they go.
+// The threads of a block with one row: one thread for eight elements, up to the largest block.
 inline int32_t row_threads(int64_t columns) {
   const int64_t wanted = divide_up(columns, 8 * kNormThreads) * kNormThreads;
   return static_cast<int32_t>(wanted < 1024 ? wanted : 1024);
 }
 
-// TS_OK, or what is wrong with the sequences of a step of `rows` rows, or with their pages, of those that a window sees.
+// Checks the sequences of a step of `rows` rows, and the pages that a window sees. Returns TS_OK, or the status of what is wrong.
 int32_t check_pages(const ts_sequences& batch, const ts_kv_layer& layer, int64_t rows, int64_t window);
 
-// Where kernels find the sequences of a step.
+// Writes into *args where kernels find the sequences of a step.
 template <class Args>
 int32_t mirror_sequences(ts_context& device, const ts_sequences& s, Args* args) {
   args->row_starts = mirrored(device, s.row_starts, s.count + 1);
@@ -45,11 +45,11 @@ int32_t mirror_sequences(ts_context& device, const ts_sequences& s, Args* args) 
   return found ? TS_OK : TS_BAD_POINTER;
 }
 
-// The largest scores of the rows of index_select or entry_select: the kernel `scores` makes them, a block of `threads` a row and a tile of
-// kGroupThreads keys, each of `rate` positions.
+// Finds the largest scores of the rows of index_select or entry_select. The kernel `scores` computes them. Its blocks have `threads`
+// threads, one row and a tile of kGroupThreads keys, each of `rate` positions.
 int32_t select_largest(ts_context& device, const SelectArgs& args, KernelNumber scores, int32_t threads, int64_t rows, const ts_sequences& batch);
 
-// The operands that both have.
+// Fills in the operands that both ops have.
 template <class Args>
 int32_t start_selection(ts_context& device, const Args& a, int64_t rate, KernelNumber scores, int32_t threads) {
   SelectArgs args = {};
@@ -67,7 +67,7 @@ int32_t start_selection(ts_context& device, const Args& a, int64_t rate, KernelN
   return select_largest(device, args, scores, threads, a.out.rows, a.batch);
 }
 
-// The kernel of attention over pages of this kind.
+// Returns the kernel of attention over pages of this kind.
 KernelNumber attention_kernel(int32_t kv_kind);
 
 constexpr int64_t kActivationKinds = 10;

@@ -1,4 +1,5 @@
-// Products with packed weights as ops start them: activations rounded to int8 first, into scratch memory, where weights are whole numbers.
+// Products with packed weights, as ops start them. Where weights are whole numbers, activations are first rounded to int8, into scratch
+// memory.
 #pragma once
 #include "twostroke/cuda/host/launch.h"
 #include "twostroke/packed.h"
@@ -6,11 +7,12 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int64_t kRowsAtOnce = 2048;  // of x in scratch memory: whole tiles; so many that weights are read once for most steps
-constexpr int64_t kGatedRows = 512;    // of both halves of a gated product in scratch memory
-constexpr int64_t kPairsAtOnce = 128;  // pairs of a row and an expert
+// rows of x in scratch memory: whole tiles, and enough of them that weights are read once for most steps
+constexpr int64_t kRowsAtOnce = 2048;
+constexpr int64_t kGatedRows = 512;  // rows in scratch memory of both halves of a gated product
+constexpr int64_t kPairsAtOnce = 128;  // pairs of a row and an expert that are computed at once
 
-// Rows of x, and where their products go. matrices: which matrix of a bank each row meets, on the device; NULL where there is one.
+// Rows of x, and the place of their products. matrices: the matrix of a bank for each row, on the device; NULL where there is one matrix.
 struct ProductRows {
   const float* x;
   int64_t x_stride, count;
@@ -18,24 +20,24 @@ struct ProductRows {
   int64_t out_stride;
   bool add;
   const int32_t* matrices;
-  bool gated = false;  // out has half of the matrix' rows: silu of the first half's products times the others
+  bool gated = false;  // out has half as many columns as the matrix has rows: silu of the first half's products times the others
 };
 
-// Bytes of scratch memory for the rounded activations of up to `rows` rows; a multiple of 256.
+// The bytes of scratch memory for the rounded activations of up to `rows` rows, a multiple of 256.
 int64_t product_scratch(const ts_weight& weight, int64_t rows);
 
-// At most the rows that `scratch` is for.
+// Starts the product. `scratch` must have room for all of these rows.
 int32_t start_product(ts_context& device, const ts_weight& weight, uint64_t scratch, int64_t scratch_rows, const ProductRows& rows);
 
-// out = or += x @ W.T + bias for any number of rows, kRowsAtOnce at a time.
+// Computes out = x @ W.T + bias, or adds it to out, for any number of rows, kRowsAtOnce at a time.
 int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add);
 
-// The same for more rows than most_few, in tiles (launch_tiles.cpp): the kernel, its scratch memory, its start.
+// The same for more rows than most_few, in tiles (launch_tiles.cpp): the choice of the kernel, its scratch memory, and its start.
 constexpr int64_t most_few(int32_t weight_kind) { return is_stored_kind(weight_kind) ? 1 : kFewRows; }
 KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows);
 int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
 
-// Rows in the order of a bank's matrices, whole tiles of kNarrowTokens for each: see RoundArgs and TileArgs.
+// Rows in the order of a bank's matrices, with whole tiles of kNarrowTokens rows for each matrix: see RoundArgs and TileArgs.
 struct TilePlaces {
   const int32_t *order, *tiles;
   const float* weights;
@@ -44,24 +46,26 @@ struct TilePlaces {
 
 int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows, const TilePlaces* places = nullptr);
 
-// What the second product of experts gives for pairs of a row and an expert. places: where each pair's row lies; NULL for one after the other.
+// The results of the second product of experts, for pairs of a row and an expert. places: the place of each pair's row; NULL where they are
+// in order.
 struct PairResults {
   const float *rows, *weights;
   const int32_t* places;
 };
 
-// The rows of the first product of experts become what the second one reads, in their place; and out[first ...] of the second one's.
+// activate_pairs turns the rows of the first product of experts, in place, into the input of the second one. The next function adds the
+// second product's rows to out[first ...].
 int32_t activate_pairs(ts_context& device, const ts_experts_args& args, float* middle, int64_t rows);
 int32_t add_pairs(ts_context& device, const ts_experts_args& args, int64_t first, int64_t count, const PairResults& results);
 
-// experts of many rows.
+// The op experts for many rows.
 bool fits_tiles(const ts_experts_args& args);
 int32_t run_in_tiles(ts_context& device, const ts_experts_args& args);
 
-// out = or += x @ W.T + bias where W is of floats.
+// Computes out = x @ W.T + bias, or adds it to out, for float W.
 int32_t start_float(ts_context& device, LinearArgs args);
 
-// The kernel for a product: by the kind of its weights, whether they are a bank of matrices, and the number of rows.
+// Returns the kernel for a product, chosen by the kind of the weights, by whether they are a bank of matrices, and by the number of rows.
 KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows);
 
 inline int64_t round_up(int64_t bytes) { return divide_up(bytes, 256) * 256; }

@@ -1,13 +1,13 @@
-// Functions of one number, operation by operation those of simd.h and activation.h at the levels with fused multiply-add: the same
-// bits. A change there is a change here; tests/cuda compares them.
+// Functions of one number. Operation by operation they equal those of simd.h and activation.h at the levels with fused multiply-add, so
+// they give the same bits. A change there needs the same change here; tests/cuda compares both.
 #pragma once
 #include "twostroke/cuda/machine/simt.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int kLanes = 16;        // partial sums of a row: lane i has elements i, i + 16, i + 32 ...
-constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers, ties to even
+constexpr int kLanes = 16;  // partial sums of a row: lane i has the elements i, i + 16, i + 32 ...
+constexpr float kRounder = 12582912.0f;  // the value 1.5 * 2^23; adding it rounds to whole numbers, ties to even
 constexpr float kLog2E = 1.44269504088896341f;
 
 TS_DEVICE_INLINE float exp(float a) {
@@ -25,7 +25,7 @@ TS_DEVICE_INLINE float exp(float a) {
   return fma(p, r * r, r + 1.0f) * power;
 }
 
-// 2^a for a <= 0; below -125 it is 2^-125.
+// 2^a for a <= 0. Below -125 the result is 2^-125.
 TS_DEVICE_INLINE float exp2_negative(float a) {
   const float x = larger(-125.0f, a);
   const float shifted = x + kRounder;
@@ -69,10 +69,10 @@ TS_DEVICE_INLINE float gelu(float x) {
   return larger(x, 0.0f) - magnitude * 0.5f * tail;
 }
 
-// 0 where x is finite, else NaN: to be added where a function of x is bounded (exp) and would hide it.
+// Returns 0 where x is finite, else NaN. It is added to a bounded function of x (exp), which would otherwise hide that x is not finite.
 TS_DEVICE_INLINE float nan_unless_finite(float x) { return x - x; }
 
-// log(1 + e) for e in [0, 1], as softplus.h.
+// log(1 + e) for e in [0, 1], as in softplus.h.
 TS_DEVICE_INLINE float log_of_one_plus(float e) {
   const float s = e / (2.0f + e), square = s * s;
   float p = 2.0f / 15.0f;
@@ -90,7 +90,7 @@ TS_DEVICE_INLINE float softplus(float x) {
   return larger(x, 0.0f) + log_of_one_plus(exp(0.0f - larger(x, 0.0f - x))) + nan_unless_finite(x);
 }
 
-// By the numbers of src/twostroke/ops/rows/activation.py.
+// The activations have the numbers of src/twostroke/ops/rows/activation.py.
 TS_DEVICE_INLINE float activated(int64_t activation, float x) {
   switch (activation) {
     case 0: return x / (1.0f + exp(0.0f - x));
@@ -112,7 +112,7 @@ TS_DEVICE_INLINE float activated(int64_t activation, float x) {
   }
 }
 
-// float32 to bf16 bits, ties to even; NaN stays NaN.
+// float32 to bf16 bits, with ties to even; NaN stays NaN.
 TS_DEVICE_INLINE uint16_t to_bf16(float value) {
   const uint32_t bits = bits_of(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
@@ -122,17 +122,17 @@ TS_DEVICE_INLINE uint16_t to_bf16(float value) {
 TS_DEVICE_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(0.0f - x)); }
 
 // An array stays in registers only where every loop over it is unrolled.
-#if defined(TS_EMULATED)  // a CPU has no use for it, and compiling takes a few times as long
+#if defined(TS_EMULATED)  // a CPU has no use for it, and it makes compiling several times as long
 #define TS_EVERY_LANE _Pragma("clang loop unroll(disable)")
 #else
 #define TS_EVERY_LANE _Pragma("clang loop unroll(full)")
 #endif
-// For loops that are seldom long: code that a block goes through once has to be fetched first.
+// For loops that are seldom long: code that a block runs only once must be fetched first.
 #define TS_ONE_BY_ONE _Pragma("clang loop unroll(disable)")
 
 TS_DEVICE_INLINE uint32_t larger_bits(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-// The largest, and the sum, of what `lanes` threads that follow each other have.
+// The largest number, and the sum, over `lanes` consecutive threads.
 TS_DEVICE_INLINE uint32_t most_of_threads(uint32_t most, int32_t lanes) {
   for (int32_t mask = lanes / 2; mask > 0; mask /= 2) most = larger_bits(most, shuffle_across(most, mask));
   return most;
@@ -142,7 +142,7 @@ TS_DEVICE_INLINE int32_t sum_of_threads(int32_t sum, int32_t lanes) {
   return sum;
 }
 
-// Lanes i and i + 8, then i and i + 4, i and i + 2, i and i + 1: the one tree of simd.h.
+// Adds lanes i and i + 8, then i and i + 4, i and i + 2, i and i + 1: the one tree of simd.h.
 TS_DEVICE_INLINE float sum_tree(float (&lanes)[kLanes]) {
   TS_EVERY_LANE
   for (int half = kLanes / 2; half > 0; half /= 2) {

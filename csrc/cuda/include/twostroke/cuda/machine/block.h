@@ -1,4 +1,4 @@
-// What all kThreads threads of a block find out together. Sums are of whole numbers, so it does not matter in which order threads add.
+// Reductions over all kThreads threads of a block. The sums are of whole numbers, so the order in which threads add does not matter.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
@@ -11,10 +11,10 @@ constexpr int kBlockWarps = kThreads / kWarp;
 
 TS_SHARED(uint64_t, of_warps, kBlockWarps);
 
-// What each warp has, to all threads: `join` of the values of all warps.
+// Joins the values of all warps by `join`, and gives the result to all threads.
 template <class Join>
 TS_DEVICE_INLINE uint64_t join_warps(uint64_t of_warp, Join join) {
-  barrier();  // all have read what was here before
+  barrier();  // after this, all threads have read the earlier contents
   if (warp_lane() == 0) of_warps[warp_index()] = of_warp;
   barrier();
   uint64_t joined = of_warps[0];
@@ -22,7 +22,7 @@ TS_DEVICE_INLINE uint64_t join_warps(uint64_t of_warp, Join join) {
   return joined;
 }
 
-// The sum, or the largest, of what all threads give.
+// The sum, or the largest, of the numbers of all threads.
 TS_DEVICE_INLINE uint64_t block_sum(uint64_t own) {
   return join_warps(warp_sum(own), [](uint64_t a, uint64_t b) { return a + b; });
 }
@@ -30,7 +30,7 @@ TS_DEVICE_INLINE uint64_t block_most(uint64_t own) {
   return join_warps(warp_most(own), [](uint64_t a, uint64_t b) { return a > b ? a : b; });
 }
 
-// The sum of what the threads before this one give and of its own.
+// The sum of the numbers of the threads before this one, and of its own.
 TS_DEVICE_INLINE uint64_t block_sum_up_to(uint64_t own) {
   const int32_t lane = warp_lane();
   for (int32_t back = 1; back < kWarp; back *= 2) {
@@ -46,8 +46,8 @@ TS_DEVICE_INLINE uint64_t block_sum_up_to(uint64_t own) {
 
 TS_SHARED(uint64_t, found_place, 2);
 
-// The place among `count` at which the measure, added up, first reaches `target`, and what of the target is left there. Every thread has
-// both. `target` is 1 to the whole sum.
+// Finds the place among `count` at which the running sum of the measure first reaches `target`, and the part of the target that is left at
+// this place. Every thread gets both. `target` is in the range from 1 to the whole sum.
 struct Reached {
   int64_t place;
   uint64_t left;
@@ -76,8 +76,8 @@ TS_DEVICE_INLINE Reached reach(int64_t count, uint64_t target, Measure measure) 
   return {static_cast<int64_t>(static_cast<uint64_t>(found_place[0])), found_place[1]};
 }
 
-constexpr int kRoom = 2048;  // numbers of 64 bits
-TS_SHARED(uint32_t, room, 2 * kRoom);  // the upper halves of numbers, then the lower ones
+constexpr int kRoom = 2048;  // the room, in numbers of 64 bits
+TS_SHARED(uint32_t, room, 2 * kRoom);  // the upper halves of the numbers, then the lower halves
 
 TS_DEVICE_INLINE uint64_t room_at(int64_t place) {
   const uint32_t high = room[place], low = room[kRoom + place];
@@ -87,14 +87,14 @@ TS_DEVICE_INLINE void put_room(int64_t place, uint64_t number) {
   room[place] = static_cast<uint32_t>(number >> 32);
   room[kRoom + place] = static_cast<uint32_t>(number);
 }
-// Many threads may add to a place; nothing else is done with it up to the next barrier.
+// Many threads may add to one place. Up to the next barrier, no thread reads or writes it in another way.
 TS_DEVICE_INLINE void add_to_room(int64_t place, uint64_t number) {
   const uint32_t low = static_cast<uint32_t>(number), before = atomic_add(room, kRoom + place, low);
   const uint32_t high = static_cast<uint32_t>(number >> 32) + (before + low < before ? 1 : 0);
   if (high != 0) atomic_add(room, place, high);
 }
 
-// Puts the first `count` numbers of `room`, which are above 0, in falling order.
+// Sorts the first `count` numbers of `room`, which are above 0, into falling order.
 TS_DEVICE_INLINE void sort_room(int32_t count) {
   int32_t size = kWarp;
   while (size < count) size *= 2;

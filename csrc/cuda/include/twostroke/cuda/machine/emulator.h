@@ -1,9 +1,10 @@
-// The machine of simt.h on a CPU, for tests: a block's threads are fibers that run until a barrier, in an order drawn from a seed.
-// Shared memory keeps which threads wrote and read each element since the last barrier: a read of what another thread wrote, or a write of
-// what another thread read or wrote, with no barrier in between, is an error; so are a read of what this block never wrote, an index
-// beyond the end, a barrier that some threads of the block do not reach, and an operation of a warp that some of its threads do not reach.
-// Copies in the background are done as late as may be: when the thread waits for them.
-// Global memory is looked at in a build of its own: watch.cpp.
+// The machine of simt.h on a CPU, for tests. A block's threads are fibers that run until a barrier, in an order drawn from a seed.
+// Shared memory records which threads wrote and read each element since the last barrier. A thread may not read an element that another
+// thread wrote since then. It may not write an element that another thread read or wrote since then. It may not read an element that this
+// block never wrote, or use an index outside the array. All threads of a block must reach a barrier, and all threads of a warp an operation
+// of the warp. Everything else is an error.
+// Copies in the background are done as late as possible, when the thread waits for them. Global memory is checked in a build of its own:
+// watch.cpp.
 #pragma once
 #include <stdint.h>
 
@@ -17,7 +18,7 @@ int32_t threads();
 int64_t block_index();
 void barrier();
 
-// Keeps the first thing that was wrong in a launch.
+// Keeps the first error of a launch.
 void fail(const char* what, const char* name, int64_t index);
 
 inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) {
@@ -30,7 +31,7 @@ inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) 
   return static_cast<int32_t>(total);
 }
 
-// See simt.h.
+// simt.h defines what this computes.
 template <int kMost>
 inline void at_most_threads() {
   if (threads() > kMost) fail("more threads than the kernel says", "threads", threads());
@@ -63,11 +64,11 @@ inline uint32_t chosen_bytes(uint32_t a, uint32_t b) {
   return result;
 }
 inline float larger_number(float a, float b) { return a > b || b != b ? a : b; }
-// Not inline: watch.cpp does not look at it, since no other access orders it.
+// This function is not inlined, so watch.cpp does not see its access, which no barrier needs to order.
 uint32_t atomic_add(uint32_t* to, uint32_t value);
 void atomic_add(uint64_t* to, uint64_t value);
 
-// A copy of 16 bytes into shared memory that has begun. write: puts `value` there.
+// A copy of 16 bytes into shared memory that has begun. write: the function that stores `value` there.
 struct Copy {
   void (*write)(void* shared, int64_t index, Words4 value);
   void* shared;
@@ -87,7 +88,7 @@ inline void copy_async(S& shared, int64_t index, const void* from, bool there) {
   begin_copy({[](void* to, int64_t at, Words4 value) { (*static_cast<S*>(to))[at] = value; }, &shared, index, there ? load_once(from) : nothing});
 }
 
-// One element's accesses. Numbers of blocks and of the stretches between barriers never repeat.
+// The accesses of one element. Numbers of blocks and of the stretches between barriers are never used twice.
 struct Accesses {
   int64_t block, write_stretch, read_stretch;
   int32_t writer, reader;
@@ -98,14 +99,14 @@ void note_write(Accesses& accesses, const char* name, int64_t index);
 void note_atomic(Accesses& accesses, const char* name, int64_t index);
 void note_outside(const char* name, int64_t index);
 
-// The thread that runs now. Numbers of launches, blocks and stretches never repeat, and begin with 1.
+// The thread that runs now. Numbers of launches, blocks and stretches are never used twice, and begin with 1.
 struct Now {
   int64_t launch, block, stretch;
   int32_t thread;
 };
 Now running();
 
-// Whole pages of device memory, in which each access of a kernel is looked at where it was compiled for that (watch.cpp).
+// Announces whole pages of device memory. Each access of a kernel to them is checked, if the kernel was compiled for that (watch.cpp).
 void watch(const void* memory, int64_t bytes);
 
 // An array in shared memory.
@@ -154,10 +155,10 @@ uint32_t atomic_add(Shared<uint32_t, kCount>& shared, int64_t index, uint32_t va
   return shared.add(index, value);
 }
 
-// What a kernel is here: one thread's work.
+// A kernel in the emulator: the work of one thread.
 typedef void (*Kernel)(const void* args);
 
-// Runs a whole grid, blocks too in an order drawn from the seed. NULL, or what was wrong: the first error, valid until the next run.
+// Runs a whole grid, with its blocks in an order drawn from the seed. Returns NULL, or the first error, which is valid until the next run.
 const char* run_grid(Kernel kernel, const void* args, int64_t blocks, int32_t threads_of_block, uint64_t seed);
 
 }  // namespace cuda

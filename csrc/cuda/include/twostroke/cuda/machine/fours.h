@@ -1,5 +1,5 @@
-// Four elements of a row that follow each other, which a thread has of kernels that go element by element: one load where they lie at a
-// multiple of 16 bytes, and one division to find the row.
+// Four consecutive elements of a row, as a thread has them in kernels that compute element by element. They need one load where they lie at
+// a multiple of 16 bytes, and one division to find the row.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
@@ -7,13 +7,13 @@
 namespace twostroke {
 namespace cuda {
 
-// Which four: of `row`, from `at` on; the first `count` of them are in the row.
+// The place of four elements: they begin at `at` in `row`, and the first `count` of them are in the row.
 struct FourPlace {
   int64_t row;
   int32_t at, count;
 };
 
-// parts: blocks of a row of `width` elements.
+// parts: the blocks of a row of `width` elements.
 TS_DEVICE_INLINE FourPlace four_place(int64_t parts, int64_t width) {
   const uint32_t block = static_cast<uint32_t>(block_index()), row = block / static_cast<uint32_t>(parts);
   const int32_t part = static_cast<int32_t>(block - row * static_cast<uint32_t>(parts));
@@ -31,7 +31,7 @@ struct Four {
 
 TS_DEVICE_INLINE bool at_16_bytes(const void* address) { return (reinterpret_cast<uint64_t>(address) & 15) == 0; }
 
-// Zeros after the first `count`.
+// Loads four elements, with zeros after the first `count`.
 TS_DEVICE_INLINE Four load_four(const float* from, int32_t count) {
   Four found;
   if (count == 4 && at_16_bytes(from)) {
@@ -53,7 +53,7 @@ TS_DEVICE_INLINE void store_four(float* to, const Four& four, int32_t count) {
   }
 }
 
-// Each by the same activation: which one is asked once.
+// Applies one activation to all four, so that the code branches once.
 TS_DEVICE_INLINE void activate_four(int64_t activation, Four& x) {
   switch (activation) {
 #define ACTIVATE(number)                                  \

@@ -1,12 +1,12 @@
-// Numbers in order: keys that are compared as whole numbers, where a larger key is a larger value, of equal values the lower number. No two
-// are equal.
+// Keys that order numbers as whole numbers: a larger value has a larger key. Of equal values, the one with the lower number has the larger
+// key, so no two keys are equal.
 #pragma once
 #include "twostroke/cuda/machine/simt.h"
 
 namespace twostroke {
 namespace cuda {
 
-// Larger for a larger number, equal for 0 and -0, the largest for NaN. Never 0.
+// A larger number gives a larger result; 0 and -0 give the same one, and NaN the largest. It is never 0.
 TS_DEVICE_INLINE uint32_t rank_of(float value) {
   if (value != value) return 0xffffffffu;
   const uint32_t bits = bits_of(value + 0.0f);
@@ -17,7 +17,7 @@ TS_DEVICE_INLINE uint64_t key_of(uint32_t rank, int64_t number) { return static_
 TS_DEVICE_INLINE uint32_t rank_in(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
 TS_DEVICE_INLINE uint32_t number_in(uint64_t key) { return 0xffffffffu - static_cast<uint32_t>(key); }
 
-// The sum, or the largest, of what the threads of a warp give.
+// The sum, or the largest, of the numbers of a warp's threads.
 TS_DEVICE_INLINE uint64_t warp_sum(uint64_t own) {
   for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) own += shuffle64(own, warp_lane() ^ mask);
   return own;

@@ -1,11 +1,12 @@
-// The largest of a long row of floats, by a block that goes over the whole row: three times to find a rank, once more for the place.
+// The largest values of a long row of floats, by a block that reads the whole row three times to find a rank, and once more to find the
+// place.
 #pragma once
 #include "twostroke/cuda/machine/block.h"
 
 namespace twostroke {
 namespace cuda {
 
-// Calls visit(place, value) for all values of a row, several loads at once.
+// Calls visit(place, value) for all values of a row, with several loads at once.
 template <class Visit>
 TS_DEVICE_INLINE void over_row(const float* values, int64_t count, Visit visit) {
   constexpr int kAtOnce = 4;
@@ -20,8 +21,8 @@ TS_DEVICE_INLINE void over_row(const float* values, int64_t count, Visit visit) 
   }
 }
 
-// The key at which the measure of values, added up from the largest key on, first reaches `target`: 1 to the whole sum. Every thread has
-// it. rank: rises with a value. Uses `room`.
+// The key at which the running sum of the measure, from the largest key on, first reaches `target`, which is in the range from 1 to the
+// whole sum. Every thread gets it. rank: returns a larger number for a larger value. find_key overwrites `room`.
 template <class Rank, class Measure>
 TS_DEVICE_INLINE uint64_t find_key(const float* values, int64_t count, uint64_t target, Rank rank, Measure measure) {
   constexpr int kDigits = kRoom, kDigitBits = 11, kRankBits = 32;
@@ -31,7 +32,7 @@ TS_DEVICE_INLINE uint64_t find_key(const float* values, int64_t count, uint64_t 
   for (int above = kRankBits; above > 0; above -= kDigitBits) {
     const int shift = above > kDigitBits ? above - kDigitBits : 0;
     const uint64_t mask = (uint64_t{1} << (above - shift)) - 1;
-    barrier();  // all have read what was in the room
+    barrier();  // after this, all threads have read the earlier contents of the room
     TS_ONE_BY_ONE
     for (int32_t i = thread_index(); i < kDigits; i += kThreads) put_room(i, 0);
     barrier();

@@ -1,6 +1,8 @@
-// What a kernel of csrc/cuda may ask of the machine that runs it: its thread and block, memory that a block shares, a barrier, four
-// products of bytes; of a warp, which is 32 threads that follow each other, an exchange of values and products of small matrices. Compiled for nvptx64 these are instructions of the GPU; with TS_EMULATED they are the functions of emulator.h.
-// Kernels are plain C++ otherwise: the same sources, the same operations in the same order, each rounded once as IEEE 754 says.
+// The operations that kernels of csrc/cuda may use: their thread and block, memory that a block shares, a barrier, and products of four
+// bytes. A warp is 32 consecutive threads; it can exchange values and multiply small matrices. Compiled for nvptx64 these functions are
+// instructions of the GPU; with TS_EMULATED they are those of emulator.h.
+// Otherwise kernels are plain C++. On both machines they have the same sources and the same operations in the same order, each rounded once
+// as IEEE 754 requires.
 #pragma once
 #include <stdint.h>
 
@@ -23,12 +25,13 @@
 
 #else
 
-// 0: no kernel begins before the one before it has ended. The loader looks into the PTX, so this alone is to be changed.
+// With 0, no kernel begins before the one before it has ended. The loader reads this from the PTX, so a change here is enough.
 #define TS_BEGINS_EARLY (__CUDA_ARCH__ >= 900)
 
 #if TS_BEGINS_EARLY
-// The next grid may take its place as soon as all blocks of this one have theirs. Before it does anything it waits for this one's end, and
-// for all that this one wrote; this one did so itself, so all grids before have ended, too. Every thread of every kernel waits, first.
+// The next grid may take its place as soon as all blocks of this one have theirs. First it waits for the end of this grid and for all that
+// this grid wrote. This grid waited in the same way, so all earlier grids have ended, too. Every thread of every kernel begins with this
+// wait.
 #define TS_KERNEL(name, Args)                                                    \
   TS_DEVICE_INLINE void name##_thread(const Args& args);                         \
   extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args) { \
@@ -50,20 +53,20 @@ TS_DEVICE_INLINE int32_t threads() { return __nvvm_read_ptx_sreg_ntid_x(); }
 TS_DEVICE_INLINE int64_t block_index() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 TS_DEVICE_INLINE void barrier() { __syncthreads(); }
 
-// Blocks of this kernel have at most that many threads: build.py tells the assembler, which then lets each have enough registers.
+// The most threads that blocks of this kernel have. build.py passes it to the assembler, which then gives each thread enough registers.
 template <int kMost>
 TS_DEVICE_INLINE void at_most_threads() {
   __asm__ volatile("// at most %0 threads" ::"n"(kMost));
 }
 
-// sum + the products of four unsigned bytes with four signed ones, modulo 2^32.
+// sum plus the products of four unsigned bytes with four signed ones, modulo 2^32.
 TS_DEVICE_INLINE int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) {
   int32_t result;
   __asm__("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(unsigned_bytes), "r"(signed_bytes), "r"(sum));
   return result;
 }
 
-// Every thread of the warp calls these, in the same order. shuffle: the value that thread `from` of the warp gave.
+// Every thread of the warp calls these functions, in the same order. shuffle: the value of thread `from` of the warp.
 TS_DEVICE_INLINE uint32_t shuffle(uint32_t value, int32_t from) {
   uint32_t result;
   __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(result) : "r"(value), "r"(from));
@@ -74,15 +77,17 @@ TS_DEVICE_INLINE uint64_t shuffle64(uint64_t value, int32_t from) {
   return shuffle(static_cast<uint32_t>(value), from) | static_cast<uint64_t>(shuffle(static_cast<uint32_t>(value >> 32), from)) << 32;
 }
 
-// The sum of what the threads of the warp give, modulo 2^32.
+// The sum of the numbers of the warp's threads, modulo 2^32.
 TS_DEVICE_INLINE uint32_t warp_total(uint32_t value) {
   uint32_t result;
   __asm__ volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
   return result;
 }
 
-// sums += A B: A 16 x 32 bytes, B 32 x 8 bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
-// a: A[g][4t..], A[g + 8][4t..], A[g][16 + 4t..], A[g + 8][16 + 4t..]; b: B[4t..][g], B[16 + 4t..][g];
+// Computes sums += A B, modulo 2^32; A has 16 x 32 bytes, B has 32 x 8 bytes. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32), a
+// thread has
+// a: A[g][4t..], A[g + 8][4t..], A[g][16 + 4t..], A[g + 8][16 + 4t..];
+// b: B[4t..][g], B[16 + 4t..][g];
 // sums: C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1].
 #define TS_MMA(name, a_type, b_type)                                                                                             \
   TS_DEVICE_INLINE void name(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {                     \
@@ -95,8 +100,8 @@ TS_MMA(mma_signed, "s8", "s8")       // both are signed
 TS_MMA(mma_by_unsigned, "s8", "u8")  // A is signed, B unsigned
 #undef TS_MMA
 
-// Adds to a number that other threads add to meanwhile, of any block in global memory, of this one in shared memory; what was there
-// before. Nothing else is done with the number until the kernel ends, or up to the next barrier.
+// Adds to a number to which other threads may add at the same time, and returns its earlier value. In global memory these are threads of
+// any block, in shared memory threads of this one. Nothing else is done with the number until the kernel ends, or up to the next barrier.
 TS_DEVICE_INLINE uint32_t atomic_add(uint32_t* to, uint32_t value) {
   uint32_t before;
   __asm__ volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
@@ -112,7 +117,8 @@ TS_DEVICE_INLINE uint32_t atomic_add(__attribute__((address_space(3))) uint32_t*
   return before;
 }
 
-// Loads of these values stay before this place: a compiler would move them to where the values are needed, and then they are waited for.
+// Loads of these values stay before this place. Otherwise a compiler would move them to where the values are needed, and the thread would
+// wait for them there.
 TS_DEVICE_INLINE void load_before(uint32_t& value) { __asm__ volatile("" : "+r"(value)); }
 TS_DEVICE_INLINE void load_before(float& value) { __asm__ volatile("" : "+f"(value)); }
 TS_DEVICE_INLINE void load_before(Words4& value) {
@@ -123,26 +129,26 @@ TS_DEVICE_INLINE void load_before(Words4& value) {
   }
 }
 
-// 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.
+// Loads 16 bytes of global memory that no thread writes meanwhile and that are not read again soon, such as weights.
 TS_DEVICE_INLINE Words4 load_once(const void* from) {
   Words4 r;
   __asm__ volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(from));
   return r;
 }
 
-// The 32 bits of an array of Words4 in shared memory that begin at 4 * index bytes.
+// The 32 bits at byte 4 * index of an array of Words4 in shared memory.
 TS_DEVICE_INLINE uint32_t word_of(__attribute__((address_space(3))) Words4* shared, int32_t index) {
   typedef uint32_t __attribute__((may_alias)) Word;
   return reinterpret_cast<__attribute__((address_space(3))) Word*>(shared)[index];
 }
 
-// The 64 bits that begin at 8 * index bytes.
+// The 64 bits at byte 8 * index.
 TS_DEVICE_INLINE uint64_t pair_of(__attribute__((address_space(3))) Words4* shared, int32_t index) {
   typedef uint64_t __attribute__((may_alias)) Pair;
   return reinterpret_cast<__attribute__((address_space(3))) Pair*>(shared)[index];
 }
 
-// Four bytes of a (0 to 3) and b (4 to 7): the i-th is the one that hexadecimal digit i of `which`, from the right, says.
+// Selects four bytes from a (bytes 0 to 3) and b (bytes 4 to 7). Hexadecimal digit i of `which`, from the right, is the number of byte i.
 template <uint32_t kWhich>
 TS_DEVICE_INLINE uint32_t chosen_bytes(uint32_t a, uint32_t b) {
   uint32_t result;
@@ -150,18 +156,18 @@ TS_DEVICE_INLINE uint32_t chosen_bytes(uint32_t a, uint32_t b) {
   return result;
 }
 
-// The larger one; where one is NaN the other.
+// The larger number; where one of them is NaN, the other one.
 TS_DEVICE_INLINE float larger_number(float a, float b) { return __builtin_fmaxf(a, b); }
 
-// Begins to copy 16 bytes of global memory to shared[index]; where `there` is false, zeros. Visible to this thread after wait_copies, to
-// the block after a barrier after that.
+// Begins to copy 16 bytes of global memory to shared[index], or zeros where `there` is false. This thread sees them after wait_copies, and
+// the block after one more barrier.
 TS_DEVICE_INLINE void copy_async(__attribute__((address_space(3))) Words4* shared, int64_t index, const void* from, bool there) {
   const uint32_t to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(shared + index)), bytes = there ? 16 : 0;
   __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 // Ends a group of copies of this thread.
 TS_DEVICE_INLINE void commit_copies() { __asm__ volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for this thread's groups but for the last kLeft.
+// Waits for this thread's groups, except for the last kLeft.
 template <int kLeft>
 TS_DEVICE_INLINE void wait_copies() {
   __asm__ volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
@@ -177,7 +183,7 @@ namespace cuda {
 
 TS_DEVICE_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
-// The second operand where one is NaN, as the vector instructions of x86 have it.
+// The larger number, or the second operand where one is NaN, as in the vector instructions of x86.
 TS_DEVICE_INLINE float larger(float a, float b) { return a > b ? a : b; }
 TS_DEVICE_INLINE float smaller(float a, float b) { return a < b ? a : b; }
 
@@ -186,7 +192,7 @@ TS_DEVICE_INLINE float float_of(uint32_t bits) { return __builtin_bit_cast(float
 TS_DEVICE_INLINE int32_t warp_lane() { return thread_index() % kWarp; }
 TS_DEVICE_INLINE int32_t warp_index() { return thread_index() / kWarp; }
 
-// What the thread has whose lane differs in the bits of `mask`.
+// The value of the thread whose lane differs in the bits of `mask`.
 TS_DEVICE_INLINE uint32_t shuffle_across(uint32_t value, int32_t mask) { return shuffle(value, warp_lane() ^ mask); }
 TS_DEVICE_INLINE float shuffle_across(float value, int32_t mask) {
   return __builtin_bit_cast(float, shuffle(__builtin_bit_cast(uint32_t, value), warp_lane() ^ mask));

@@ -1,4 +1,4 @@
-// What kernels of products share: which matrix a row meets, where its panels lie, what becomes of a sum.
+// Functions that kernels of products share: they find a row's matrix and its panels, and finish a sum.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
@@ -6,7 +6,7 @@
 namespace twostroke {
 namespace cuda {
 
-// The matrix of a bank that a row of x meets; 0 where there is one matrix.
+// The matrix of a bank by which a row of x is multiplied; 0 where there is one matrix.
 TS_DEVICE_INLINE int64_t matrix_of(const LinearArgs& args, int64_t token) {
   return args.matrices == nullptr ? 0 : args.matrices[token];
 }
@@ -16,7 +16,7 @@ TS_DEVICE_INLINE const uint8_t* panel_of(const LinearArgs& args, int64_t matrix,
   return args.data + (matrix * args.panels + row / kPanel) * args.panel_bytes;
 }
 
-// element * multiplier + 128 of four elements at once: no product exceeds 225, no sum 233, so nothing carries from byte to byte.
+// element * multiplier + 128 for four elements at once. No product exceeds 225 and no sum 233, so nothing carries from byte to byte.
 TS_DEVICE_INLINE uint32_t unpacked(uint32_t nibbles, uint32_t multiplier) {
   return nibbles * multiplier + (128 - 8 * multiplier) * 0x01010101u;
 }

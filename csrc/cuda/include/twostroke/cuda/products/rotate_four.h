@@ -1,4 +1,5 @@
-// 64 columns rotated by 16 neighbouring threads of a warp, four each: the additions of rotate.h in their order.
+// Rotates 64 columns with 16 neighbouring threads of a warp, which have four columns each. The additions are those of rotate.h, in their
+// order.
 #pragma once
 #include "twostroke/cuda/machine/arithmetic.h"
 

@@ -1,5 +1,5 @@
-// Activations of whole groups of columns rounded to int8 by one warp: 127 is the largest magnitude of a group. A maximum and a sum of whole
-// numbers are exact, so it is of no account which thread has what.
+// One warp rounds activations of whole groups of columns to int8, so that the largest magnitude of a group becomes 127. A maximum and a sum
+// of whole numbers are exact, so it does not matter which thread has which columns.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
@@ -9,13 +9,13 @@ namespace twostroke {
 namespace cuda {
 
 constexpr float kLeastMagnitude = 0x1p-120f, kMostMagnitude = 0x1.fffffep127f;
-constexpr int32_t kWarpColumns = 4 * kWarp;  // that a warp loads at once, four of each thread
+constexpr int32_t kWarpColumns = 4 * kWarp;  // columns that a warp loads at once, four for each thread
 
-// One row of activations (columns), taken as zeros up to `padded`.
+// One row of activations (columns), with zeros up to `padded`.
 struct FloatRow {
   const float* x;
   int32_t columns, padded, group, groups;
-  bool aligned;  // to 16 bytes
+  bool aligned;  // whether the row is aligned to 16 bytes
   bool rotated;
 
   TS_MEMBER_INLINE FloatRow(const float* row, int64_t of_columns, int64_t of_padded, int64_t of_group, int64_t of_groups, bool is_rotated)
@@ -32,7 +32,7 @@ struct FloatRow {
       if (k + i < columns) found[i] = bits_of(x[k + i]);
     return found;
   }
-  // The same, rotated where the row is. A warp calls it for 128 columns, four a thread.
+  // The same columns, rotated where the row is. A warp calls it for 128 columns, four for each thread.
   TS_MEMBER_INLINE Words4 turn(Words4 own) const { return rotated ? rotated_four(own) : own; }
 };
 
@@ -43,7 +43,7 @@ TS_DEVICE_INLINE uint32_t most_of(Words4 floats, uint32_t most) {
   return most;
 }
 
-// How a group is rounded, by the bits of its largest magnitude.
+// How a group is rounded. It follows from the bits of the group's largest magnitude.
 struct GroupRounding {
   float scale, inverse;
   bool usable;
@@ -66,8 +66,8 @@ struct GroupRounding {
   }
 };
 
-// Groups first .. first + kGroups - 1, of at most kQuads * 128 columns. to.word(k / 4, word) gets four columns, to.group(group, scale,
-// correction) what belongs to a group. Every thread of the warp calls it.
+// Rounds the groups first .. first + kGroups - 1, of at most kQuads * 128 columns. to.word(k / 4, word) gets four columns; to.group(group,
+// scale, correction) gets the numbers of a group. Every thread of the warp calls it.
 template <int kGroups, int kQuads, class To>
 TS_DEVICE_INLINE void round_groups(const FloatRow& row, int32_t first, To& to) {
   Words4 floats[kGroups][kQuads];
@@ -115,7 +115,7 @@ TS_DEVICE_INLINE void round_groups(const FloatRow& row, int32_t first, To& to) {
     if (lane == g && first + g < row.groups) to.group(first + g, float_of(most[g]) / 127.0f, -128 * totals[g]);
 }
 
-// One group of any size: its columns are loaded twice.
+// Rounds one group of any size. Its columns are loaded twice.
 template <class To>
 TS_DEVICE_INLINE void round_wide_group(const FloatRow& row, int32_t group, To& to) {
   const int32_t first = group * row.group, end = first + row.group < row.padded ? first + row.group : row.padded;
@@ -135,9 +135,10 @@ TS_DEVICE_INLINE void round_wide_group(const FloatRow& row, int32_t group, To& t
   if (warp_lane() == 0) to.group(group, rounding.scale, -128 * total);
 }
 
-constexpr int32_t kFineThreads = static_cast<int32_t>(kFineColumns) / 4;  // that have a scale's columns together, four each
+constexpr int32_t kFineThreads = static_cast<int32_t>(kFineColumns) / 4;  // the threads that together have a scale's columns, four each
 
-// The same for kinds whose scales belong to kFineColumns columns: 128 columns from `first` on. to.fine(k / kFineColumns, scale) gets a scale.
+// The same for kinds with a scale for each kFineColumns columns. It rounds 128 columns from `first` on. to.fine(k / kFineColumns, scale)
+// gets a scale.
 template <class To>
 TS_DEVICE_INLINE void round_fine(const FloatRow& row, int32_t first, To& to) {
   const int32_t k = first + 4 * warp_lane();
@@ -148,7 +149,7 @@ TS_DEVICE_INLINE void round_fine(const FloatRow& row, int32_t first, To& to) {
   if (k % kFineColumns == 0) to.fine(k / static_cast<int32_t>(kFineColumns), rounding.scale);
 }
 
-// The row's groups, some at a time: warp `first` of `warps`. Those of one warp are loaded together, as many as registers hold:
+// Rounds the groups that belong to warp `first` of `warps` warps. A warp loads several groups together, as many as fit in registers:
 // groups_at_once.
 template <class To>
 TS_DEVICE_INLINE void round_row(const FloatRow& row, int32_t first, int32_t warps, To& to) {
@@ -160,8 +161,8 @@ TS_DEVICE_INLINE void round_row(const FloatRow& row, int32_t first, int32_t warp
   }
 }
 
-// Rounds groups of a row of activations for a block to hold, from `first` on and at most `most`; all `warps` warps call it. group: its
-// columns. kBetween: between strips, where few registers are free.
+// Rounds groups of a row of activations for a block, from `first` on and at most `most`; all `warps` warps call it. group: the columns of a
+// group. kBetween: the call is between two strips, where few registers are free.
 template <bool kBetween, class To>
 TS_DEVICE_INLINE void hold_groups(const LinearArgs& args, int64_t token, int64_t first, int64_t most, int64_t group, int32_t warps, To& to) {
   const int64_t begin = first * group, rest = args.groups - first;

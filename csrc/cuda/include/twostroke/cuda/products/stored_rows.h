@@ -1,5 +1,5 @@
-// A group of codes and scales as files have them, as a thread reads it that has four rows of a panel and goes through the group 32 columns
-// at a time: what is loaded and what is made of it are apart, so that loads can be begun long before. See stored.h.
+// A group of codes and scales as files have them, for a thread with four rows of a panel that goes through the group 32 columns at a time.
+// Loading and unpacking are separate steps, so that loads can begin long before their values are needed. See stored.h.
 #pragma once
 #include "twostroke/cuda/products/stored.h"
 
@@ -11,10 +11,10 @@ TS_DEVICE_INLINE Words4 load8(const void* from) {
   return {static_cast<uint32_t>(both), static_cast<uint32_t>(both >> 32), 0, 0};
 }
 
-// Four rows' float16 or, of a group's multipliers, bytes.
+// The float16 numbers of four rows; for a group's multipliers the function reads bytes.
 TS_DEVICE_INLINE float half_of_four(Words4 words, int row) { return widen_half(static_cast<uint16_t>(words[row / 2] >> (16 * (row % 2)))); }
 
-// Rows `lane` .. `lane` + 3 of one group that begins at `data` and has `columns` columns; lane: a multiple of 4.
+// Rows `lane` .. `lane` + 3 of one group, which begins at `data` and has `columns` columns. lane must be a multiple of 4.
 struct StoredRows {
   const uint8_t *super, *scales, *minima, *codes;
   int32_t columns, lane;
@@ -22,7 +22,7 @@ struct StoredRows {
   TS_MEMBER_INLINE StoredRows(const StoredLayout& of, const uint8_t* data, int32_t columns_of, int32_t lane_of)
       : super(data + lane_of * 2), scales(nullptr), minima(nullptr), codes(nullptr), columns(columns_of), lane(lane_of) {
     const int32_t bytes = of.super != 0 ? 1 : of.floats != 0 ? 4 : 2, kinds = of.minimum != 0 ? 2 : 1;
-    const int32_t each = columns / of.sub * static_cast<int32_t>(kPanel) * bytes;  // of one kind
+    const int32_t each = columns / of.sub * static_cast<int32_t>(kPanel) * bytes;  // bytes of one kind
     const uint8_t* begin = data + (of.super != 0 ? kinds * 2 * static_cast<int32_t>(kPanel) : 0);
     scales = begin + lane * bytes;
     minima = scales + each;
@@ -30,9 +30,9 @@ struct StoredRows {
   }
 };
 
-// What a group of a super kind has for all of its steps.
+// The numbers of a super kind's group that all of its steps share.
 struct StoredSuper {
-  Words4 scales, minima;  // float16 of four rows
+  Words4 scales, minima;  // float16 numbers of four rows
 
   TS_MEMBER_INLINE void load(const StoredLayout& layout, const StoredRows& rows) {
     scales = minima = Words4{0, 0, 0, 0};
@@ -42,16 +42,17 @@ struct StoredSuper {
   }
 };
 
-// What is stored of 32 columns of four rows, for the thread that has the eight columns from 8 * part on.
+// The stored bytes of 32 columns of four rows, for the thread with the eight columns from 8 * part on.
 struct StoredColumns {
-  Words4 words[2];              // codes, and their plane of high bits
-  Words4 scales[2], minima[2];  // of each of two steps, where a step has 16 columns
+  Words4 words[2];  // codes, and their plane of high bits
+  Words4 scales[2], minima[2];  // the numbers of each of two steps, where a step has 16 columns
 
   TS_MEMBER_INLINE static Words4 load_four(const StoredLayout& layout, const uint8_t* from, int32_t step) {
     if (layout.super != 0) return {*reinterpret_cast<const uint32_t*>(from + step * kPanel), 0, 0, 0};
     return layout.floats != 0 ? load16(from + step * kPanel * 4) : load8(from + step * kPanel * 2);
   }
-  // Columns k .. k + 31; of columns that the group does not have, the last ones once more: a branch around loads would wait for them.
+  // Loads columns k .. k + 31. For columns after the group's last ones it loads the last ones again, because a branch around loads would
+  // wait for them.
   TS_MEMBER_INLINE void load(const StoredLayout& layout, const StoredRows& rows, int32_t asked, int32_t part) {
     const int32_t k = asked < rows.columns ? asked : rows.columns - 32, step = k / layout.sub;
     TS_EVERY_LANE
@@ -60,7 +61,7 @@ struct StoredColumns {
       scales[i] = load_four(layout, rows.scales, step + i);
       if (layout.minimum != 0) minima[i] = load_four(layout, rows.minima, step + i);
     }
-    constexpr int32_t kBytes = kPanel * 4;  // of the words of a panel
+    constexpr int32_t kBytes = kPanel * 4;  // bytes of the words of a panel
     const int32_t own = k + 8 * part;
     if (layout.nibbles == 0) {
       words[0] = load_once(rows.codes + own / 4 * kBytes);
@@ -71,7 +72,7 @@ struct StoredColumns {
       const uint8_t* begin = rows.codes + own / 16 * (layout.third != 0 ? kBytes * 3 / 2 : kBytes);
       words[1] = load_once(begin);
       words[0] = Words4{0, 0, 0, 0};
-      if (layout.third != 0) words[0] = load8(begin + kBytes - 2 * rows.lane);  // half as many bytes a row
+      if (layout.third != 0) words[0] = load8(begin + kBytes - 2 * rows.lane);  // a row has half as many bytes here
       return;
     }
     const int32_t block = layout.high != 0 ? 32 / layout.high : 8;
@@ -79,7 +80,7 @@ struct StoredColumns {
     words[0] = load_once(begin + (layout.high != 0 ? 1 + own % block / 8 : 0) * kBytes);
     if (layout.high != 0) words[1] = load_once(begin);
   }
-  // Codes of a thread's first four and last four columns of each row, each layout.offset too much.
+  // Codes of a thread's first four and last four columns of each row, each with an excess of layout.offset.
   TS_MEMBER_INLINE void unpack(const StoredLayout& layout, int32_t part, uint32_t (&low)[4], uint32_t (&high)[4]) const {
     const int32_t shift = layout.high != 0 ? 8 * part % (32 / layout.high) / 4 * layout.high : 0;
     const uint32_t mask = layout.high == 1 ? 0x01010101u : 0x03030303u;
@@ -108,7 +109,7 @@ struct StoredColumns {
       }
     }
   }
-  // What sums of step `which` are multiplied by, and what is taken off; where `there` is false, nothing.
+  // The factors of the sums of step `which`, and the numbers that are subtracted. Both are 0 where `there` is false.
   TS_MEMBER_INLINE void factors(const StoredLayout& layout, const StoredSuper& super, int which, bool there, float (&scale)[4], float (&minimum)[4]) const {
     TS_EVERY_LANE
     for (int r = 0; r < 4; ++r) {

@@ -16,12 +16,12 @@ TS_DEVICE_INLINE Span span_of(const StateArgs& args, int64_t sequence) {
   return {first, args.row_starts[sequence + 1] - first, args.data + args.slots[sequence] * args.stride};
 }
 
-constexpr int kNumbersAtOnce = 8;     // of a column of a state: their loads go out together
-constexpr int kKeptNumbers = 4096;    // of a state, by all threads of a block
+constexpr int kNumbersAtOnce = 8;  // numbers of a state's column whose loads are sent together
+constexpr int kKeptNumbers = 4096;  // numbers of a state that all threads of a block keep together
 
 TS_SHARED(float, kept_numbers, kKeptNumbers);
 
-// Calls visit(i, number i) for `count` numbers in order, which read(i) brings; write(i, number) where it is kept.
+// Calls visit(i, number i) for `count` numbers in order. read(i) loads a number; write(i, number) stores it where it is kept.
 template <class Read, class Visit, class Write>
 TS_DEVICE_INLINE void go_through_column(int64_t count, Read read, Visit visit, Write write) {
   int64_t first = 0;
@@ -43,8 +43,8 @@ TS_DEVICE_INLINE void go_through_column(int64_t count, Read read, Visit visit, W
   }
 }
 
-// A column of a state (count, step), of which a thread goes through the numbers in order. It stays in shared memory from the first token to
-// the last: count * the threads of the block are at most kKeptNumbers. A thread after the last column has a count of 0: it reads no state.
+// A column of a state (count, step), whose numbers a thread goes through in order. It stays in shared memory from the first token to the
+// last; count times the threads of the block is at most kKeptNumbers. A thread after the last column has a count of 0 and reads no state.
 struct KeptColumn {
   static constexpr bool kIsShort = true;
   float* state;
@@ -71,7 +71,7 @@ struct KeptColumn {
   }
 };
 
-// A longer one, in memory.
+// A longer column, which stays in global memory.
 struct LongColumn {
   static constexpr bool kIsShort = false;
   float* state;

@@ -1,17 +1,17 @@
-// Rows of several streams that are made of those of several others, a thread four elements.
+// Rows of several streams that are computed from those of several other streams. A thread has four elements.
 #pragma once
 #include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {
 namespace cuda {
 
-// make(row, at, x, weights, count): `count` elements of one stream that is made, from element `at` of the row on. x: the same elements of the
-// first stream that is read; weights: one of each stream that is read.
+// make(row, at, x, weights, count) computes `count` elements of one new stream, from element `at` of the row on. x: the same elements of
+// the first stream that is read; weights: one weight for each stream that is read.
 template <class Make>
 TS_DEVICE_INLINE void make_streams(const MixArgs& args, const Make& make) {
   const FourPlace e = four_place(args.parts, args.made * args.width);
   const uint32_t width = static_cast<uint32_t>(args.width);
-  const int32_t together = width % 4 == 0 ? e.count : 1;  // elements of one stream
+  const int32_t together = width % 4 == 0 ? e.count : 1;  // whether a thread's elements belong to one stream
   for (int32_t i = 0; i < e.count; i += together) {
     const uint32_t at = static_cast<uint32_t>(e.at + i), stream = at / width;
     const float* x = args.x + e.row * args.x_stride + (at - stream * width);

@@ -1,4 +1,4 @@
-// What the scans of RWKV share: the norm after a head.
+// The norm after a head, which the scans of RWKV share.
 #pragma once
 #include "twostroke/cuda/machine/lanes.h"
 #include "twostroke/cuda/rows/states.h"
@@ -6,7 +6,7 @@
 namespace twostroke {
 namespace cuda {
 
-// x = (x - mean) / sqrt(variance + eps) * weight + bias, over x. By all threads of the block.
+// Computes x = (x - mean) / sqrt(variance + eps) * weight + bias over x. All threads of the block call it.
 TS_DEVICE_INLINE void norm_of_head(float* x, const float* weight, const float* bias, float eps, int64_t length) {
   const float count = static_cast<float>(length);
   const float mean = sum_by_lanes(length, [&](int32_t i) { return x[i]; }, AddValue()) / count;

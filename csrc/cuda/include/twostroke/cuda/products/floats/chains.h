@@ -1,5 +1,5 @@
-// Chains of fused products in the order of k, as at the CPU's vector levels: the same bits. A chain cannot be cut, so what a thread
-// multiplies next must be at hand: copies fill shared memory many stages ahead, and threads read from there.
+// Chains of fused products in the order of k, as at the CPU's vector levels, so that the bits are the same. A chain cannot be cut, so a
+// thread's next operands must be ready. Copies fill shared memory many stages ahead, and threads read from there.
 #pragma once
 #include "twostroke/cuda/products/floats/shape.h"
 #include "twostroke/cuda/products/products.h"
@@ -7,7 +7,7 @@
 namespace twostroke {
 namespace cuda {
 
-// Registers have no indices: on a GPU every loop over them is unrolled.
+// Registers have no indices, so on a GPU every loop over them is unrolled.
 #if defined(TS_EMULATED)
 #define TS_EVERY_FLOAT _Pragma("clang loop unroll(disable)")
 #define TS_TWO_CHUNKS _Pragma("clang loop unroll(disable)")
@@ -16,12 +16,12 @@ namespace cuda {
 #define TS_TWO_CHUNKS _Pragma("clang loop unroll_count(2)")
 #endif
 
-// Where a block's weights and rows of x come from.
+// The sources of a block: weights, and rows of x.
 struct FloatSource {
   const uint8_t* weights;
   const float* x;
   int64_t x_stride, panel_bytes;
-  int32_t words, columns, tokens, panels;  // words of a row of the matrix; panels from the first on
+  int32_t words, columns, tokens, panels;  // words: the words of a row of the matrix; panels: the panels from the first on
 };
 
 TS_DEVICE_INLINE Words4 four_of_x(const float* x, int32_t count) {
@@ -31,13 +31,13 @@ TS_DEVICE_INLINE Words4 four_of_x(const float* x, int32_t count) {
   return four;
 }
 
-// Begins to bring a stage, or one after the last. Words and rows of x that there are not become zeros, which no sum takes. kAligned: rows of
-// x are whole fours at multiples of 16 bytes.
+// Begins to copy a stage, or nothing after the last one. Words and rows of x outside the matrix become zeros, which no sum uses. kAligned:
+// rows of x are whole fours at multiples of 16 bytes.
 template <class Shape, int kPerWord, bool kAligned, class Weights, class X>
 TS_DEVICE_INLINE void bring_floats(const FloatSource& from, Weights& weights, X& x, int32_t stage, int32_t slot) {
   const int32_t thread = thread_index() - Shape::kFirstCopier;
   const int64_t first = static_cast<int64_t>(stage) * Shape::kStageWords;
-  constexpr int32_t kOfPanel = kPanel / 4;  // Words4 of one word of a panel
+  constexpr int32_t kOfPanel = kPanel / 4;  // the Words4 of one word of a panel
   TS_EVERY_FLOAT
   for (int32_t j = 0; j < Shape::kStageWeights / Shape::kCopiers; ++j) {
     const int32_t i = thread + j * Shape::kCopiers, word = i / Shape::kStep, part = i % Shape::kStep, panel = part / kOfPanel;
@@ -56,13 +56,14 @@ TS_DEVICE_INLINE void bring_floats(const FloatSource& from, Weights& weights, X&
   }
 }
 
-// Which of the block's rows of the matrix a thread has: 32 apart, or, where it has four, next to each other, so that one load has a word of each.
+// The rows of the matrix that a thread has. They are 32 apart; or, if it has four, they are next to each other, so that one load has a word
+// of each.
 template <class Shape>
 TS_DEVICE_INLINE int32_t own_row(int32_t own) {
   return Shape::kOwn == 4 ? warp_lane() * 4 + own : own * kWarp + warp_lane();
 }
 
-// A few words of k of a thread's rows, and of its warp's rows of x.
+// A few words of k, of a thread's matrix rows and of its warp's rows of x.
 template <class Shape, int kPerWord>
 struct FloatChunk {
   static constexpr int kK = Shape::kChunk, kWords = kK / kPerWord, kQuads = Shape::kStageWords * kPerWord / 4;
@@ -106,7 +107,7 @@ struct FloatChunk {
     const uint32_t word = words[k / kPerWord][own];
     return float_of(kPerWord == 1 ? word : k % 2 == 0 ? word << 16 : word & 0xffff0000u);
   }
-  // `left`: k of the chunk that there are.
+  // `left`: the number of k that the chunk has.
   TS_MEMBER_INLINE void add(float (&sums)[Shape::kRows][Shape::kOwn], int32_t left) const {
     TS_EVERY_FLOAT
     for (int32_t k = 0; k < kK; ++k) {
@@ -120,7 +121,7 @@ struct FloatChunk {
   }
 };
 
-// The part of a thread in a block's chains: one that adds up, one that copies, or both. All do it together.
+// A thread's part in a block's chains: it adds, it copies, or it does both. All threads call it together.
 template <class Shape, int kPerWord, bool kAligned, bool kAdds, bool kCopies, class Weights, class X>
 TS_DEVICE_INLINE void add_floats(const FloatSource& from, Weights& weights, X& x, float (&sums)[Shape::kRows][Shape::kOwn]) {
   typedef FloatChunk<Shape, kPerWord> Chunk;
@@ -140,7 +141,7 @@ TS_DEVICE_INLINE void add_floats(const FloatSource& from, Weights& weights, X& x
   for (int32_t stage = 0; stage < whole; ++stage) {
     const int32_t following = slot + 1 == Shape::kSlots ? 0 : slot + 1;
     if (kReadsAhead) next.read(weights, x, slot, 1);
-    wait_copies<Shape::kSlots - 3>();  // the next stage is there for all threads, and all are done with the place of the one before
+    wait_copies<Shape::kSlots - 3>();  // the next stage is there for all threads, and all have finished with the stage before
     barrier();
     if (kCopies) bring_floats<Shape, kPerWord, kAligned>(from, weights, x, stage + Shape::kSlots - 1, before);
     commit_copies();

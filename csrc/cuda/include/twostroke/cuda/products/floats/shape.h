@@ -1,5 +1,5 @@
-// What blocks of products with float weights have. A word: 32 bits of a panel, which are two k of bf16 or one of f32. A stage: words of k
-// that are copied to shared memory together, into one of kSlots places.
+// The shape of a block in products with float weights. A word is 32 bits of a panel: two k of bf16 or one k of f32. A stage is the words of
+// k that are copied together to shared memory, into one of kSlots places.
 #pragma once
 #include <stdint.h>
 
@@ -9,21 +9,22 @@
 namespace twostroke {
 namespace cuda {
 
-// Threads that copy: those that add up too; others, because each instruction that a warp with few chains issues delays them.
+// The threads that copy: those that also add, or others. Others are better where a warp has few chains, because each instruction that it
+// issues delays them.
 enum FloatCopiers { kTheSame, kOthers };
 
-// Own: rows of the matrix of a thread. Rows: rows of x of a warp. Tokens: rows of x of the block. Chunk: k that a thread reads together.
+// Own: a thread's rows of the matrix. Rows: a warp's rows of x. Tokens: the block's rows of x. Chunk: the k that a thread reads together.
 template <int Own, int Rows, int Tokens, int StageWords, int Slots, int Chunk, FloatCopiers Copiers>
 struct FloatShape {
   static constexpr int kOwn = Own, kRows = Rows, kTokens = Tokens, kStageWords = StageWords, kSlots = Slots, kChunk = Chunk;
-  static constexpr int kMatrixRows = kOwn * kWarp;            // of the block
-  static constexpr int kStep = kMatrixRows / 4;               // Words4 of one word of all these rows
-  static constexpr int kStageWeights = kStageWords * kStep;   // Words4
-  static constexpr int kStageX = kTokens * kStageWords / 2;   // Words4 where a word is two k, the most
-  static constexpr int kAdders = kTokens / kRows * kWarp;     // threads with chains
+  static constexpr int kMatrixRows = kOwn * kWarp;  // matrix rows of the block
+  static constexpr int kStep = kMatrixRows / 4;  // the Words4 of one word of all these rows
+  static constexpr int kStageWeights = kStageWords * kStep;  // the Words4 of weights in a stage
+  static constexpr int kStageX = kTokens * kStageWords / 2;  // the Words4 of x in a stage where a word is two k, which is the most
+  static constexpr int kAdders = kTokens / kRows * kWarp;  // the threads with chains
   static constexpr bool kApart = Copiers == kOthers;
   static constexpr int kCopiers = kAdders, kFirstCopier = kApart ? kAdders : 0, kThreads = kFirstCopier + kCopiers;
-  static constexpr bool kAhead = kOwn * kRows <= 4;           // a chunk is read before the one before it is added
+  static constexpr bool kAhead = kOwn * kRows <= 4;  // a chunk is read before the chunk before it is added
   static_assert(kStageWeights % kCopiers == 0 && kStageWords % kChunk == 0 && kChunk % 4 == 0, "whole parts");
   static_assert((kStageWeights + kStageX) * kSlots * 16 <= 48 * 1024, "what a block may have of shared memory");
 };

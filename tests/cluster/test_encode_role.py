@@ -16,9 +16,7 @@ import pytest
 
 from tests.cluster.test_images_of_replicas import OPTIONS, replica
 from tests.cluster.test_kill_transfer import Replica, join
-from tests.vision.families import FAMILIES
-from tests.vision.folders import picture, smolvlm
-from tests.vision.test_smolvlm import user
+from tests.vision.folders import picture, smolvlm, user, write_family
 from twostroke import LLM
 from twostroke.assembly.encoder_heart import EncoderHeart
 from twostroke.assembly.replica import BuiltReplica
@@ -47,7 +45,7 @@ def family_folder(name: str, folder: Path) -> Path:
     if name == "smolvlm":
         smolvlm(folder)
     else:
-        FAMILIES[name].write(folder)
+        write_family(name, folder)
     return folder
 
 

@@ -51,7 +51,8 @@ def rows_of(model: Any, ids: list[int]) -> np.ndarray:
 
 
 def logits_of(model: Any, ids: list[int], **inputs: list[int]) -> np.ndarray:
-    """Of one text: (T, V) of a model that generates, (labels,) of a classifier. inputs: further ones of the model."""
+    """The logits of one text: (T, V) of a model that generates, (labels,) of a classifier. inputs: further ones of the
+    model."""
     import torch
 
     with torch.no_grad():

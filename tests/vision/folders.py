@@ -28,7 +28,7 @@ FAMILIES = (
 """Names of those of tests/vision/families.py, which imports the judge."""
 SIDE, LONGEST = 32, 96
 ROWS = 4
-"""Of a tile."""
+"""The image rows of a tile."""
 TEXT: dict[str, Any] = {
     **{"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "model_type": "llama"},
     **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024},

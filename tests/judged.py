@@ -10,6 +10,7 @@ file anew:
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import operator
@@ -35,30 +36,60 @@ def digest_of(facts: Iterable[object]) -> str:
     return digest.hexdigest()[:32]
 
 
+def code_of(path: Path) -> str:
+    """A Python file without its docstrings, its comment lines and its empty lines, as a fact: these decide nothing."""
+    text = path.read_text()
+    lines: list[str | None] = list(text.splitlines())
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = None
+    return "\n".join(line for line in lines if line is not None and line.strip() and line.strip()[0] != "#")
+
+
 def said(
-    name: str, facts: Iterable[object], ask: Callable[[], Any], same: Callable[[Any, Any], bool] = operator.eq
+    name: str,
+    facts: Iterable[object],
+    ask: Callable[[], Any],
+    same: Callable[[Any, Any], bool] = operator.eq,
+    file: Path | None = None,
 ) -> Any:
-    """The stored answer to this question, or the judge's own. name: the name of the question; facts: everything that
-    decides the answer. ask: asks the judge, whose answer can be JSON. same: whether a stored answer and a new one are
-    equal."""
-    kept, of = _stored(), digest_of(facts)
+    """The stored answer to this question, or the judge's own. name: of the question; facts: all that decides the
+    answer. ask: asks the judge, whose answer can be JSON. same: whether a stored answer and a new one are alike.
+    file: where it is stored, FILE unless it is given."""
+    file = file or FILE
+    kept, of = _stored(file), digest_of(facts)
     is_kept = kept.get(name, {}).get("of") == of
     if is_kept and not TIER.daily and not TIER.writes:
         return kept[name]["said"]
     found = json.loads(json.dumps(ask()))
     if TIER.writes:
-        _write({**kept, name: {"of": of, "said": found}})
+        _write(file, {**kept, name: {"of": of, "said": found}})
     elif is_kept:
         assert same(kept[name]["said"], found), f"the judge says something else than is stored of {name}. {REMEDY}"
     return found
 
 
-def _stored() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(FILE.read_text()) if FILE.is_file() else {}
+def is_current(name: str, facts: Iterable[object], file: Path) -> bool:
+    """Whether what is stored answers this question: otherwise each run asks the judge."""
+    return bool(_stored(file).get(name, {}).get("of") == digest_of(facts))
+
+
+def _stored(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     return found
 
 
-def _write(entries: dict[str, Any]) -> None:
-    """Writes one line for each entry, in the order of their names."""
-    lines = [f"{json.dumps(name)}: {json.dumps(entries[name])}" for name in sorted(entries)]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+def _write(file: Path, entries: dict[str, Any]) -> None:
+    """One line for each entry, in the order of their names. An answer that is an object of objects has one line for
+    each of these, in its own order."""
+    lines = [f"{json.dumps(name)}: {_text(entries[name])}" for name in sorted(entries)]
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _text(entry: dict[str, Any]) -> str:
+    answer = entry["said"]
+    if not isinstance(answer, dict) or not answer or not all(isinstance(each, dict) for each in answer.values()):
+        return json.dumps(entry)
+    inner = ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in answer.items())
+    return f'{{"of": {json.dumps(entry["of"])}, "said": {{\n{inner}}}}}'

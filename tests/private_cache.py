@@ -1,11 +1,10 @@
-"""Each process that runs tests has a cache folder of its own.
+"""A cache folder of its own for each process that runs tests.
 
-What one test keeps (the calibration of this machine, an alias) may change what another one sees. For example, a kept
-calibration makes the server refuse requests that it would otherwise hold. The speed of the machine decides which test
-files one process runs, and in which order. So a process has a cache that is empty at first. After each test file it
-removes everything except files that are named by a digest of their content. Compiled files and published weights are
-shared with the user's cache, and tiny checkpoints among the processes of a run, because their names contain everything
-on which they depend.
+What one test keeps (the calibration of this machine, an alias) may change what another one sees: a kept calibration
+makes the server refuse requests that it would hold otherwise. Which files of tests one process runs, and in which
+order, depends on how fast the machine is. So a process has a cache that begins empty, and after each file of tests it
+forgets all but what is named by a digest of its content. Compiled files, published weights and what judges made are
+shared with the user's cache: their names hold all that they depend on.
 """
 
 from __future__ import annotations
@@ -21,10 +20,12 @@ from twostroke.assembly.settings.env import read_machine
 VARIABLE = "XDG_CACHE_HOME"
 CONFIG = "XDG_CONFIG_HOME"
 OWN, OBJECTS, REAL, COMPILER = "twostroke", "objects", "real-weights", "zig"
-BY_CONTENT = {OBJECTS, REAL, "packed", "vocabularies", "gguf"}
+JUDGED = "judged"
+"""What judges made: tests/kept.py."""
+BY_CONTENT = {OBJECTS, REAL, JUDGED, "packed", "vocabularies", "gguf"}
 """Files that are named by their content. They save time and change no answer."""
 RUN_FOLDER = "TWOSTROKE_TESTS_OF_RUN"
-"""The variable with the folder that all processes of a run share. Tiny checkpoints are made once for all of them."""
+"""Names the folder that all processes of a run share: in a daily run, what judges make is made once for all of them."""
 
 
 def enter() -> Path:
@@ -32,7 +33,7 @@ def enter() -> Path:
     users = read_machine().cache_folder
     folder = Path(tempfile.mkdtemp(prefix="twostroke-tests-"))
     (folder / OWN).mkdir()
-    shared = ((users / name, folder / OWN / name) for name in (OBJECTS, REAL))
+    shared = ((users / name, folder / OWN / name) for name in (OBJECTS, REAL, JUDGED))
     for kept, link in (*shared, (users.parent / COMPILER, folder / COMPILER)):
         with contextlib.suppress(OSError):  # where the user's cache cannot be written, everything is compiled anew
             kept.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 import transformers
-from tests.models.families.whole import FAMILIES, by_architecture, make_checkpoint
+from tests.models.families.stored import FAMILIES, ask, by_architecture
 from tests.models.parity import parity_of
 
 from twostroke.backends.cpu import available_levels
@@ -31,7 +31,7 @@ FILE = Path(__file__).resolve().parent.parent / "docs" / "parity.json"
 def record_of(family: str, architecture: str) -> dict[str, Any]:
     """Measures one family. Returns its row of the file."""
     with tempfile.TemporaryDirectory() as folder:
-        errors = parity_of(make_checkpoint(family, Path(folder)), Path(folder)).errors
+        errors = parity_of(ask(family, Path(folder)), Path(folder)).errors
     where = max(errors, key=lambda place: errors[place])
     return {
         "architecture": architecture,

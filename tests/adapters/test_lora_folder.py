@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.adapters.random_lora import write_random_lora
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from twostroke.models.common.registry import read_model
 from twostroke.ops.passes.with_adapters import AdapterSpec, linear_tensors, with_adapters
 from twostroke.runner.adapters.bank import AdapterBank
@@ -21,7 +21,7 @@ from twostroke.runner.adapters.shelf import AdapterShelf
 from twostroke.types.errors import ConfigError, InvalidRequest
 from twostroke.types.spec.formats import BF16
 
-MODEL = read_model(FAMILIES["llama3-grouped"]().to_dict())
+MODEL = read_model(config_of("llama3-grouped"))
 Q0 = "base_model.model.model.layers.0.self_attn.q_proj"
 
 

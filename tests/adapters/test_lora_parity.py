@@ -3,15 +3,16 @@ way."""
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from tests import judged, kept
 from tests.adapters.lora_files import Adapted, write_lora
-from tests.models.families.whole import make_checkpoint
+from tests.models.families import stored
 from tests.models.parity import BAR, relative_error
 from twostroke.backends.cpu import CpuOps
 
@@ -41,12 +42,22 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_logits_agree_with_peft(case: str, tmp_path: Path) -> None:
     family, config = CASES[case]
-    judge = make_checkpoint(family, tmp_path)
-    token_ids = np.random.default_rng(5).integers(0, judge.get_input_embeddings().num_embeddings, TOKENS).tolist()
-    with torch.no_grad():
-        alone = judge(torch.tensor([token_ids])).logits[0].numpy()
-        adapted = write_lora(judge, tmp_path / "lora", **config)
-        expected = adapted(torch.tensor([token_ids])).logits[0].numpy()
+
+    def make(folder: Path) -> dict[str, Any]:
+        from tests.models.families import whole
+
+        judge = whole.make_checkpoint(family, folder)
+        token_ids = np.random.default_rng(5).integers(0, judge.get_input_embeddings().num_embeddings, TOKENS).tolist()
+        alone = whole.logits(judge, token_ids)
+        adapted = write_lora(judge, folder / "lora", **config)
+        return {"token_ids": token_ids, "alone": alone, "expected": whole.logits(adapted, token_ids)}
+
+    here = Path(__file__).with_name("lora_files.py")
+    facts = ("adapter", family, sorted(config.items()), TOKENS, metadata.version("peft"), judged.code_of(here))
+    made = kept.made((*facts, *stored.facts()), make)
+    made.unpack(tmp_path)
+    answers = made.answers()
+    token_ids, alone, expected = answers["token_ids"].tolist(), answers["alone"], answers["expected"]
     assert relative_error(alone, expected) > 0.01
     ops = CpuOps(None, 2)
     loaded = Adapted(tmp_path, [tmp_path / "lora"], ops)

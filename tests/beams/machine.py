@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import transformers
 
-from tests.models.families.whole import make_checkpoint
+from tests.models.families.stored import write_checkpoint
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.engine.beams.book import BeamBook, TextOf
@@ -37,11 +36,11 @@ from twostroke.weights.loaded import ModelWeights
 
 @dataclass
 class Loaded:
-    """A tiny model, and the transformers model that wrote it."""
+    """A tiny model of a family of tests/models/families."""
 
     model: Model
     weights: ModelWeights
-    judge: transformers.PreTrainedModel
+    family: str
 
 
 class EverySecond:
@@ -85,12 +84,12 @@ class Found:
 
 def load(family: str, folder: Path) -> Loaded:
     """Loads the model in float32."""
-    judge = make_checkpoint(family, folder)
+    write_checkpoint(family, folder)
     model = read_folder(folder)
     packer = NativePacker(None, 1)
     try:
         with Checkpoint.open(folder) as checkpoint:
-            return Loaded(model, load_weights(checkpoint, model, format_choice("f32"), packer), judge)
+            return Loaded(model, load_weights(checkpoint, model, format_choice("f32"), packer), family)
     finally:
         packer.close()
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from transformers import StoppingCriteriaList
 
 from tests.beams.machine import EverySecond, Found, Loaded, drive, load, machine, members
 from tests.tiers import fewer, thinned
@@ -47,10 +46,21 @@ class Letters:
         return self.decode([token_id]).encode()
 
 
+@cache
+def judge_of(family: str) -> Any:
+    """The model of transformers that made the family's checkpoint."""
+    from tests.models.families.whole import make_checkpoint
+
+    with tempfile.TemporaryDirectory() as folder:
+        return make_checkpoint(family, Path(folder))
+
+
 def judged(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[int], **others: Any) -> list[Found]:
     """The result of transformers. others: further arguments of generate."""
+    import torch
+
     with torch.no_grad():
-        made = loaded.judge.generate(
+        made = judge_of(loaded.family).generate(
             torch.tensor([PROMPT]),
             attention_mask=torch.ones(1, len(PROMPT), dtype=torch.long),
             num_beams=params.num_answers,
@@ -140,6 +150,9 @@ def test_stop_strings_end_beams_as_in_transformers(
 ) -> None:
     """transformers gets a criterion of ours, because its StopStringCriteria also reads the prompt's text."""
     params = SamplingParams(n=width, use_beam_search=True, early_stopping=early, stop=("ab", "ed", "f"))
+
+    import torch
+    from transformers import StoppingCriteriaList
 
     def stopped(ids: torch.Tensor, scores: object) -> torch.Tensor:
         texts = [Letters().decode(row[len(PROMPT) :]) for row in ids.tolist()]

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import FAMILIES, config_of
 from tests.models.parity import Loaded
 from tests.tiers import COVERING, ENCODERS, rest_daily
 from twostroke.cli.main import main
@@ -30,7 +30,7 @@ SMALL |= {"num_key_value_heads": 1, "head_dim": 32, "intermediate_size": 96, "vo
 @pytest.mark.parametrize("family", rest_daily(FAMILIES, (*COVERING, *ENCODERS)))
 def test_every_family_runs_on_random_tensors_and_says_different_things(family: str, tmp_path: Path) -> None:
     """Loading compares names and shapes with the program. Logits are finite and depend on the tokens."""
-    logits = Loaded(write_random(FAMILIES[family]().to_dict(), tmp_path), ReferenceOps()).run([5, 9, 31, 2], [4])
+    logits = Loaded(write_random(config_of(family), tmp_path), ReferenceOps()).run([5, 9, 31, 2], [4])
     assert np.isfinite(logits).all() and len(np.unique(logits, axis=0)) == 4
     assert logits.std() > 0.05
 
@@ -68,7 +68,7 @@ def test_any_config_is_a_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """`bench phases --shape` takes the path of a config.json, for a family without a shape of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config = tmp_path / "moe.json"
-    config.write_text(json.dumps({**FAMILIES["qwen3-moe"]().to_dict(), "vocab_size": 300}))
+    config.write_text(json.dumps({**config_of("qwen3-moe"), "vocab_size": 300}))
     words = ["bench", "phases", "--shape", str(config), "--prompts", "8", "--batches", "1", "--at", "8", "--new", "4"]
     result = CliRunner().invoke(main, [*words, "--rounds", "1", "--context", "64", "--json"])
     assert result.exit_code == 0, result.output

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families.whole import FAMILIES, by_architecture
+from tests.models.families.stored import by_architecture, config_of
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.backends.cpu.packer import NativePacker
@@ -73,7 +73,7 @@ def name_of(family: str, weights: str, kv: KVKind) -> str:
 
 def family_digests(family: str, pairs: list[tuple[str, KVKind]], levels: tuple[str, ...], folder: Path) -> Digests:
     """The digests of one family. Its checkpoint is written to `folder`."""
-    config = FAMILIES[family]().to_dict()
+    config = config_of(family)
     write_random(config, folder)
     model = read_model(config)
     found: Digests = {}

@@ -33,9 +33,8 @@ def packed(cache: Path) -> Path:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded model with a vocabulary so large that its packed file is larger than the sample of a start."""
     import numpy as np
-    import torch
-    from safetensors.torch import load_file, save_file
 
+    from tests.weights.checkpoints import read_tensors, save
     from twostroke.assets import spark_path
 
     folder = tmp_path_factory.mktemp("model")
@@ -43,13 +42,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if path.is_file():
             (folder / path.name).write_bytes(path.read_bytes())
     config = json.loads((folder / "config.json").read_text())
-    tensors = load_file(folder / "model.safetensors")
+    tensors = read_tensors(folder / "model.safetensors")
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
     rows = vocabulary + (SAMPLED_BLOCKS + 16) * 262_144 // hidden
     for name in [name for name, tensor in tensors.items() if tensor.shape[:1] == (vocabulary,)]:
-        more = torch.zeros(rows - vocabulary, hidden, dtype=tensors[name].dtype)
-        tensors[name] = torch.cat([tensors[name], more]).contiguous()
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        more = np.zeros((rows - vocabulary, hidden), tensors[name].dtype)
+        tensors[name] = np.concatenate([tensors[name], more])
+    save(folder / "model.safetensors", tensors, "BF16")
     (folder / "config.json").write_text(json.dumps({**config, "vocab_size": rows}))
     assert np.isfinite(rows)
     return folder

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from huggingface_hub import constants
 
+from tests.patience import PATIENCE_S
 from twostroke.assets import spark_path
 from twostroke.cli.main import main
 from twostroke.cli.shared import server_records
@@ -145,7 +146,7 @@ def test_run_asks_a_server_that_has_the_model_and_stop_ends_it(run: Run, tmp_pat
         assert run("stop", "other").returncode == 2
         stopped = run("stop", "little", "--json")
         assert json.loads(stopped.stdout)["stopped"][0]["pid"] == process.pid, stopped.stderr
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
     gone = run("stop")
     assert gone.returncode == 2 and "No server of this user" in gone.stderr
     assert not list((tmp_path / "cache" / "twostroke" / "servers").glob("*.json"))
@@ -168,7 +169,7 @@ def test_a_server_with_a_key_and_one_that_was_killed(run: Run, tmp_path: Path) -
 def test_a_supervised_server_is_ended_by_its_supervisor(run: Run, tmp_path: Path) -> None:
     with server(tmp_path, "spark", "--supervise") as (process, _):
         assert run("stop").returncode == 0
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_stop_lets_one_model_of_several_leave_and_the_others_go_on(run: Run, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from tests.patience import PATIENCE_S
 from tests.serve.harness import Live, serving
 from twostroke.assembly.replica import ReplicaEndpoint, build_replica
 from twostroke.server.build import build_server
@@ -43,4 +44,4 @@ def _replica(name: str, options: dict[str, Any]) -> Iterator[tuple[str, int]]:
                 yield listener.getsockname()[:2]
             finally:
                 built.replica.stop()
-                thread.join(20)
+                thread.join(PATIENCE_S)

@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 from openai import OpenAI
 
+from tests.patience import PATIENCE_S
 from twostroke.assembly.settings.env import process_environment
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -39,7 +40,7 @@ class Running:
 
     def feed(self) -> list[dict[str, Any]]:
         """The replicas as the live view shows them."""
-        found = httpx2.get(f"{self.url}/v1/engine/steps", params={"frames": 1}, timeout=30).text
+        found = httpx2.get(f"{self.url}/v1/engine/steps", params={"frames": 1}, timeout=PATIENCE_S).text
         frame = json.loads(found.partition("data: ")[2].partition("\n")[0])
         replicas: list[dict[str, Any]] = frame["replicas"]
         return replicas
@@ -97,6 +98,6 @@ def serving(replicas: int, *words: str, model: str = "spark") -> Iterator[Runnin
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()

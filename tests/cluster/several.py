@@ -17,6 +17,7 @@ import httpx2
 from openai import OpenAI
 
 from tests.cluster.running import SOURCE
+from tests.patience import PATIENCE_S
 from tests.serve.harness import WAIT_S, wait_until
 from twostroke.assembly.settings.env import process_environment
 
@@ -95,7 +96,7 @@ def several(log: Path, *words: str, **environment: str) -> Iterator[Several]:
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

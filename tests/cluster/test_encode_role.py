@@ -18,16 +18,14 @@ import pytest
 
 from tests.cluster.test_images_of_replicas import OPTIONS, replica
 from tests.cluster.test_kill_transfer import Replica, join
-from tests.vision.families import FAMILIES
-from tests.vision.folders import picture, smolvlm
-from tests.vision.test_smolvlm import user
+from tests.vision.folders import picture, smolvlm, user, write_family
 from twostroke import LLM
 from twostroke.assembly.encoder_heart import EncoderHeart
 from twostroke.assembly.replica import BuiltReplica
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.fleet.fleet import ReplicaFleet
-from twostroke.distributed.replica import row_feeds
+from twostroke.distributed.replica import page_calls, row_feeds
 from twostroke.distributed.wire.frames import ReplicaRole
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import FinishedEvent, TokenEvent
@@ -49,7 +47,7 @@ def family_folder(name: str, folder: Path) -> Path:
     if name == "smolvlm":
         smolvlm(folder)
     else:
-        FAMILIES[name].write(folder)
+        write_family(name, folder)
     return folder
 
 
@@ -144,6 +142,7 @@ def test_a_lost_encoder_and_rows_that_are_not_kept(
         front = front_of([encodes, computes], "s")
         assert answers(front, asked, 0) == expected
         encoder.replica.stop()
+        monkeypatch.setattr(page_calls, "ANSWER_S", 0.1)  # it answers no more: each tile of each image asks it
         assert answers(front, asked, 1, salt="other") == expected and encoded_by(text) > 0
         front.close()
 

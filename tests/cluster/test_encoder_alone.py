@@ -15,8 +15,8 @@ from msgspec import structs
 from tests.cluster.test_encode_role import answers, front_of, requests
 from tests.cluster.test_images_of_replicas import OPTIONS, replica
 from tests.cluster.test_kill_transfer import SOURCE
-from tests.vision.families import FAMILIES
-from tests.vision.folders import smolvlm
+from tests.patience import PATIENCE_S
+from tests.vision.folders import FAMILIES, smolvlm, write_family
 from tests.vision.projectors import write_projector, write_text
 from twostroke.assembly.encoder_heart import build_encoder_heart
 from twostroke.assembly.find import FoundEncoder, find_encoder, find_model
@@ -56,7 +56,7 @@ def tensors_of(found: FoundEncoder) -> set[str]:
 def test_the_tensors_of_the_encoder_are_read_and_no_others(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    FAMILIES[name].write(tmp_path)
+    write_family(name, tmp_path)
     reads = Reads(monkeypatch)
     found = find_encoder(str(tmp_path), OPTIONS)
     assert not reads.names, "the plan reads no weights"
@@ -70,7 +70,7 @@ def test_the_tensors_of_the_encoder_are_read_and_no_others(
 def test_an_encoder_in_a_file_of_its_own_is_all_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, files = tmp_path / "folder", tmp_path / "files"
     files.mkdir()
-    FAMILIES["qwen3-vl"].write(folder)
+    write_family("qwen3-vl", folder)
     write_text(folder, files / "model.gguf", "qwen3vl")
     write_projector(folder, files / "mmproj-model.gguf", "qwen3vl_merger")
     reads = Reads(monkeypatch)
@@ -156,6 +156,6 @@ def test_the_command_prints_its_memory(tmp_path: Path) -> None:
         lines = [process.stdout.readline() for _ in range(2)]
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
     assert "listens on 127.0.0.1:" in lines[0]
     assert lines[1].startswith("The encoder of images alone: weights ") and "image rows up to 3.0 MB" in lines[1]

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cluster.running import Running, serving
+from tests.patience import PATIENCE_S
 from twostroke.cli.explain import command as explain_command
 from twostroke.cost.explain.behind_front import FRONT_PARTS
 from twostroke.cost.explain.causes import LEAST_SHARE
@@ -28,7 +29,7 @@ def running() -> Iterator[Running]:
 
 
 def explained(running: Running, answer_id: str) -> list[dict[str, Any]]:
-    found = httpx2.get(f"{running.url}/v1/requests/{answer_id}/explain", timeout=30)
+    found = httpx2.get(f"{running.url}/v1/requests/{answer_id}/explain", timeout=PATIENCE_S)
     assert found.status_code == 200, found.text
     completions: list[dict[str, Any]] = found.json()["completions"]
     for each in completions:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.in_process import no_word
+from tests.patience import PATIENCE_S
 from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, png, smolvlm
 from tests.vision.test_input import chat, part, text, url_of
@@ -40,7 +41,7 @@ def replica(
                 yield built, listener.getsockname()[:2]
             finally:
                 built.replica.stop()
-                thread.join(20)
+                thread.join(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster import running
 from tests.cluster.test_pages_travel import OPTIONS, served
+from tests.patience import PATIENCE_S
 from tests.serve.harness import Live, serving, wait_until
 from twostroke.server.build_front import build_front
 from twostroke.types.verified_guesses import VerifiedGuesses
@@ -81,7 +82,7 @@ def test_counts_of_replicas_in_other_processes_reach_the_front_and_outlive_them(
     with running.serving(2, "--kv-memory", "1500kB", "--context", "512", "--speculate", "ngram") as server:
 
         def now() -> dict[str, float]:
-            return parsed(httpx2.get(f"{server.url}/metrics", timeout=30).text)
+            return parsed(httpx2.get(f"{server.url}/metrics", timeout=PATIENCE_S).text)
 
         before = now()
         assert before["twostroke_preemptions_total"] == 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from twostroke.assembly.replica import BuiltReplica, ReplicaEndpoint, build_replica
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
@@ -40,7 +41,7 @@ def served(
                 yield built, listener.getsockname()[:2]
             finally:
                 built.replica.stop()
-                thread.join(20)
+                thread.join(PATIENCE_S)
 
 
 def requests() -> list[Request]:

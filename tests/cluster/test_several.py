@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from tests.adapters.random_lora import write_random_lora
 from tests.cluster.several import HELLO, Several, several
-from tests.retrieval.checkpoints import qwen_embedding, qwen_reranker
+from tests.retrieval.folders import write_embedding, write_reranker
 from tests.serve.harness import serving, wait_until
 from twostroke.assets import spark_path
 from twostroke.cli.server.serve import command
@@ -30,8 +30,8 @@ TEXTS = ["What is prefill?", "Decode writes the answer."]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("models")
-    qwen_embedding(made / "vectors")
-    qwen_reranker(made / "scores")
+    write_embedding(made / "vectors")
+    write_reranker(made / "scores")
     shutil.copytree(spark_path(), made / "second")
     write_random_lora(made / "lora", read_folder(spark_path()), ("q_proj", "down_proj"), seed=1, size=0.3)
     (made / "models.toml").write_text(
@@ -42,16 +42,16 @@ threads = 1
 model = "spark"
 at_start = true
 aliases = ["gpt-4o-mini"]
-adapter = ["fr={made / 'lora'}"]
+adapter = ["fr={made / "lora"}"]
 [models.second]
-model = "{made / 'second'}"
+model = "{made / "second"}"
 keep_alive = "5m"
 defaults = {{ temperature = 0.0 }}
 [models.vectors]
-model = "{made / 'vectors'}"
+model = "{made / "vectors"}"
 weights = "f32"
 [models.scores]
-model = "{made / 'scores'}"
+model = "{made / "scores"}"
 task = "rerank"
 context = 1024
 weights = "f32"

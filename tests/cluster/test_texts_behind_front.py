@@ -16,7 +16,7 @@ import pytest
 from tests.adapters.random_lora import write_random_lora
 from tests.cluster.in_process import no_word
 from tests.fleet.world import request_of
-from tests.retrieval.checkpoints import qwen_embedding, qwen_reranker
+from tests.retrieval.folders import write_embedding, write_reranker
 from tests.serve.harness import Live, serving
 from twostroke.assembly.replica import ReplicaEndpoint, build_replica, why_not
 from twostroke.assets import spark_path
@@ -60,7 +60,7 @@ def behind_front(model: str, own: dict[str, Any], options: dict[str, Any]) -> It
 def test_vectors_and_scores_are_those_of_one_process(
     kind: str, own: dict[str, Any], path: str, body: dict[str, Any], key: str, tmp_path: Path
 ) -> None:
-    {"vectors": qwen_embedding, "scores": qwen_reranker}[kind](tmp_path / kind)
+    {"vectors": write_embedding, "scores": write_reranker}[kind](tmp_path / kind)
     options, folder = EXACT | ({"context": 1024} if own else {}), str(tmp_path / kind)
     with build_server(folder, {**options, **own}) as built, serving(built.parts) as live:
         expected = live.post(path, {"model": kind, **body}).json[key]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cost.dense_by_hand import by_hand
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import NOTHING, WorkCounter, kv_positions, visible_positions
 from twostroke.models.common.registry import read_model
@@ -34,8 +34,8 @@ STEPS = {
 }
 
 
-def config_of(name: str) -> dict[str, object]:
-    config = FAMILIES[name]().to_dict()
+def config_with_head(name: str) -> dict[str, object]:
+    config = config_of(name)
     config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     return config
 
@@ -43,7 +43,7 @@ def config_of(name: str) -> dict[str, object]:
 @pytest.mark.parametrize(("weights", "kind"), [("f32", KVKind.F32), ("int8", KVKind.BF16), ("int4", KVKind.INT4)])
 @pytest.mark.parametrize("name", NAMES)
 def test_parts_equal_the_formulas(name: str, weights: str, kind: KVKind) -> None:
-    config = config_of(name)
+    config = config_with_head(name)
     model = read_model(config)
     counter = WorkCounter(work_of(model, weights, kind))
     for step in STEPS.values():
@@ -53,7 +53,7 @@ def test_parts_equal_the_formulas(name: str, weights: str, kind: KVKind) -> None
 
 
 def test_an_empty_step_is_no_work() -> None:
-    model = read_model(config_of("llama-tied"))
+    model = read_model(config_with_head("llama-tied"))
     assert WorkCounter(work_of(model, "int8", KVKind.BF16)).step([]) == NOTHING
 
 

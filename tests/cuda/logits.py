@@ -11,7 +11,7 @@ import numpy as np
 from tests.bench.random_checkpoint import write_random
 from tests.bits import digests
 from tests.cuda.fake import device
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from tests.runner.memories import write_rows
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.backends.cuda.device import CudaDevice
@@ -41,7 +41,7 @@ def logits(model: Model, weights: ModelWeights, kv: KVKind, on: CudaDevice) -> n
 
 def family_digests(family: str, pairs: list[tuple[str, KVKind]], seed: int, folder: Path) -> Iterator[tuple[str, str]]:
     """Pairs (case, digest of its logits) of one family. Its checkpoint is written to `folder`."""
-    config = FAMILIES[family]().to_dict()
+    config = config_of(family)
     write_random(config, folder)
     model, packer = read_model(config), NativePacker(None, 1)
     for name in dict.fromkeys(weights for weights, _ in pairs):

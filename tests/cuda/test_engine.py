@@ -10,8 +10,7 @@ import pytest
 
 from tests.bench.random_checkpoint import write_random
 from tests.cuda.fake import built_folder, controls, same_level
-from tests.models.families.latent import deepseek_v4
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from tests.serve.harness import serving
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.find import find_model
@@ -79,7 +78,7 @@ def test_a_step_is_one_copy_up_and_one_down() -> None:
 def test_auto_takes_a_device_that_can_run_the_model(tmp_path: Path) -> None:
     assert device_of(device="auto") == ("cuda:0", "Emulated device 0")
     assert device_of()[0] == "cpu"
-    config = FAMILIES["llama2-multi-head"]().to_dict() | {"head_dim": 520}
+    config = config_of("llama2-multi-head") | {"head_dim": 520}
     write_random(config, tmp_path)
     word, reason = device_of(str(tmp_path), device="auto")
     assert word == "cpu" and "heads have 520 dimensions, more than 512" in reason
@@ -90,7 +89,7 @@ def test_auto_takes_a_device_that_can_run_the_model(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_entries_may_be_wider_than_heads(tmp_path: Path) -> None:
-    write_random(deepseek_v4(head_dim=1040)().to_dict(), tmp_path)
+    write_random(config_of("deepseek-v4-wide-heads"), tmp_path)
     assert device_of(str(tmp_path), device="cuda")[0] == "cuda:0"
 
 

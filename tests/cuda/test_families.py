@@ -13,7 +13,7 @@ import pytest
 from tests.bench.random_checkpoint import write_random
 from tests.cuda.fake import controls, device, same_level
 from tests.engine.test_exactness import END_ID, Loaded, Output, core, drive, seer_of
-from tests.models.families.whole import FAMILIES, generating
+from tests.models.families.stored import config_of, generating
 from tests.tiers import TIER, fewer, thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
@@ -81,7 +81,7 @@ def cpu() -> Iterator[CpuOps]:
 def test_a_device_serves_what_the_cpu_serves(
     family: str, weights: str, kv: KVKind, cpu: CpuOps, tmp_path: Path
 ) -> None:
-    config = FAMILIES[family]().to_dict()
+    config = config_of(family)
     write_random(config, tmp_path)
     model, packer = read_model(config), NativePacker(None, 1)
     with Checkpoint.open(tmp_path) as checkpoint:

@@ -11,7 +11,7 @@ from tests.bench.random_checkpoint import write_random
 from tests.bits import digests
 from tests.cuda.fake import controls, device
 from tests.cuda.operands import run_on
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from tests.ops.test_entries_native import CONTEXTS, filled
 from tests.ops.test_latent_native import batch_of, normal
 from tests.runner.memories import write_rows
@@ -38,7 +38,7 @@ ROWS = 40
 @pytest.mark.parametrize("weights", ["f32", "int8"])
 @pytest.mark.parametrize("family", ["deepseek-v4", "deepseek-v3.2", "llama2-multi-head"])
 def test_what_kernels_take_was_planned(family: str, weights: str, tmp_path: Path) -> None:
-    config = FAMILIES[family]().to_dict()
+    config = config_of(family)
     write_random(config, tmp_path)
     model, packer, formats = read_model(config), NativePacker(None, 1), format_choice(weights)
     with Checkpoint.open(tmp_path) as checkpoint:
@@ -59,7 +59,7 @@ def test_what_kernels_take_was_planned(family: str, weights: str, tmp_path: Path
 @pytest.mark.parametrize(("family", "kind"), [("deepseek-v4", EntrySelect), ("deepseek-v3.2", IndexSelect)])
 def test_scores_of_a_long_text_were_planned(family: str, kind: type[Op]) -> None:
     """Only these scores grow with the context."""
-    call = next(call for call in read_model(FAMILIES[family]().to_dict()).program.calls if isinstance(call, kind))
+    call = next(call for call in read_model(config_of(family)).program.calls if isinstance(call, kind))
     behind = (call.rate,) if isinstance(call, EntrySelect) else ()
     layer, table = filled(KVKind.F32, 40, *(behind or (1,)))  # pages of latents have the same sizes as those of rate 1
     batch = batch_of((max(CONTEXTS),), (ROWS,), table[-1:])
@@ -74,9 +74,7 @@ def test_scores_of_a_long_text_were_planned(family: str, kind: type[Op]) -> None
 
 
 def test_partial_results_of_a_long_text_were_planned() -> None:
-    call = next(
-        c for c in read_model(FAMILIES["llama2-multi-head"]().to_dict()).program.calls if isinstance(c, Attention)
-    )
+    call = next(c for c in read_model(config_of("llama2-multi-head")).program.calls if isinstance(c, Attention))
     alone = Program((call,), (), call.result, (), (), (), ())  # type: ignore[arg-type]
     kind, heads = call.layer.kind, call.q.shape[0]
     assert isinstance(kind, PagedKV)

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cuda.fake import controls, same_level
-from tests.vision.families import FAMILIES
-from tests.vision.folders import picture
-from tests.vision.test_smolvlm import user
+from tests.vision.folders import picture, user, write_family
 from twostroke import LLM
 from twostroke.assembly.find import find_model
 from twostroke.types.errors import OutOfMemory
@@ -37,7 +35,7 @@ def test_images_give_the_bits_of_the_cpu(name: str, tmp_path: Path) -> None:
     level = same_level()
     if level is None:
         pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")
-    FAMILIES[name].write(tmp_path)
+    write_family(name, tmp_path)
     formats = {"weights": "int8", "kv_format": "int8"} if name == "gemma3" else {"weights": "f32", "kv_format": "f32"}
     on_device = answer(tmp_path, device="cuda", cpu_level=level, **formats)
     assert on_device == answer(tmp_path, cpu_level=level, **formats)
@@ -46,7 +44,7 @@ def test_images_give_the_bits_of_the_cpu(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_the_encoder_is_in_the_hosts_memory_and_steps_are_not_begun_early(tmp_path: Path) -> None:
-    FAMILIES["gemma3"].write(tmp_path)
+    write_family("gemma3", tmp_path)
     on_device, on_cpu = (find_model(str(tmp_path), {**OPTIONS, "device": word}) for word in ("cuda", "cpu"))
     assert on_device.sight is not None and on_cpu.sight is not None
     encoder = on_cpu.sight.needs(on_cpu.resolver.resolved())

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import transformers
 
 from tests.adapters.random_lora import write_random_lora
 from tests.cuda.fake import controls, same_level
-from tests.models.families.encoders import ENCODERS
-from tests.retrieval.checkpoints import bert_tokenizer, with_sentence_files, write
+from tests.retrieval.folders import with_sentence_files, write_encoder
 from tests.serve.harness import serving
 from twostroke import LLM, SamplingParams
 from twostroke.assets import spark_path
@@ -72,9 +70,7 @@ def test_adapters_beams_and_several_answers(places: list[dict[str, str]], tmp_pa
 
 def test_embeddings_and_scores(places: list[dict[str, str]], tmp_path: Path) -> None:
     for family, folder in (("bert", tmp_path / "e"), ("bert-classifier", tmp_path / "r")):
-        config = ENCODERS[family]()
-        config.num_labels = 1
-        write(folder, getattr(transformers, config.architectures[0]), config, bert_tokenizer())
+        write_encoder(folder, family)
     with_sentence_files(tmp_path / "e", {"pooling_mode_mean_tokens": True})
     options = {"max_sequences": "4", "kv_memory": "2MB", "weights": "int8", "kv_format": "bf16"}
     vectors, scores = [], []

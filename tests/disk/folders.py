@@ -7,14 +7,10 @@ import shutil
 from pathlib import Path
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families.dense import DENSE
-from tests.models.families.experts import EXPERTS
-from tests.models.families.latent import LATENT
-from tests.models.families.states import STATES
+from tests.models.families.stored import config_of
 from twostroke.assets import spark_path
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-FAMILIES = {**DENSE, **EXPERTS, **LATENT, **STATES}
 
 
 def folder_of(family: str, folder: Path) -> Path:
@@ -23,7 +19,7 @@ def folder_of(family: str, folder: Path) -> Path:
     special = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     sizes = {"max_position_embeddings": 512}
     folder.mkdir(parents=True, exist_ok=True)
-    write_random({**FAMILIES[family]().to_dict(), **special, **sizes, "vocab_size": vocabulary}, folder)
+    write_random({**config_of(family), **special, **sizes, "vocab_size": vocabulary}, folder)
     for name in TOKENIZER:
         if (spark_path() / name).is_file():
             shutil.copy(spark_path() / name, folder / name)

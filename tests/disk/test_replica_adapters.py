@@ -11,6 +11,7 @@ import pytest
 
 from tests.adapters.random_lora import write_random_lora
 from tests.cluster.in_process import no_word
+from tests.patience import PATIENCE_S
 from tests.serve.harness import serving
 from twostroke.assembly.replica import ReplicaEndpoint, build_replica
 from twostroke.assets import spark_path
@@ -39,7 +40,7 @@ def answer(cache: Path, adapter: Path, model: str, disk: str = "50MB") -> tuple[
                     made = live.post("/v1/chat/completions", {**body, "seed": 3, "logprobs": True}).json
             finally:
                 built.replica.stop()
-                thread.join(20)
+                thread.join(PATIENCE_S)
     return made["choices"], made["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 

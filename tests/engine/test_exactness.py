@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch  # noqa: F401  (loaded before the kernels' threads start)
 
 from tests.faults.guesses import Seer
 from tests.models.families.covering import missing
-from tests.models.families.whole import by_architecture, generating, write_checkpoint
+from tests.models.families.stored import by_architecture, generating, write_checkpoint
 from tests.scheduler.fakes import LineCost
 from tests.tiers import COVERING, ENCODERS, TIER, levels, rest_daily, thinned
 from twostroke.backends.cpu import CpuOps

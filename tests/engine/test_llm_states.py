@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families.states import STATES
+from tests.models.families.stored import config_of
 from tests.speculate.test_real_engine import AllOfThem
 from twostroke.assets import spark_path
 from twostroke.llm import LLM
@@ -24,7 +24,7 @@ PROMPTS = ["The cache holds pages of sixteen positions.", "A state", "The cache 
 def folder_of(family: str, folder: Path) -> Path:
     """A random checkpoint of the family with the embedded model's tokenizer."""
     vocabulary = json.loads((spark_path() / "config.json").read_text())["vocab_size"]
-    config = STATES[family]().to_dict()
+    config = config_of(family)
     special = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     write_random({**config, **special, "vocab_size": vocabulary}, folder)
     for name in TOKENIZER:

@@ -6,8 +6,6 @@ The exceptions are listed here, each with its reason.
 from __future__ import annotations
 
 import ast
-import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,14 +35,10 @@ ALLOWED = {
     ("tests/cli/test_process.py", "os.sched_getaffinity"),  # any one core, for two programs
 }
 FILES = sorted((ROOT / "tests").rglob("*.py"))
-JUDGE = re.compile(r"^(?:import|from) (?:torch|transformers|peft|safetensors\.torch)\b", re.MULTILINE)
-"""Packages that take seconds to import. Each process of each run would pay for them, whatever it runs."""
-WITH_A_JUDGE = {
-    **{"adapters": 1, "beams": 2, "cuda": 1, "engine": 1, "models": 30, "quantize": 2, "ranks": 1, "real": 1},
-    **{"retrieval": 5, "spark": 4, "spec": 1, "speculate": 2, "vision": 10, "weights": 18},
-}
-"""The number of files in each folder that import one when they are collected. Move an import to where it is used and
-lower the number; never raise it."""
+WAITS = {"wait", "join", "settimeout"}
+LEAST_S, MUST_NOT_S = 60, 1
+"""A wait for what must happen has a limit of at least so many seconds. One of less than a second is for what must not
+happen."""
 
 
 def faults(text: str) -> Iterator[str]:
@@ -75,11 +69,40 @@ def test_no_test_asks_for_what_differs_from_run_to_run(folder: tuple[str, ...]) 
     assert found - ALLOWED == set(), "Inject it, take a seed of tests.tiers, or name the reason in ALLOWED."
 
 
-def test_no_more_tests_import_what_takes_seconds_before_they_run() -> None:
-    found = Counter(path.relative_to(ROOT).parts[1] for path in FILES if JUDGE.search(path.read_text()))
-    assert {folder: count for folder, count in found.items() if count > WITH_A_JUDGE.get(folder, 0)} == {}
-    assert JUDGE.search("import os\nimport torch\n") and JUDGE.search("from transformers.models import x")
-    assert not JUDGE.search("def f():\n    import torch\n") and not JUDGE.search("import torchlight")
+def short_limits(text: str) -> Iterator[str]:
+    """Waits in the source of a test that a busy machine may not meet."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            given = [word.value for word in node.keywords if word.arg == "timeout"]
+            if isinstance(node.func, ast.Attribute) and node.func.attr in WAITS:
+                given += node.args[:1]
+            for each in given:
+                if isinstance(each, ast.Constant) and isinstance(each.value, int | float):
+                    if MUST_NOT_S <= each.value < LEAST_S:
+                        yield ast.unparse(node)
+
+
+def test_a_busy_machine_meets_every_limit() -> None:
+    """PATIENCE_S of tests/patience.py does: a test that passes never waits so long."""
+    found = {str(path.relative_to(ROOT)): list(short_limits(path.read_text())) for path in FILES}
+    assert {path: limits for path, limits in found.items() if limits} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("event.wait(20)", 1),
+        ("thread.join(timeout=5.0)", 1),
+        ("run(command, timeout=30)", 1),
+        ("sock.settimeout(5)", 1),
+        ("thread.join(0.1)", 0),
+        ("event.wait(PATIENCE_S)", 0),
+        ("run(command, timeout=600)", 0),
+        ("', '.join(20)", 1),
+    ],
+)
+def test_a_short_limit_is_seen(source: str, count: int) -> None:
+    assert len(list(short_limits(source))) == count
 
 
 def test_what_the_caller_has_set_reaches_no_test() -> None:

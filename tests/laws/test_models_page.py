@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tools.pages.models import RECORDS, models_page
 
-from tests.models.families.whole import by_architecture
+from tests.models.families.stored import by_architecture
 
 PROMISED = 1e-3
 """The largest promised error, as a share of the logit range."""

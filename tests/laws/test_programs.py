@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import FAMILIES, config_of
 from tests.program.test_place import run_over_lines
 from twostroke.backends.cpu.library import available_levels, op_numbers
 from twostroke.models.common.registry import architectures, read_model
@@ -27,7 +27,7 @@ from twostroke.types.spec.formats import KVKind
 
 @cache
 def model_of(family: str) -> Model:
-    return read_model(FAMILIES[family]().to_dict())
+    return read_model(config_of(family))
 
 
 def forms(family: str) -> tuple[Program, Program]:

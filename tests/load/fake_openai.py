@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.patience import PATIENCE_S
+
 AROUND = 7  # tokens that the "template" puts around the words of a prompt
 
 Step = float | bytes | Callable[[], Awaitable[object]]
@@ -148,10 +150,10 @@ def serving_in_a_thread(fake: Fake) -> Iterator[Fake]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(PATIENCE_S)
     try:
         yield fake
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(PATIENCE_S)
         loop.close()

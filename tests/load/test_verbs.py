@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.load.fake_openai import Fake, Refusal, answer, serving_in_a_thread
+from tests.patience import PATIENCE_S
 from tests.serve.harness import Live, serving
 from twostroke.cli.bench.sweep_prediction import is_here, prediction_model
 from twostroke.cli.main import main
@@ -136,7 +137,7 @@ def test_ctrl_c_prints_what_was_measured_and_spares_the_old_report(tmp_path: Pat
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=PATIENCE_S)
     report = json.loads(output)
     assert process.returncode == 130 and report["interrupted"] and report["cut"] == 1
     assert report["figures"]["completed"] == report["figures"]["requests"] > 10

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tests.models.families.stored import TOKENS, Judged
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.ops.reference import ReferenceOps
@@ -17,10 +17,6 @@ from twostroke.runner.forward import Forward, OpByOp
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import F32, KVKind
 
-if TYPE_CHECKING:
-    import torch
-
-TOKENS = 75
 BAR = 1e-4
 """The largest error that tests allow, as a share of the logit range. The promise is 1e-3, and tests allow a tenth of
 it."""
@@ -81,20 +77,9 @@ class Parity:
     tokens: dict[str, int]
 
 
-def _vocabulary(judge: torch.nn.Module) -> int:
-    """Tokens that are text. Some tables of embeddings have more rows, for places of images."""
-    rows = judge.get_input_embeddings().num_embeddings
-    return min(rows, getattr(judge.config.get_text_config(), "vocab_size", rows))
-
-
-def parity_of(judge: torch.nn.Module, folder: Path) -> Parity:
+def parity_of(judged: Judged, folder: Path) -> Parity:
     """Measures the parity. folder: the place of the judge's checkpoint."""
-    import torch
-
-    token_ids = np.random.default_rng(5).integers(0, _vocabulary(judge), TOKENS).tolist()
-    with torch.no_grad():
-        answer = judge(torch.tensor([token_ids]))
-    expected = (answer.logits[:1] if answer.get("logits") is not None else answer.last_hidden_state)[0].numpy()
+    token_ids, expected = judged.token_ids, judged.logits
     parity = Parity({}, {})
 
     def measure(place: str, model: Loaded, chunks: list[int]) -> None:

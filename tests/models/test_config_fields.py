@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
-from safetensors.torch import load_file, save_file
 
-from tests.models.families.whole import SMALL, write_checkpoint
+from tests.models.families.stored import logits_of, write_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
+from tests.weights.checkpoints import read_tensors, save
 from twostroke.assembly.settings.config import ModelFacts, resolve_engine
 from twostroke.assembly.settings.env import Machine
 from twostroke.assembly.settings.resolver import Resolver, collect
@@ -30,6 +28,7 @@ from twostroke.types.spec.formats import F32
 LLAMA, MISTRAL, QWEN2, QWEN3 = "llama2-multi-head", "mistral-window", "qwen2-biases", "qwen3-head-norms"
 EVERY = (LLAMA, MISTRAL, QWEN2, QWEN3)
 GPT2 = "gpt2"
+VOCABULARY = 199
 PLAIN = {"rope_type": "default", "rope_theta": 10_000.0}
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10_000.0}
 ABSENT = object()
@@ -98,16 +97,8 @@ def edited(folder: Path, changes: dict[str, Any]) -> Path:
     return folder
 
 
-def judged(folder: Path, token_ids: list[int]) -> np.ndarray:
-    """transformers' logits of this folder."""
-    judge = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-    with torch.no_grad():
-        found: np.ndarray = judge(torch.tensor([token_ids])).logits[0].numpy()
-    return found
-
-
 def ids(count: int = 40) -> list[int]:
-    return np.random.default_rng(5).integers(0, SMALL["vocab_size"], count).tolist()
+    return np.random.default_rng(5).integers(0, VOCABULARY, count).tolist()
 
 
 def named(case: tuple[Any, ...]) -> str:
@@ -118,7 +109,7 @@ def named(case: tuple[Any, ...]) -> str:
 def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     write_checkpoint(case[0], tmp_path)
     folder = edited(tmp_path, case[1])
-    assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), judged(folder, ids())) < BAR
+    assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), logits_of(folder, ids())) < BAR
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=named)
@@ -134,21 +125,20 @@ def test_a_field_that_is_not_implemented_is_refused_by_name(case: tuple[str, dic
 def test_a_tied_config_with_a_head_in_the_file_is_what_the_file_holds(family: str, change: str, tmp_path: Path) -> None:
     write_checkpoint(family, tmp_path)
     folder = edited(tmp_path, {"tie_word_embeddings": True})
-    tensors = load_file(folder / "model.safetensors")
+    tensors = read_tensors(folder / "model.safetensors")
     table = "transformer.wte.weight" if family == "gpt2-untied" else "model.embed_tokens.weight"
-    head = tensors[table].clone()
+    head = tensors[table].copy()
     if change == "all":
         head = tensors["lm_head.weight"]
-    elif change == "dtype":
-        head = head.to(torch.bfloat16)
-    elif change != "nothing":
+    elif change in ("first row", "last row"):
         head[0 if change == "first row" else -1, 3] += 0.5
-    save_file({**tensors, "lm_head.weight": head}, folder / "model.safetensors", metadata={"format": "pt"})
+    dtype = {"lm_head.weight": "BF16"} if change == "dtype" else "F32"
+    save(folder / "model.safetensors", {**tensors, "lm_head.weight": head}, dtype)
     loaded = Loaded(folder, ReferenceOps())
     assert ("lm_head:head" in loaded.weights.matrices) == (change != "nothing")
     if change == "dtype":  # transformers would round the embedding too, or not, by its `dtype`
         return
-    assert relative_error(loaded.run(ids(), [40]), judged(folder, ids())) < BAR
+    assert relative_error(loaded.run(ids(), [40]), logits_of(folder, ids())) < BAR
 
 
 @pytest.mark.parametrize(
@@ -176,7 +166,7 @@ def test_what_a_scaling_reaches_can_be_asked_for(scaling: dict[str, Any], reach:
     with pytest.raises(ConfigError, match=f"the model's {reach} positions"):
         context(context=str(reach + 1))
     loaded = Loaded(folder, ReferenceOps(), context=reach)
-    assert relative_error(loaded.run(ids(reach), [reach]), judged(folder, ids(reach))) < BAR
+    assert relative_error(loaded.run(ids(reach), [reach]), logits_of(folder, ids(reach))) < BAR
 
 
 def test_an_absent_field_is_shown_by_those_that_it_follows_from() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models.families.whole import FAMILIES, by_architecture
+from tests.models.families.stored import by_architecture, config_of
 from tests.tiers import fewer
 from twostroke.models.common.registry import read_model
 from twostroke.types.errors import ModelError
@@ -43,7 +43,7 @@ def changed(rng: np.random.Generator, config: dict[str, Any]) -> dict[str, Any]:
 
 def configs(name: str, family: str) -> Iterator[dict[str, Any]]:
     """Configs of an architecture, each with one error."""
-    sound = {"architectures": [name], **json.loads(json.dumps(FAMILIES[family]().to_dict(), default=str))}
+    sound = {"architectures": [name], **json.loads(json.dumps(config_of(family), default=str))}
     sound["architectures"] = sound["architectures"] or [name]
     rng = np.random.default_rng(sum(family.encode()))
     for _ in range(TRIES):
@@ -70,7 +70,7 @@ def test_nothing_but_model_errors() -> None:
 
 @pytest.mark.parametrize("family", ["deepseek-v3", "deepseek-v2-groups"])
 def test_groups_that_do_not_divide_the_experts_are_refused(family: str) -> None:
-    config = {**FAMILIES[family]().to_dict(), "n_routed_experts": 12, "n_group": 8, "topk_group": 2}
+    config = {**config_of(family), "n_routed_experts": 12, "n_group": 8, "topk_group": 2}
     config["topk_method"] = "group_limited_greedy" if family.startswith("deepseek-v2") else "noaux_tc"
     with pytest.raises(ModelError, match="n_group"):
         read_model(config)
@@ -78,14 +78,14 @@ def test_groups_that_do_not_divide_the_experts_are_refused(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["deepseek-v3", "deepseek-v2-groups"])
 def test_more_experts_than_the_kept_groups_have_are_refused(family: str) -> None:
-    config = {**FAMILIES[family]().to_dict(), "n_routed_experts": 12, "n_group": 6, "topk_group": 1}
+    config = {**config_of(family), "n_routed_experts": 12, "n_group": 6, "topk_group": 1}
     config["topk_method"] = "group_limited_greedy" if family.startswith("deepseek-v2") else "noaux_tc"
     with pytest.raises(ModelError, match="num_experts_per_tok"):
         read_model({**config, "num_experts_per_tok": 3})
 
 
 def test_layers_that_share_k_and_v_have_equal_heads() -> None:
-    config = FAMILIES["gemma4"]().to_dict()
+    config = config_of("gemma4")
     own = {**config["per_layer_config"], "3": {"head_dim": 16}}
     with pytest.raises(ModelError, match="per_layer_config"):
         read_model({**config, "architectures": ["Gemma4ForCausalLM"], "per_layer_config": own})

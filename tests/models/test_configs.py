@@ -3,15 +3,14 @@ refused."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import judged
+from tests.models.described import described
 from tests.tiers import examples
 from twostroke.models.common.registry import architectures, read_model
 from twostroke.ops.operands import new_kv_layer
@@ -49,38 +48,33 @@ def changed(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("config_class", "changes"),
+    ("model_type", "changes"),
     [
-        (transformers.LlamaConfig, {}),
-        (transformers.LlamaConfig, {"attention_bias": True, "mlp_bias": True, "head_dim": 20}),
-        (transformers.LlamaConfig, {"tie_word_embeddings": True}),
-        (transformers.MistralConfig, {"sliding_window": 16}),
-        (transformers.MistralConfig, {"sliding_window": None, "head_dim": 16}),
-        (transformers.Qwen2Config, {}),
-        (transformers.Qwen2Config, {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3}),
-        (transformers.Qwen3Config, {"head_dim": 16}),
-        (transformers.Qwen3Config, {"head_dim": 24, "attention_bias": True, "tie_word_embeddings": True}),
+        ("llama", {}),
+        ("llama", {"attention_bias": True, "mlp_bias": True, "head_dim": 20}),
+        ("llama", {"tie_word_embeddings": True}),
+        ("mistral", {"sliding_window": 16}),
+        ("mistral", {"sliding_window": None, "head_dim": 16}),
+        ("qwen2", {}),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3}),
+        ("qwen3", {"head_dim": 16}),
+        ("qwen3", {"head_dim": 24, "attention_bias": True, "tie_word_embeddings": True}),
     ],
 )
-def test_families_agree_with_transformers(config_class, changes):
-    config = config_class(**{**SMALL, **changes})
-    with torch.device("meta"):
-        judge = transformers.AutoModelForCausalLM.from_config(config)
-    for written in (json.loads(judge.config.to_json_string()), judge.config.to_dict()):
-        written["architectures"] = [type(judge).__name__]
-        spec = read_model(written)
-        assert spec.parameters() == judge.num_parameters()
-        wanted = {tensor.name: tensor.shape for tensor in wanted_tensors(spec)}
-        held = {name: tuple(tensor.shape) for name, tensor in judge.state_dict().items()}
-        if config.tie_word_embeddings:
+def test_families_agree_with_transformers(model_type, changes):
+    judge = described(model_type=model_type, **{**SMALL, **changes})
+    for written in judge.written:
+        spec = read_model({**written, "architectures": [judge.architecture]})
+        assert spec.parameters() == judge.parameters
+        held = dict(judge.shapes)
+        if judge.config["tie_word_embeddings"]:
             held.pop("lm_head.weight")
-        assert wanted == held
-        assert {kind.head_dim for kind in spec.paged_kinds} == {judge.model.layers[0].self_attn.head_dim}
-        if config_class is transformers.MistralConfig:
-            assert spec.windows == (config.sliding_window or 0,) * 4
+        assert {tensor.name: tensor.shape for tensor in wanted_tensors(spec)} == held
+        assert {kind.head_dim for kind in spec.paged_kinds} == set(judge.head_dims)
+        if model_type == "mistral":
+            assert spec.windows == (judge.config["sliding_window"] or 0,) * 4
         else:
-            expected = [getattr(layer.self_attn, "sliding_window", None) or 0 for layer in judge.model.layers]
-            assert list(spec.windows) == expected
+            assert list(spec.windows) == judge.windows
 
 
 def test_known_sizes():
@@ -180,12 +174,13 @@ def test_impossible_configs_name_the_field(changes, error, word):
 
 @pytest.mark.parametrize("name", ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"])
 def test_what_a_silent_config_means_is_what_transformers_says(name: str) -> None:
-    default = transformers.AutoConfig.for_model(architectures()[name].model_type)
+    kind = architectures()[name].model_type
+    default = described(model_type=kind).config
     absent = {"num_key_value_heads", "max_position_embeddings", "head_dim"}
     bare = {key: value for key, value in LLAMA.items() if key not in absent}
     spec = read_model({**bare, "architectures": [name], "num_attention_heads": 32, "hidden_size": 4096})
-    assert default.max_position_embeddings == spec.max_positions
-    assert {kind.kv_heads for kind in spec.paged_kinds} == {8 if default.model_type == "mistral" else 32}
+    assert default["max_position_embeddings"] == spec.max_positions
+    assert {kind.kv_heads for kind in spec.paged_kinds} == {8 if default["model_type"] == "mistral" else 32}
 
 
 OUR_OWN_REFERENCE = {
@@ -200,10 +195,18 @@ published names."""
 
 
 def test_every_architecture_is_one_that_transformers_knows() -> None:
-    for entry in architectures().values():
-        assert hasattr(transformers, entry.name) == (entry.name not in OUR_OWN_REFERENCE)
-        if entry.name not in OUR_OWN_REFERENCE:
-            assert transformers.AutoConfig.for_model(entry.model_type) is not None
+    asked = sorted((entry.name, entry.model_type) for entry in architectures().values())
+
+    def ask() -> list[str]:
+        import transformers
+
+        for name, kind in asked:
+            if name not in OUR_OWN_REFERENCE:
+                assert transformers.AutoConfig.for_model(kind) is not None
+        return [name for name, _ in asked if hasattr(transformers, name)]
+
+    known = judged.said("architectures that transformers has", [asked, sorted(OUR_OWN_REFERENCE)], ask)
+    assert set(known) == {name for name, _ in asked} - OUR_OWN_REFERENCE
 
 
 JSON = st.recursive(

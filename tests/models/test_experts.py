@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
-from tests.models.families.experts import gpt_oss
-from tests.models.families.whole import judge, write_checkpoint
+from tests import judged
+from tests.models.families.stored import write_checkpoint
 from tests.models.parity import Loaded
 from tests.models.published.experts import BY_HAND, LONG, PUBLISHED, ROUGHLY
 from twostroke.models.common.registry import read_model
@@ -56,11 +54,19 @@ def test_parameters_are_those_counted_by_hand(name: str) -> None:
 @pytest.mark.parametrize("name", COUNTED)
 def test_parameters_are_those_that_transformers_counts(name: str) -> None:
     config = PUBLISHED[name][0]
-    judge_class = getattr(transformers, config["architectures"][0])
-    with torch.device("meta"):
-        made = judge_class(judge_class.config_class(**{**config, "architectures": None}))
-    buffers = sum(buffer.numel() for key, buffer in made.named_buffers() if key.endswith("bias"))
-    assert read_model(config).parameters() == made.num_parameters() + buffers
+
+    def count() -> list[int]:
+        import torch
+        import transformers
+
+        judge_class = getattr(transformers, config["architectures"][0])
+        with torch.device("meta"):
+            made = judge_class(judge_class.config_class(**{**config, "architectures": None}))
+        buffers = sum(buffer.numel() for key, buffer in made.named_buffers() if key.endswith("bias"))
+        return [made.num_parameters(), buffers]
+
+    parameters, buffers = judged.said(f"parameters: {name}", [config], count)
+    assert read_model(config).parameters() == parameters + buffers
 
 
 def test_stacks_of_experts_and_a_tensor_for_each_are_one_model(tmp_path: Path) -> None:
@@ -72,14 +78,14 @@ def test_stacks_of_experts_and_a_tensor_for_each_are_one_model(tmp_path: Path) -
     experts = sorted({key.split(".experts.")[0] for key in tensors if ".experts." in key})
     for begin in experts:
         parts = {name: [tensors.pop(f"{begin}.experts.{e}.{name}.weight") for e in range(6)] for name in NAMES}
-        both = [torch.cat(pair) for pair in zip(parts["gate_proj"], parts["up_proj"], strict=True)]
-        tensors[f"{begin}.experts.gate_up_proj"] = torch.stack(both)
-        tensors[f"{begin}.experts.down_proj"] = torch.stack(parts["down_proj"])
+        both = [np.concatenate(pair) for pair in zip(parts["gate_proj"], parts["up_proj"], strict=True)]
+        tensors[f"{begin}.experts.gate_up_proj"] = np.stack(both)
+        tensors[f"{begin}.experts.down_proj"] = np.stack(parts["down_proj"])
     assert len(experts) == 4
     save_file(tensors, tmp_path / "model.safetensors")
     assert np.array_equal(Loaded(tmp_path, ReferenceOps()).run(ids, [20]), each)
     begin = experts[0]
-    tensors[f"{begin}.experts.down_proj"] = tensors[f"{begin}.experts.down_proj"][:5].contiguous()
+    tensors[f"{begin}.experts.down_proj"] = tensors[f"{begin}.experts.down_proj"][:5].copy()
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ModelError, match=r"experts\.5\.down_proj"):
         Loaded(tmp_path, ReferenceOps())
@@ -90,16 +96,16 @@ E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
 def test_experts_of_gpt_oss_are_read_from_their_blocks(tmp_path: Path) -> None:
     """OpenAI publishes them like this: two floats of four bits in a byte, and a power of two for 32 of them."""
-    judge(gpt_oss(intermediate_size=96, num_hidden_layers=2)()).save_pretrained(tmp_path)
-    tensors, random = load_file(tmp_path / "model.safetensors"), torch.Generator().manual_seed(3)
-    table, blocks = torch.tensor(E2M1 + [-each for each in E2M1]), {}
+    write_checkpoint("gpt-oss-small", tmp_path)
+    tensors, random = load_file(tmp_path / "model.safetensors"), np.random.default_rng(3)
+    table, blocks = np.array(E2M1 + [-each for each in E2M1], np.float32), {}
     for name in [key for key in tensors if key.endswith("experts.gate_up_proj") or key.endswith("experts.down_proj")]:
         count, columns, rows = tensors[name].shape
-        codes = torch.randint(0, 256, (count, rows, columns // 32, 16), generator=random, dtype=torch.uint8)
-        scales = torch.randint(122, 126, (count, rows, columns // 32), generator=random, dtype=torch.uint8)
-        floats = torch.stack((table[(codes & 15).long()], table[(codes >> 4).long()]), -1).flatten(3)
-        values = (floats * 2.0 ** (scales.float() - 127)[..., None]).flatten(2)
-        tensors[name] = values.transpose(1, 2).contiguous()
+        codes = random.integers(0, 256, (count, rows, columns // 32, 16), np.uint8)
+        scales = random.integers(122, 126, (count, rows, columns // 32), np.uint8)
+        floats = np.stack((table[codes & 15], table[codes >> 4]), -1).reshape(count, rows, columns // 32, 32)
+        values = (floats * np.exp2(scales.astype(np.float32) - 127)[..., None]).reshape(count, rows, columns)
+        tensors[name] = np.ascontiguousarray(values.transpose(0, 2, 1))
         blocks |= {name + "_blocks": codes, name + "_scales": scales}
     ids, path = list(range(30)), tmp_path / "model.safetensors"
     save_file(tensors, path)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
-import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
-from tests.models.families.whole import FAMILIES, make_checkpoint, write_checkpoint
+from tests.models.families.stored import logits_of, write_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
 from tests.models.published.dense import PUBLISHED
-from tests.models.test_config_fields import ABSENT, edited, ids, judged, named
+from tests.models.test_config_fields import ABSENT, edited, ids, named
+from tests.weights.checkpoints import as_float32, stored
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.attention import Attention
 from twostroke.ops.program.model import Model
@@ -46,7 +46,8 @@ def test_the_factor_of_the_embedding_is_rounded_as_the_weights_are() -> None:
     for name, (published, _) in PUBLISHED.items():
         if "gemma" in name:
             width = published.get("text_config", published)["hidden_size"]
-            assert factor_of(read_model(published)) == float(torch.tensor(width**0.5).to(torch.bfloat16)), name
+            (rounded,) = as_float32(stored(np.array([width**0.5]), "BF16"), "BF16")
+            assert factor_of(read_model(published)) == rounded, name
 
 
 def test_windows_rotations_and_scales_of_published_models() -> None:
@@ -76,7 +77,7 @@ SAME: list[tuple[str, dict[str, Any]]] = [
 def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     write_checkpoint(case[0], tmp_path)
     folder = edited(tmp_path, case[1])
-    assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), judged(folder, ids())) < BAR
+    assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), logits_of(folder, ids())) < BAR
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -109,31 +110,26 @@ def test_a_field_that_is_not_implemented_is_refused_by_name(case: tuple[str, dic
 
 
 def test_both_spellings_of_names_beside_images_are_read_and_other_tensors_are_refused(tmp_path: Path) -> None:
-    judge = make_checkpoint("gemma3-with-images", tmp_path)
-    assert isinstance(judge, transformers.Gemma3ForConditionalGeneration)
+    write_checkpoint("gemma3-with-images", tmp_path)
+    assert "Gemma3ForConditionalGeneration" in (tmp_path / "config.json").read_text()
     path = tmp_path / "model.safetensors"
-    stored = load_file(path)
+    tensors = load_file(path)
     expected = Loaded(tmp_path, ReferenceOps()).run(ids(), [40])
     for old, new in (
         ("language_model.model.", "model.language_model."),
         ("model.language_model.", "language_model.model."),
     ):
-        renamed = {name.replace(old, new) if name.startswith(old) else name: each for name, each in stored.items()}
+        renamed = {name.replace(old, new) if name.startswith(old) else name: each for name, each in tensors.items()}
         save_file(renamed, path, metadata={"format": "pt"})
         assert (Loaded(tmp_path, ReferenceOps()).run(ids(), [40]) == expected).all()
-    save_file({**stored, "smell_tower.weight": torch.zeros(2)}, path, metadata={"format": "pt"})
+    save_file({**tensors, "smell_tower.weight": np.zeros(2, np.float32)}, path, metadata={"format": "pt"})
     with pytest.raises(CorruptModel, match="smell_tower"):
         load_folder(tmp_path, F32)
 
 
 def test_ids_behind_the_table_of_per_layer_embeddings_read_its_first_row(tmp_path: Path) -> None:
     """The vocabulary of Gemma 3n has ids for images and sounds that the table lacks."""
-    config = FAMILIES["gemma3n"]()
-    config.vocab_size_per_layer_input = 150
-    torch.manual_seed(3)
-    judge = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-    judge.save_pretrained(tmp_path)
+    write_checkpoint("gemma3n-fewer-words-per-layer", tmp_path)
     token_ids = [3, 149, 150, 198, 0, 160]
-    with torch.no_grad():
-        expected = judge(torch.tensor([token_ids])).logits[0].numpy()
+    expected = logits_of(tmp_path, token_ids)
     assert relative_error(Loaded(tmp_path, ReferenceOps()).run(token_ids, [6]), expected) < BAR

@@ -6,19 +6,17 @@ test_parity.py tests its logits, and test_config_fields.py also tests single fie
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
-from tests.models.families.whole import write_checkpoint
+from tests.models.described import described
+from tests.models.families.stored import write_checkpoint
 from tests.models.parity import Loaded
 from tests.models.test_configs import JSON
 from tests.tiers import examples
@@ -50,14 +48,12 @@ def changed(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("changes", [{}, {"n_inner": 100}, {"tie_word_embeddings": False, "n_positions": 64}], ids=str)
 def test_tensors_and_parameters_are_those_of_transformers(changes: dict[str, Any]) -> None:
-    config = transformers.GPT2Config(**{"n_layer": 2, **changes})
-    with torch.device("meta"):
-        judge = transformers.GPT2LMHeadModel(config)
-    for written in (json.loads(judge.config.to_json_string()), judge.config.to_dict()):
+    judge = described(model_type="gpt2", **{"n_layer": 2, **changes})
+    for written in judge.written:
         model = read_model({**written, "architectures": ["GPT2LMHeadModel"]})
-        assert model.parameters() == judge.num_parameters()
-        held = {name: tuple(tensor.shape) for name, tensor in judge.state_dict().items()}
-        if config.tie_word_embeddings:
+        assert model.parameters() == judge.parameters
+        held = dict(judge.shapes)
+        if judge.config["tie_word_embeddings"]:
             held.pop("lm_head.weight")
         assert {tensor.name: tensor.shape for tensor in wanted_tensors(model)} == held
 
@@ -79,11 +75,11 @@ def test_positions_are_never_rounded() -> None:
 
 
 def test_what_a_silent_config_means_is_what_transformers_says() -> None:
-    default = transformers.GPT2Config()
+    default = described(model_type="gpt2").config
     needed = ("architectures", "n_embd", "n_head", "n_layer", "vocab_size")
     model = read_model({name: PUBLISHED[name] for name in needed})
-    assert model.max_positions == default.n_positions
-    assert (model.bos_token_id, model.eos_token_ids) == (default.bos_token_id, (default.eos_token_id,))
+    assert model.max_positions == default["n_positions"]
+    assert (model.bos_token_id, model.eos_token_ids) == (default["bos_token_id"], (default["eos_token_id"],))
     assert model.parameters() == 124_439_808, "tied, with an inner size of four times n_embd"
     assert read_model(changed(eos_token_id=None)).eos_token_ids == ()
 
@@ -125,11 +121,14 @@ def test_hostile_configs_raise_nothing_but_model_errors(changes: dict[str, Any])
         assert model.parameters() > 0 and len(model.windows) == model.num_layers
 
 
-def respelled(folder: Path, **more: torch.Tensor) -> None:
+def respelled(folder: Path, **more: np.ndarray) -> None:
     """The names of the published files, without "transformer.", and with the buffers of the causal mask."""
     tensors = load_file(folder / "model.safetensors")
     found = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
-    found["h.0.attn.bias"], found["h.0.attn.masked_bias"] = torch.ones(1, 1, 4, 4), torch.tensor(-1e4)
+    found["h.0.attn.bias"], found["h.0.attn.masked_bias"] = (
+        np.ones((1, 1, 4, 4), np.float32),
+        np.array(-1e4, np.float32),
+    )
     save_file({**found, **more}, folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -151,7 +150,7 @@ def test_names_without_the_prefix_are_the_same_model(family: str, tmp_path: Path
 def test_a_tied_config_with_another_head_in_a_file_without_the_prefix(tmp_path: Path) -> None:
     write_checkpoint("gpt2", tmp_path)
     table = load_file(tmp_path / "model.safetensors")["transformer.wte.weight"]
-    respelled(tmp_path, **{"lm_head.weight": table.clone()})
+    respelled(tmp_path, **{"lm_head.weight": table.copy()})
     assert "lm_head:head" not in load_folder(tmp_path, F32)[1].matrices
     respelled(tmp_path, **{"lm_head.weight": table + 1})
     assert "lm_head:head" in load_folder(tmp_path, F32)[1].matrices
@@ -160,14 +159,17 @@ def test_a_tied_config_with_another_head_in_a_file_without_the_prefix(tmp_path: 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"transformer.wte.weight": torch.ones(199, 64)}, "lacks the tensor"),
-        ({"h.0.crossattention.q_attn.bias": torch.ones(64)}, "crossattention"),
-        ({"h.3.ln_1.weight": torch.ones(64)}, r"h\.3\.ln_1"),
-        ({"h.0.attn.c_attn.weight": torch.ones(192, 64)}, r"has the shape \[192, 64\], expected \[64, 192\]"),
+        ({"transformer.wte.weight": np.ones((199, 64), np.float32)}, "lacks the tensor"),
+        ({"h.0.crossattention.q_attn.bias": np.ones(64, np.float32)}, "crossattention"),
+        ({"h.3.ln_1.weight": np.ones(64, np.float32)}, r"h\.3\.ln_1"),
+        (
+            {"h.0.attn.c_attn.weight": np.ones((192, 64), np.float32)},
+            r"has the shape \[192, 64\], expected \[64, 192\]",
+        ),
     ],
     ids=["both spellings", "another block", "one layer more", "not transposed"],
 )
-def test_tensors_that_do_not_belong_are_named(more: dict[str, torch.Tensor], message: str, tmp_path: Path) -> None:
+def test_tensors_that_do_not_belong_are_named(more: dict[str, np.ndarray], message: str, tmp_path: Path) -> None:
     write_checkpoint("gpt2", tmp_path)
     respelled(tmp_path, **more)
     with pytest.raises(CorruptModel, match=message):

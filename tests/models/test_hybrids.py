@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from tests.models.published.states import PUBLISHED
 from twostroke.models.common.registry import read_model
 from twostroke.models.states.minimax import FIRST_NAMES
@@ -64,7 +64,7 @@ def test_what_is_impossible_or_not_there_is_named(name: str, changes: dict[str, 
 
 
 def test_the_published_names_of_minimax_mean_what_those_of_transformers_do() -> None:
-    config = FAMILIES["minimax"]().to_dict()
+    config = config_of("minimax")
     named = {own: config[usual] for own, usual in FIRST_NAMES.items()}
     kinds = {"attn_type_list": [int(each == "full_attention") for each in config["layer_types"]], "postnorm": True}
     absent = ("layer_types", "model_type", "architectures", *FIRST_NAMES.values())

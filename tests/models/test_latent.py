@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from tests.models.published.latent import LATENT_BYTES, PUBLISHED
 from tests.tiers import fewer, thinned
 from twostroke.lab.planner.ask import make_ask
@@ -112,7 +112,7 @@ def test_what_changes_the_answer_is_refused_by_name(
 
 def test_null_fields_of_minicpm3_mean_no_factor() -> None:
     """scale_depth and dim_model_base, where transformers accepts null."""
-    tiny = FAMILIES["minicpm3"]().to_dict()
+    tiny = config_of("minicpm3")
     plain = read_model({**tiny, "scale_depth": None, "dim_model_base": None, "scale_emb": 1.0})
     names = [call.NAME for call in plain.program.calls]
     assert "scale" not in names

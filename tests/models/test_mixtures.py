@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
-from safetensors.torch import load_file
+from safetensors.numpy import load_file
 
-from tests.models.families.whole import FAMILIES, make_checkpoint, write_checkpoint
+from tests import kept
+from tests.models.described import described
+from tests.models.families.stored import FAMILIES, TOKENS, facts, judged_checkpoint, write_checkpoint
 from tests.planner.figures import MIXTRAL_8X7B, QWEN3_30B_A3B
 from twostroke.cost.step_work import WorkCounter
 from twostroke.lab.planner.ask import make_ask
@@ -51,9 +51,7 @@ def test_a_plan_names_the_published_sizes(
 ) -> None:
     spec = read_model(config)
     assert (spec.parameters(), spec.program.active_parameters) == (parameters, active)
-    with torch.device("meta"):
-        judge = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**config))
-    assert judge.num_parameters() == parameters
+    assert described(**config).parameters == parameters
     plan = make_plan("somebody/model", spec, make_ask(spec, weights="int4"), named_target("h100-sxm"))
     assert f"{total_said} parameters ({active_said} for each token)" in plan_text(plan)
     assert plan_json(plan)["memory"]["active_parameters"] == active
@@ -61,29 +59,35 @@ def test_a_plan_names_the_published_sizes(
 
 @pytest.mark.parametrize("family", MIXTURES)
 def test_all_tensors_that_transformers_writes_are_read(family: str, tmp_path: Path) -> None:
-    judge = make_checkpoint(family, tmp_path)
+    judge = judged_checkpoint(family, tmp_path)
     model = read_model(json.loads((tmp_path / "config.json").read_text()))
     held = {name: tuple(tensor.shape) for name, tensor in load_file(tmp_path / "model.safetensors").items()}
     assert {tensor.name: tensor.shape for tensor in wanted_tensors(model)} == held
-    assert model.parameters() == judge.num_parameters()
+    assert model.parameters() == judge.parameters
 
 
 @pytest.mark.parametrize("family", MIXTURES)
-def test_no_choice_of_the_tiny_checkpoints_is_near_a_tie(family: str, tmp_path: Path) -> None:
+def test_no_choice_of_the_tiny_checkpoints_is_near_a_tie(family: str) -> None:
     """So only rounding decides parity: the last chosen logit is far from the first that was not chosen."""
-    judge, gaps = make_checkpoint(family, tmp_path), []
-    chosen = judge.config.num_experts_per_tok
 
-    def look(_module: object, _inputs: object, outputs: tuple[torch.Tensor, ...]) -> None:
-        found = outputs[0].sort(-1, descending=True).values
-        gaps.append(float((found[:, chosen - 1] - found[:, chosen]).min()))
+    def measure(folder: Path) -> dict[str, Any]:
+        from tests.models.families import whole
 
-    for layer in judge.model.layers:
-        if hasattr(layer.mlp, "gate"):
-            layer.mlp.gate.register_forward_hook(look)
-    with torch.no_grad():
-        judge(torch.tensor([np.random.default_rng(5).integers(0, judge.config.vocab_size, 75).tolist()]))
-    assert min(gaps) > 1e-3
+        judge, gaps = whole.make_checkpoint(family, folder), []
+        chosen = judge.config.num_experts_per_tok
+
+        def look(_module: object, _inputs: object, outputs: tuple[Any, ...]) -> None:
+            found = outputs[0].sort(-1, descending=True).values
+            gaps.append(float((found[:, chosen - 1] - found[:, chosen]).min()))
+
+        for layer in judge.model.layers:
+            if hasattr(layer.mlp, "gate"):
+                layer.mlp.gate.register_forward_hook(look)
+        whole.logits(judge, whole.some_tokens(judge, TOKENS))
+        return {"gaps": np.array(gaps)}
+
+    gaps = kept.made(("gaps of routers", family, *facts()), measure).answers()["gaps"]
+    assert len(gaps) and gaps.min() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -98,9 +102,7 @@ def test_no_choice_of_the_tiny_checkpoints_is_near_a_tie(family: str, tmp_path: 
 def test_layers_without_experts(changes: dict[str, Any], sparse: list[int]) -> None:
     config = {**QWEN3_30B_A3B, "num_hidden_layers": 6, **changes}
     spec = read_model(config)
-    with torch.device("meta"):
-        judge = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**config))
-    assert [index for index, layer in enumerate(judge.model.layers) if hasattr(layer.mlp, "experts")] == sparse
+    assert [index for index, has_experts in enumerate(described(**config).sparse) if has_experts] == sparse
     assert len([call for call in spec.program.calls if isinstance(call, Experts)]) == len(sparse)
     routers = [tensor.name for tensor in wanted_tensors(spec) if tensor.name.endswith("mlp.gate.weight")]
     assert routers == [f"model.layers.{index}.mlp.gate.weight" for index in sparse]
@@ -127,7 +129,7 @@ def test_a_bank_holds_each_expert_as_if_it_was_packed_alone(name: str, tmp_path:
     held = load_file(tmp_path / "model.safetensors")
     for layer, expert in itertools.product(range(3), range(5)):
         prefix = f"model.layers.{layer}.block_sparse_moe.experts."
-        w1, w2, w3 = (held[f"{prefix}{expert}.w{part}.weight"].numpy() for part in (1, 2, 3))
+        w1, w2, w3 = (held[f"{prefix}{expert}.w{part}.weight"] for part in (1, 2, 3))
         for key, values in ((f"{prefix}0.w1:gate_up", np.concatenate((w1, w3))), (f"{prefix}0.w2:down", w2)):
             found, alone = weights.matrices[key].expert(expert), pack_weight(values, weight_format(name))
             assert np.array_equal(found.data, alone.data)
@@ -173,13 +175,12 @@ def test_what_a_silent_config_means_is_what_transformers_says(name: str) -> None
     sizes["num_attention_heads"] = 32
     spec = read_model({**sizes, "architectures": [name]})
     kind = {"MixtralForCausalLM": "mixtral", "Qwen3MoeForCausalLM": "qwen3_moe"}[name]
-    config = transformers.AutoConfig.for_model(kind, **sizes)
-    with torch.device("meta"):
-        judge = transformers.AutoModelForCausalLM.from_config(config)
-    assert spec.parameters() == judge.num_parameters()
-    assert spec.max_positions == config.max_position_embeddings
-    assert [each.kv_heads for each in spec.paged_kinds] == [config.num_key_value_heads] * 2
-    assert {rope.spec.theta for rope in spec.program.ropes} == {config.rope_parameters["rope_theta"]}
-    assert {call.eps for call in spec.program.calls if hasattr(call, "eps")} == {config.rms_norm_eps}
+    judge = described(model_type=kind, **sizes)
+    config = judge.config
+    assert spec.parameters() == judge.parameters
+    assert spec.max_positions == config["max_position_embeddings"]
+    assert [each.kv_heads for each in spec.paged_kinds] == [config["num_key_value_heads"]] * 2
+    assert {rope.spec.theta for rope in spec.program.ropes} == {config["rope_parameters"]["rope_theta"]}
+    assert {call.eps for call in spec.program.calls if hasattr(call, "eps")} == {config["rms_norm_eps"]}
     (experts,) = {call.experts_of_a_row for call in spec.program.calls if isinstance(call, Experts)}
-    assert experts == config.num_experts_per_tok
+    assert experts == config["num_experts_per_tok"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
-from tests.models.families.whole import FAMILIES, write_checkpoint
+from tests.models.families.stored import config_of, write_checkpoint
 from tests.models.parity import Loaded
 from twostroke.models.common.registry import read_model
 from twostroke.ops.reference import ReferenceOps
@@ -23,14 +23,14 @@ def program_of(config: dict[str, Any]) -> str:
 
 def changed(family: str, **changes: Any) -> dict[str, Any]:
     """The family's config, with one field changed; a field of its language model where it has one inside."""
-    config = FAMILIES[family]().to_dict()
+    config = config_of(family)
     if "text_config" not in config:
         return {**config, **changes}
     return {**config, "text_config": {**config["text_config"], **changes}}
 
 
 def test_published_names_of_mimo_mean_what_transformers_names_mean() -> None:
-    config = FAMILIES["mimo-v2-flash"]().to_dict()
+    config = config_of("mimo-v2-flash")
     own = {name: value for name, value in config.items() if name not in ("layer_types", "mlp_layer_types")}
     own |= {"hybrid_layer_pattern": [0, 1, 1, 0], "moe_layer_freq": [0, 1, 1, 1], "n_group": None}
     own |= {"sliding_window_size": config["sliding_window"] - 1, "sliding_window": 128}
@@ -44,14 +44,14 @@ def test_glm_5_3_flash_has_as_many_positions_as_its_index_sees_whole() -> None:
 
 
 def test_published_groups_of_glm_5_3_flash_mean_what_transformers_fields_mean() -> None:
-    config = FAMILIES["glm-5.3-flash"]().to_dict()
+    config = config_of("glm-5.3-flash")
     own = {name: value for name, value in config["text_config"].items() if not name.startswith("linear_")}
     group = {"head_dim": 12, "num_heads": 3, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0}
     assert program_of({**config, "text_config": {**own, "linear_attn_config": group}}) == program_of(config)
 
 
 def test_minimax_m3_has_as_many_positions_as_its_sparse_layers_see_whole() -> None:
-    config = FAMILIES["minimax-m3"]().to_dict()
+    config = config_of("minimax-m3")
     blocks = {"sparse_topk_blocks": 3, "sparse_block_size": 16, "sparse_attention_freq": [0, 1, 1]}
     own = {name: value for name, value in config["text_config"].items() if "layer_types" not in name}
     published = {**own, "sparse_attention_config": blocks, "moe_layer_freq": [0, 1, 1], "hidden_act": "swigluoai"}
@@ -66,7 +66,7 @@ def test_minimax_m3_has_as_many_positions_as_its_sparse_layers_see_whole() -> No
 def test_published_names_of_step_mean_what_transformers_names_mean() -> None:
     """The lists continue with the layers that predict further tokens. Step 3.5 has the language model's fields
     alone."""
-    config = FAMILIES["step-3.7"]().to_dict()["text_config"]
+    config = config_of("step-3.7")["text_config"]
     left_out = ("layer_types", "rope_parameters", "mlp_layer_types", "num_sliding_attention_heads", "per_layer_config")
     own = {name: value for name, value in config.items() if name not in left_out}
     own |= {"num_attention_groups": own.pop("num_key_value_heads"), "moe_num_experts": own.pop("n_routed_experts")}
@@ -76,11 +76,11 @@ def test_published_names_of_step_mean_what_transformers_names_mean() -> None:
     own |= {"moe_layers_enum": "1,2,4", "attention_other_setting": {"num_attention_heads": 6, "head_dim": 24}}
     own |= {name: [*config[name], 0.0] for name in ("swiglu_limits", "swiglu_limits_shared")}
     own |= {"use_head_wise_attn_gate": True, "zero_centered": True, "architectures": ["Step3p5ForCausalLM"]}
-    assert program_of(own) == program_of(FAMILIES["step-3.7"]().to_dict())
+    assert program_of(own) == program_of(config_of("step-3.7"))
 
 
 def test_nemotron_omni_has_its_language_model_in_a_group_of_one_of_two_names() -> None:
-    config = FAMILIES["nemotron-omni"]().to_dict()
+    config = config_of("nemotron-omni")
     published = {name: value for name, value in config.items() if name != "text_config"}
     assert program_of({**published, "llm_config": config["text_config"]}) == program_of(config)
 
@@ -92,7 +92,7 @@ def test_qwen4_exp_has_as_many_positions_as_its_index_sees_whole() -> None:
 
 
 def test_published_names_of_dots_mean_what_transformers_names_mean() -> None:
-    config = FAMILIES["dots3"]().to_dict()
+    config = config_of("dots3")
     left_out = ("per_layer_config", "rope_parameters", "sliding_window", "mlp_layer_types", "layer_types")
     own = {name: value for name, value in config.items() if name not in left_out}
     own |= {"use_dsa": True, "layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window_size": 20}
@@ -106,7 +106,7 @@ def test_published_names_of_dots_mean_what_transformers_names_mean() -> None:
 
 def test_groups_of_zaya_may_have_a_kind_beside_them() -> None:
     """The config is that of Zyphra/ZAYA1-8B, where transformers removes it."""
-    config = FAMILIES["zaya-windows"]().to_dict()
+    config = config_of("zaya-windows")
     groups = {"hybrid": {"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.5}}
     groups |= {"hybrid_sliding": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}
     assert program_of({**config, "rope_parameters": {**groups, "rope_type": "default"}}) == program_of(config)
@@ -114,7 +114,7 @@ def test_groups_of_zaya_may_have_a_kind_beside_them() -> None:
 
 def test_layers_of_one_stack_of_hrm_text_are_counted_or_all_runs() -> None:
     """transformers writes the layers of all runs. Older files have those of one stack."""
-    config = FAMILIES["hrm-text"]().to_dict()
+    config = config_of("hrm-text")
     assert (config["num_layers_per_stack"], config["num_hidden_layers"]) == (2, 2 * 2 * 3)
     older = {name: value for name, value in config.items() if name != "num_layers_per_stack"}
     assert program_of({**older, "num_hidden_layers": 2}) == program_of(config)
@@ -131,7 +131,7 @@ def test_layers_of_zamba_are_listed_or_counted() -> None:
 
 
 def test_layers_of_gpt_neo_are_said_in_pairs_or_one_by_one() -> None:
-    config = FAMILIES["gpt-neo"]().to_dict()
+    config = config_of("gpt-neo")
     listed = {**config, "attention_types": None, "attention_layers": ["global", "local"] * 2}
     assert program_of(listed) == program_of(config)
 

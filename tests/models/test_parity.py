@@ -4,12 +4,13 @@ and every decode step, with float32 weights, are those of transformers."""
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
-import transformers
 
-from tests.models.families.whole import FAMILIES, make_checkpoint, stored_shapes, write_checkpoint
+from tests import kept
+from tests.models.families.stored import FAMILIES, Judged, facts, judged_checkpoint, write_checkpoint
 from tests.models.parity import BAR, Loaded, other_tokens, parity_of
 from twostroke.ops.program.model import Model
 from twostroke.ops.reference import ReferenceOps
@@ -17,9 +18,9 @@ from twostroke.runner.folder import read_folder
 from twostroke.weights.tensors import is_ignored, program_names, wanted_tensors
 
 
-def check_all_is_read(judge: transformers.PreTrainedModel, model: Model) -> None:
+def check_all_is_read(judged: Judged, model: Model) -> None:
     """Checks that the names, shapes and the count of parameters that transformers writes are those of the program."""
-    stored = stored_shapes(judge)
+    stored = judged.shapes
     names = program_names(frozenset(stored), model)
     shapes = {names.get(name, name): shape for name, shape in stored.items()}
     some: dict[str, set[int]] = {}
@@ -39,9 +40,9 @@ def check_all_is_read(judge: transformers.PreTrainedModel, model: Model) -> None
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_tensors_and_logits_agree_with_transformers(family, tmp_path, record_property):
-    judge = make_checkpoint(family, tmp_path)
-    check_all_is_read(judge, read_folder(tmp_path))
-    parity = parity_of(judge, tmp_path)
+    judged = judged_checkpoint(family, tmp_path)
+    check_all_is_read(judged, read_folder(tmp_path))
+    parity = parity_of(judged, tmp_path)
     worst = max(parity.errors.values())
     record_property("relative_error", worst)
     print(family, f"{worst:.2e}")
@@ -55,9 +56,17 @@ def test_a_greedy_token_is_another_one_only_where_logits_are_no_tie():
     assert other_tokens(found, expected) == 1 and other_tokens(expected, expected) == 0
 
 
+def in_shards(folder: Path) -> dict[str, np.ndarray]:
+    """As transformers divides them."""
+    from tests.models.families.whole import make_checkpoint
+
+    make_checkpoint("qwen2-biases", folder, max_shard_size="60KB")
+    return {}
+
+
 def test_sharded_checkpoints_load_the_same(tmp_path):
     write_checkpoint("qwen2-biases", tmp_path / "one")
-    make_checkpoint("qwen2-biases", tmp_path / "many", max_shard_size="60KB")
+    kept.made(("qwen2-biases in shards of 60 KB", *facts()), in_shards).unpack(tmp_path / "many")
     assert len(list((tmp_path / "many").glob("*.safetensors"))) > 2
     ids = list(range(20))
     one, many = (Loaded(tmp_path / name, ReferenceOps()).run(ids, [20]) for name in ("one", "many"))

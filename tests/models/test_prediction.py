@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file
-from transformers.cache_utils import MtpCache
-from transformers.modeling_layers import MtpModel
 
-from tests.models.families.whole import make_checkpoint
 from tests.speculate.predicted import add_layers
 from twostroke.assembly.ahead import AheadLayer
 from twostroke.assembly.prediction import find_prediction
@@ -52,12 +48,14 @@ FAMILIES = (
 @pytest.mark.parametrize(("family", "layers"), FAMILIES)
 def test_logits_of_the_layers_are_those_of_transformers(family: str, layers: int, tmp_path: Path) -> None:
     """Layer k reads the tokens that are k + 1 places further on, and the rows of layer k - 1."""
+    from tests.models.families.whole import make_checkpoint
+
     judge = make_checkpoint(family, tmp_path)
     several = {"num_nextn_predict_layers": layers} if layers > 1 else {}
     add_layers(tmp_path, **several, **FIELDS.get(family, {}))
     model, weights = load_folder(tmp_path, F32)
     text = [(7 * i + i * i) % model.vocab_size for i in range(TOKENS + layers)]
-    states, expected = judged(judge, tmp_path, torch.tensor([text]), layers)
+    states, expected = judged(judge, tmp_path, text, layers)
     found = find_prediction(tmp_path, model).layers
     assert len(found) == layers
     for number, layer in enumerate(found):
@@ -87,8 +85,13 @@ def logits_of(
     return logits, np.array(memory.value(made.rows, step))
 
 
-def judged(judge: Any, folder: Path, text: torch.Tensor, layers: int) -> tuple[Any, list[Any]]:
+def judged(judge: Any, folder: Path, tokens: list[int], layers: int) -> tuple[Any, list[Any]]:
     """The hidden states of the model after its last norm, and the logits of each layer, from the same files."""
+    import torch
+    from transformers.cache_utils import MtpCache
+    from transformers.modeling_layers import MtpModel
+
+    text = torch.tensor([tokens])
     config = judge.config.get_text_config()
     config.num_mtp_layers = layers
     for kinds, one in (
@@ -111,8 +114,8 @@ def judged(judge: Any, folder: Path, text: torch.Tensor, layers: int) -> tuple[A
         cache = MtpCache(config=judge.config.get_mtp_config())
         for number in range(layers):
             positions = torch.arange(number + 1, number + 1 + TOKENS)[None]
-            tokens = text[:, number + 1 : number + 1 + TOKENS]
-            states = mtp.forward_layer(number, states, positions, cache, input_ids=tokens)
+            later = text[:, number + 1 : number + 1 + TOKENS]
+            states = mtp.forward_layer(number, states, positions, cache, input_ids=later)
             found.append(mtp._project_to_logits(states)[0].numpy())
     return hidden[0].numpy(), found
 
@@ -120,6 +123,10 @@ def judged(judge: Any, folder: Path, text: torch.Tensor, layers: int) -> tuple[A
 def test_nemotrons_two_blocks_are_one_layer(tmp_path: Path) -> None:
     """Attention and experts are compared with transformers' blocks, because its MtpModel has one block for each
     layer."""
+    import torch
+
+    from tests.models.families.whole import make_checkpoint
+
     judge = make_checkpoint("nemotron-h-moe", tmp_path)
     add_layers(tmp_path, num_nextn_predict_layers=1, mtp_layers_block_type=["full_attention", "moe"])
     model, weights = load_folder(tmp_path, F32)
@@ -148,8 +155,10 @@ def test_nemotrons_two_blocks_are_one_layer(tmp_path: Path) -> None:
     ).max() < 1e-4 * (right.max() - right.min())
 
 
-def _fitting(tensors: dict[str, torch.Tensor], block: torch.nn.Module) -> dict[str, torch.Tensor]:
+def _fitting(tensors: dict[str, Any], block: Any) -> dict[str, Any]:
     """The tensors under the block's names. transformers stacks the tensors that files have for each expert."""
+    import torch
+
     found = dict(tensors)
     for name in block.state_dict():
         if name not in found:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
-from tests.models.families.whole import FAMILIES, write_checkpoint
+from tests.models.families.stored import config_of, write_checkpoint
 from tests.models.parity import Loaded
 from twostroke.models.common.registry import read_model
 from twostroke.ops.reference import ReferenceOps
@@ -23,7 +23,7 @@ def program_of(config: dict[str, Any]) -> str:
 
 
 def test_older_files_of_qwen2_vl_hold_the_fields_of_the_language_model_outside() -> None:
-    nested = FAMILIES["qwen2-vl"]().to_dict()
+    nested = config_of("qwen2-vl")
     text = {name: value for name, value in nested["text_config"].items() if name != "rope_parameters"}
     turns = {"type": "mrope", "mrope_section": [2, 3, 3]}
     flat = {**text, "model_type": "qwen2_vl", "architectures": nested["architectures"], "rope_scaling": turns}
@@ -36,14 +36,14 @@ def test_older_files_of_qwen2_vl_hold_the_fields_of_the_language_model_outside()
     [({"model_type": "nothing-known"}, "nothing-known"), ({"hidden_act": "no-function"}, "hidden_act")],
 )
 def test_a_language_model_that_is_not_there_is_named(changes: dict[str, Any], named: str) -> None:
-    config = FAMILIES["llava"]().to_dict()
+    config = config_of("llava")
     with pytest.raises(ModelError, match=named):
         read_model({**config, "text_config": {**config["text_config"], **changes}})
 
 
 def test_the_towers_tensors_are_left_out_by_name() -> None:
     """All other tensors of a file are errors in it."""
-    ignored = read_model(FAMILIES["qwen2-vl"]().to_dict()).ignored
+    ignored = read_model(config_of("qwen2-vl")).ignored
     assert "visual." in ignored and "model.visual." in ignored and not any(name.startswith("lm") for name in ignored)
 
 
@@ -55,7 +55,7 @@ def test_the_towers_tensors_are_left_out_by_name() -> None:
     ],
 )
 def test_the_part_of_omni_that_writes_text_lies_inside_a_group_of_its_own(family: str, outer: str, name: str) -> None:
-    thinker = FAMILIES[family]().to_dict()
+    thinker = config_of(family)
     whole = {"architectures": [name], "model_type": outer, "thinker_config": thinker, "talker_config": {"x": 1}}
     assert program_of(whole) == program_of(thinker)
     stored = frozenset({"thinker.model.layers.0.mlp.up_proj.weight", "thinker.lm_head.weight"})
@@ -80,7 +80,7 @@ def test_the_language_model_of_llava_1_5_leaves_out_its_sizes() -> None:
 @pytest.mark.parametrize(("family", "field"), [("aya-vision", "logit_scale"), ("granite-speech", "logits_scaling")])
 def test_factors_of_logits_are_those_of_the_language_model_itself(family: str, field: str) -> None:
     """transformers 5 leaves them out around a tower. Greedy tokens are the same, drawn ones are not."""
-    config = FAMILIES[family]().to_dict()
+    config = config_of(family)
     text = {**config["text_config"], field: 0.25}
     names = {"cohere2": "Cohere2ForCausalLM", "granite": "GraniteForCausalLM"}
     alone = {**text, "architectures": [names[text["model_type"]]], "tie_word_embeddings": True}
@@ -97,19 +97,18 @@ def test_stacks_of_experts_may_lie_either_way_round(tmp_path: Path) -> None:
     tensors = load_file(file)
     turned = [name for name in tensors if ".mlp.experts." in name]
     assert len(turned) == 4
-    save_file(
-        {name: each.transpose(1, 2).contiguous() if name in turned else each for name, each in tensors.items()}, file
-    )
+    other = {name: np.ascontiguousarray(tensors[name].transpose(0, 2, 1)) for name in turned}
+    save_file({**tensors, **other}, file)
     assert np.array_equal(Loaded(tmp_path, ReferenceOps()).run(ids, [20]), saved)
 
 
 def test_weights_of_experts_that_are_not_divided_are_refused() -> None:
-    config = FAMILIES["qwen3-vl-moe"]().to_dict()
+    config = config_of("qwen3-vl-moe")
     with pytest.raises(ModelError, match="norm_topk_prob"):
         read_model({**config, "text_config": {**config["text_config"], "norm_topk_prob": False}})
 
 
 def test_an_outer_word_that_the_head_is_the_embedding_counts_over_the_inner_one() -> None:
-    config = FAMILIES["llava"]().to_dict()
+    config = config_of("llava")
     tied = read_model({**config, "tie_word_embeddings": True})
     assert "lm_head.weight" in tied.ignored and "lm_head.weight" not in read_model(config).ignored

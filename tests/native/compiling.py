@@ -73,8 +73,13 @@ def _objects(machine: str, main: Path, level: str, checks: Sequence[str]) -> lis
 
 def system_compiler() -> build.Compiler | None:
     """The compiler of this machine, with its version; None where there is none (the package needs none)."""
-    path = shutil.which("g++") or shutil.which("clang++")
-    if path is None:
-        return None
-    facts = Path(path).resolve().stat()
-    return build.Compiler((path,), f"{path} {facts.st_size} {facts.st_mtime_ns}")
+    return next(iter(system_compilers(("g++", "clang++"))), None)
+
+
+def system_compilers(names: Sequence[str] = ("clang++", "g++")) -> list[build.Compiler]:
+    """Those of this machine, with their versions."""
+    found = []
+    for path in filter(None, map(shutil.which, names)):
+        facts = Path(path).resolve().stat()
+        found.append(build.Compiler((path,), f"{path} {facts.st_size} {facts.st_mtime_ns}"))
+    return found

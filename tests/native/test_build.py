@@ -61,10 +61,16 @@ def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:
 def test_traps_do_trap(tmp_path: Path) -> None:
     """The flags above work: a signed overflow ends the process."""
     source = tmp_path / "overflow.c"  # in C, because in C++ its library would be built first, for a minute
-    source.write_text("int main(int count, char** names) { return 2147483647 + count == 5 || !names; }\n")
-    flags = ["-O1", *build.TRAPPING, str(source), "-o", str(tmp_path / "overflow")]
-    subprocess.run([sys.executable, "-m", "ziglang", "cc", *flags], check=True, capture_output=True, timeout=300)
-    assert subprocess.run([str(tmp_path / "overflow")], check=False).returncode < 0
+    text = "int main(int count, char** names) { return 2147483647 + count == 5 || !names; }\n"
+    source.write_text(text)
+    cpp, flags = build.zig(), ("-O1", *build.TRAPPING)
+    compiler = build.Compiler((*cpp.command[:-1], "cc"), f"{cpp.version} cc")
+
+    def make(made: Path) -> None:
+        compiler.run([*flags, str(source), "-o", str(made)])
+
+    overflow = build.shared_cache().get(".program", (compiler.version, *flags, text), make)
+    assert subprocess.run([str(overflow)], check=False).returncode < 0
 
 
 @pytest.mark.slow

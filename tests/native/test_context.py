@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.patience import PATIENCE_S
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.context import NativeContext
 from twostroke.ops.rows.pointwise import PointStep, program_of
@@ -48,7 +49,7 @@ def closed_by_two(place: int) -> tuple[int, bool]:
             passed.append(frame.f_lasti)
             if len(passed) == place + 1:
                 stopped.set()
-                go_on.wait(10)
+                go_on.wait(PATIENCE_S)
         return trace
 
     def traced() -> None:
@@ -59,7 +60,7 @@ def closed_by_two(place: int) -> tuple[int, bool]:
 
     first, second = threading.Thread(target=traced), threading.Thread(target=context.close)
     first.start()
-    stopped.wait(10)
+    stopped.wait(PATIENCE_S)
     second.start()
     second.join(0.02)
     go_on.set()

@@ -7,15 +7,16 @@ Where neither has it, the tests that need it are skipped, with the compiler's me
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
+
+from tests.native.compiling import system_compilers
+from twostroke.backends.cpu import build
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [ROOT / "csrc" / f"{name}.cpp" for name in ("generic/machine/pool", "generic/machine/context")]
@@ -26,23 +27,34 @@ SANITIZED = ["-fsanitize=thread", "-DTS_TEST_DELAYS"]
 HANGS_S = 120
 
 
-def compilers() -> list[list[str]]:
-    system = [[found] for found in map(shutil.which, ("clang++", "g++")) if found]
-    return [*system, [sys.executable, "-m", "ziglang", "c++"]]
+def compilers() -> Iterator[build.Compiler]:
+    """Those of the system, and the one of ziglang."""
+    yield from system_compilers()
+    yield build.zig()
 
 
 def compiled(flags: tuple[str, ...], pool: Path = SOURCES[0], what: str = "many") -> Path:
-    """The driver with these flags, by the first compiler whose output runs. Skips where no compiler works.
+    """The driver with these flags, by the first compiler that can run what it makes. Skips where none can. A program
+    that was made of the same sources, flags and compiler before comes from the cache of compiled files.
 
-    what: a word that is tried once; "" tries only a word that the driver does not know.
+    what: tried once; "" tries nothing but a word that the driver does not know.
     """
-    program = Path(mkdtemp(prefix="pool-")) / "driver"
     said = ""
+    sources = [pool, *SOURCES[1:], DRIVER]
+    contents = [content for source in sources for content in build.with_headers(source)]
     for compiler in compilers():
-        sources = [str(pool), *map(str, SOURCES[1:]), str(DRIVER)]
-        command = [*compiler, *FLAGS, *flags, *sources, "-o", str(program), "-lpthread"]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        tried = made if made.returncode else run(program, what, 2, 1)
+        asked = [*FLAGS, *flags, *map(str, sources), "-lpthread"]
+
+        def make(made: Path, compiler: build.Compiler = compiler, asked: list[str] = asked) -> None:
+            compiler.run([*asked, "-o", str(made)])
+
+        try:
+            inputs = (compiler.version, *FLAGS, *flags, "", *contents)
+            program = build.shared_cache().get(".program", inputs, make)
+        except RuntimeError as error:
+            said = str(error)[-2000:]
+            continue
+        tried = run(program, what, 2, 1)
         if not tried.returncode or "no such test" in tried.stderr:
             return program
         said = tried.stderr[-2000:]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.models.families.whole import write_checkpoint
+from tests.models.families.stored import write_checkpoint
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.quant.formats import weight_format

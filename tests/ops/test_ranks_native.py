@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from queue import Queue
 
 import numpy as np
 import pytest
 
 from tests.ops.native import INTEGER_FORMATS, format_id, linear, random_weight
 from tests.ops.test_stored_native import packed
-from tests.ranks.together import LIMIT_S, meetings
+from tests.patience import PATIENCE_S, is_seen_asleep
+from tests.ranks.together import meetings
 from tests.tiers import levels
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
@@ -66,9 +68,26 @@ def at_once(calls: list[Callable[[], None]]) -> list[BaseException | None]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     return raised
+
+
+def comes_when_the_other_sleeps(early: Callable[[], None], late: Callable[[], None]) -> list[BaseException | None]:
+    """Runs both; `late` begins when the thread of `early` is seen asleep. What each raised: AssertionError where that
+    thread never slept."""
+    begun: Queue[int] = Queue()
+
+    def first() -> None:
+        begun.put(threading.get_native_id())
+        early()
+
+    def second() -> None:
+        asleep = is_seen_asleep(begun.get())
+        late()
+        assert asleep, "a rank that waits polls all the time"
+
+    return at_once([first, second])
 
 
 def test_all_ranks_find_all_parts(three: list[CpuOps]) -> None:
@@ -131,19 +150,23 @@ def test_a_product_has_its_bits_where_its_rows_were_exchanged_as_int8(
 
 
 def test_what_was_spent_is_counted(two: list[CpuOps]) -> None:
-    for pause_s in (0.05, 0.5, 5.0):  # on a busy machine the first rank may be late, too
+    """The whole time counts in which the first rank is seen to wait for the second one."""
+    slept_s: list[float] = []
 
-        def late(pause_s: float = pause_s) -> None:
-            time.sleep(pause_s)
-            two[1].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32))
+    def late() -> None:
+        began_s = time.monotonic()
+        time.sleep(0.05)
+        slept_s.append(time.monotonic() - began_s)
+        two[1].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32))
 
-        before = EXCHANGES[0].spent()
-        at_once([lambda: two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32)), late])
-        spent = EXCHANGES[0].spent() - before
-        assert spent.calls == 1 and spent.sent_bytes > 16 and spent.seconds >= spent.waited_s
-        if spent.waited_s >= 0.8 * pause_s:
-            break
-    assert spent.waited_s >= 0.8 * pause_s
+    def early() -> None:
+        two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32))
+
+    before = EXCHANGES[0].spent()
+    assert comes_when_the_other_sleeps(early, late) == [None, None]
+    spent = EXCHANGES[0].spent() - before
+    assert spent.calls == 1 and spent.sent_bytes > 16
+    assert spent.seconds >= spent.waited_s >= slept_s[0]
 
 
 def test_values_go_from_stage_to_stage(three: list[CpuOps]) -> None:
@@ -172,17 +195,20 @@ def test_values_go_from_stage_to_stage(three: list[CpuOps]) -> None:
         assert np.array_equal(got, value + 1)
 
 
-def test_a_rank_that_ends_ends_the_wait_of_the_others(two: list[CpuOps]) -> None:
-    def end() -> None:
-        time.sleep(0.1)
-        EXCHANGES[1].end()
+@pytest.mark.parametrize("over_sockets", [False, True], ids=["memory", "sockets"])
+def test_a_rank_that_ends_ends_the_wait_of_the_others(over_sockets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.ranks.together.LIMIT_S", 10 * PATIENCE_S)  # no wait of this test ends by itself
+    ranks = ranks_of(2, over_sockets)
+    two = next(ranks)
 
-    began = time.monotonic()
-    waiting, _ = at_once([lambda: two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32)), end])
-    assert isinstance(waiting, BackendError) and LOST in str(waiting)
-    assert time.monotonic() - began < LIMIT_S, "it did not wait until its own time was up"
-    with pytest.raises(BackendError, match=LOST):  # this is for good
+    def early() -> None:
         two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32))
+
+    waiting, ending = comes_when_the_other_sleeps(early, EXCHANGES[1].end)
+    assert isinstance(waiting, BackendError) and LOST in str(waiting) and ending is None
+    with pytest.raises(BackendError, match=LOST):  # this is for good
+        early()
+    next(ranks, None)
 
 
 @pytest.mark.parametrize("over_sockets", [False, True], ids=["memory", "sockets"])
@@ -215,25 +241,19 @@ def test_a_stage_waits_without_a_limit_until_the_next_one_takes_its_value(
     thread.join(0.5)
     assert thread.is_alive() and not raised
     EXCHANGES[0].end()
-    thread.join(30)
+    thread.join(PATIENCE_S)
     assert len(raised) == 1 and LOST in str(raised[0])
     next(ranks, None)
 
 
 def test_a_rank_polls_for_a_short_while_and_then_sleeps(two: list[CpuOps]) -> None:
-    part, used_s = np.ones((1, WIDTH // 2), np.float32), []
+    """A rank that shares a core leaves it to the one that computes."""
+    part = np.ones((1, WIDTH // 2), np.float32)
 
-    def early() -> None:
-        begin_s = time.thread_time()
-        two[0].gather(np.zeros((1, WIDTH), np.float32), part)
-        used_s.append(time.thread_time() - begin_s)
+    def gather(rank: int) -> None:
+        two[rank].gather(np.zeros((1, WIDTH), np.float32), part)
 
-    def late() -> None:
-        time.sleep(0.2)
-        two[1].gather(np.zeros((1, WIDTH), np.float32), part)
-
-    assert at_once([early, late]) == [None, None]
-    assert used_s[0] < 0.05, "a rank that shares a core leaves it to the one that computes"
+    assert comes_when_the_other_sleeps(partial(gather, 0), partial(gather, 1)) == [None, None]
 
 
 def test_ranks_in_different_passes_do_not_meet(two: list[CpuOps]) -> None:

@@ -15,6 +15,7 @@ import httpx2
 import pytest
 
 from tests.packaging.deployed import DEPLOY, ROOT, container, manifests, of, unit
+from tests.patience import PATIENCE_S
 from tests.serve.harness import serving
 from twostroke.assembly.settings.options import BY_NAME
 from twostroke.assembly.settings.resolver import collect
@@ -106,6 +107,6 @@ def test_every_path_that_is_probed_answers_without_a_key_on_the_port_that_is_nam
         ports.add(names[port["targetPort"]])
     assert ports == {"8000"} and len(probed) == 2
     with build_server("spark", {"kv_memory": "20MB", "threads": 1, "api_key": "k"}) as built:
-        with serving(built.parts) as live, httpx2.Client(base_url=live.url, timeout=10) as client:
+        with serving(built.parts) as live, httpx2.Client(base_url=live.url, timeout=PATIENCE_S) as client:
             assert {path: client.get(path).status_code for path in probed} == dict.fromkeys(probed, 200)
             assert client.get("/v1/models").status_code == 401

@@ -13,7 +13,7 @@ from tests.page.browser import by, complaints, forget, resize, text_of, until
 from tests.page.scripted import Scripted
 from tests.page.steps import LAST, ask, open_page, wait_live
 from tests.page.test_layout import CUT, too_wide
-from tests.retrieval.checkpoints import qwen_embedding
+from tests.retrieval.folders import write_embedding
 from twostroke.assets import spark_path
 
 pytestmark = pytest.mark.browser
@@ -23,16 +23,16 @@ pytestmark = pytest.mark.browser
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
     """spark, which is loaded at the start; the same model under another name; and a model that makes vectors."""
     folder = tmp_path_factory.mktemp("models")
-    qwen_embedding(folder / "vectors")
+    write_embedding(folder / "vectors")
     shutil.copytree(spark_path(), folder / "second")
     (folder / "models.toml").write_text(
         f"""
 [models.spark]
 at_start = true
 [models.second]
-model = "{folder / 'second'}"
+model = "{folder / "second"}"
 [models.vectors]
-model = "{folder / 'vectors'}"
+model = "{folder / "vectors"}"
 weights = "f32"
 """
     )

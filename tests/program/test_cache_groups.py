@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import FAMILIES, config_of
 from twostroke.models.common.registry import read_model
 from twostroke.ops.program.cache_groups import FullPages, WindowPages, cache_groups, page_bytes
 from twostroke.ops.program.program import Program
@@ -11,7 +11,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 
 def program_of(family: str) -> Program:
-    return read_model(FAMILIES[family]().to_dict()).program
+    return read_model(config_of(family)).program
 
 
 def test_every_cache_is_in_exactly_one_group() -> None:
@@ -30,7 +30,7 @@ def test_every_cache_is_in_exactly_one_group() -> None:
 
 def test_pages_of_all_groups_together_are_those_of_all_layers() -> None:
     for family in FAMILIES:
-        model = read_model(FAMILIES[family]().to_dict())
+        model = read_model(config_of(family))
         for kind in KVKind:
             found = sum(page_bytes(group, kind) for group in cache_groups(model.program).pages)
             assert found == PAGE_TOKENS * model.kv_bytes_per_token(kind), family

@@ -11,7 +11,7 @@ import pytest
 
 from tests.bench.random_checkpoint import write_random
 from tests.models.families.covering import covering_architectures
-from tests.models.families.whole import FAMILIES, by_architecture
+from tests.models.families.stored import by_architecture, config_of
 from tests.runner.memories import memory_of, write_rows
 from tests.tiers import rest_daily
 from twostroke.models.common.registry import read_model
@@ -37,7 +37,7 @@ PAGES = np.array([3, 0, 2, 1], np.int32)
 
 
 def model_of(architecture: str) -> Model:
-    return read_model(FAMILIES[by_architecture()[architecture][0]]().to_dict())
+    return read_model(config_of(by_architecture()[architecture][0]))
 
 
 class StageOps:
@@ -75,7 +75,7 @@ def run(weights: ModelWeights, model: Model, stages: list[Stage], chunks: tuple[
 def test_stages_one_after_the_other_find_the_bits_of_the_whole(architecture: str, tmp_path: Path) -> None:
     model = model_of(architecture)
     chunks = (len(TOKENS),) if model.whole_prompts else (11, 1, 8)
-    folder = write_random(FAMILIES[by_architecture()[architecture][0]]().to_dict(), tmp_path)
+    folder = write_random(config_of(by_architecture()[architecture][0]), tmp_path)
     with Checkpoint.open(folder) as checkpoint:
         weights = load_weights(checkpoint, model, format_choice("f32"), NumpyPacker())
     expected = run(weights, model, [cut(model.plain, 0, 1)], chunks)
@@ -106,7 +106,7 @@ def test_every_call_weight_and_cache_is_of_one_stage(architecture: str, count: i
 
 
 def test_the_largest_stage_is_as_small_as_it_can_be() -> None:
-    config = {**FAMILIES["llama2-multi-head"]().to_dict(), "num_hidden_layers": 8, "vocab_size": 99}
+    config = {**config_of("llama2-multi-head"), "num_hidden_layers": 8, "vocab_size": 99}
     program = read_model(config).program
     layer = sum(weight.elements for weight in program.weights if "layers.0." in weight.key)
     sizes = [

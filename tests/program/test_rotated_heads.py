@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from tests.ops.native import LEVELS
 from twostroke.assembly.calibrated_keys import with_rotation
 from twostroke.backends.cpu import CpuOps
@@ -26,7 +26,7 @@ TOKENS = 70
 
 @pytest.mark.parametrize("family", ["gpt2", "mixtral-experts", "llama2-multi-head"])
 def test_every_cache_of_k_and_v_is_rotated_and_nothing_else(family: str) -> None:
-    program = read_model(FAMILIES[family]().to_dict()).plain
+    program = read_model(config_of(family)).plain
     made = with_rotated_heads(program)
     check(made)
     added = [call for call in made.calls if isinstance(call, RotateHeads)]
@@ -66,7 +66,7 @@ def test_large_channels_cost_less(level: str, kind: KVKind, dim: int) -> None:
 
 
 def test_the_engine_rotates_where_k_and_v_are_integers() -> None:
-    spec: Any = read_model(FAMILIES["llama2-multi-head"]().to_dict())
+    spec: Any = read_model(config_of("llama2-multi-head"))
     for kind in KVKind:
         made = with_rotation(replace(spec), kind)
         for program in (made.plain, made.program):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.bench.random_checkpoint import write_random
 from tests.models.families.covering import covering_architectures
-from tests.models.families.whole import FAMILIES, by_architecture
+from tests.models.families.stored import by_architecture, config_of
 from tests.program.ranks import Exchange, RankOps, together
 from tests.runner.memories import memory_of
 from tests.tiers import rest_daily
@@ -46,7 +46,7 @@ CHUNKS = (11, 1, 8)
 
 def with_heads(family: str, heads: int, kv_heads: int) -> dict[str, Any]:
     """The family's tiny config with `heads` heads, so that ranks have something to divide."""
-    config = FAMILIES[family]().to_dict()
+    config = config_of(family)
     names = {"num_attention_heads": heads, "num_key_value_heads": kv_heads}
     return {**config, **({"n_head": heads} if "n_head" in config else names)}
 
@@ -60,7 +60,7 @@ CONFIGS = {
     "gpt2": with_heads("gpt2", 4, 4),
     "gpt2-untied": with_heads("gpt2-untied", 4, 4),
 }
-FIRST = {name: FAMILIES[families[0]]().to_dict() for name, families in by_architecture().items()}
+FIRST = {name: config_of(families[0]) for name, families in by_architecture().items()}
 """The first config of every architecture, changed only where two ranks cannot divide its heads."""
 FIRST["JetMoeForCausalLM"] |= {"num_key_value_heads": 2, "num_attention_heads": 4}
 for layer in FIRST["DeciLMForCausalLM"]["block_configs"]:

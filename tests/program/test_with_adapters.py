@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families.whole import FAMILIES, by_architecture
+from tests.models.families.stored import by_architecture, config_of
 from tests.runner.memories import write_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
@@ -105,7 +105,7 @@ def merged(weight: Weight, packed: PackedWeight, adapters: Mapping[str, tuple[F3
 
 @pytest.mark.parametrize(("family", "modules"), [("llama-biases", "llama"), ("gpt2", "gpt2"), ("qwen3-tied", "llama")])
 def test_an_adapter_adds_its_product_and_its_absence_adds_nothing(family: str, modules: str, tmp_path: Path) -> None:
-    config = FAMILIES[family]().to_dict()
+    config = config_of(family)
     model, weights = loaded(config, tmp_path)
     made = with_adapters(model.plain, spec_of(model.plain, MODULES[modules]))
     check(made.program)
@@ -132,7 +132,7 @@ def test_an_adapter_adds_its_product_and_its_absence_adds_nothing(family: str, m
 
 
 def test_rows_of_different_adapters_in_one_step_have_the_bits_that_they_have_alone(tmp_path: Path) -> None:
-    model, weights = loaded(FAMILIES["llama3-grouped"]().to_dict(), tmp_path)
+    model, weights = loaded(config_of("llama3-grouped"), tmp_path)
     made = with_adapters(model.plain, spec_of(model.plain, ("q_proj", "k_proj", "gate_proj")))
     program = fuse(made.program, PATTERNS)
     bank = banks_of(made, Pair(made))
@@ -149,13 +149,13 @@ def test_rows_of_different_adapters_in_one_step_have_the_bits_that_they_have_alo
 
 
 def test_without_adapters_the_program_is_what_it_was() -> None:
-    program = read_model(FAMILIES["llama3-grouped"]().to_dict()).plain
+    program = read_model(config_of("llama3-grouped")).plain
     made = with_adapters(program, AdapterSpec(0, {"model.layers.0.self_attn.q_proj": 8}))
     assert made.program is program and made.parts == ()
 
 
 def test_names_choose_tensors_of_products() -> None:
-    program = read_model(FAMILIES["llama3-grouped"]().to_dict()).plain
+    program = read_model(config_of("llama3-grouped")).plain
     q, k, v = (f"model.layers.1.self_attn.{each}_proj" for each in "qkv")
     made = with_adapters(program, AdapterSpec(3, {k: 4, v: 17}))
     assert [(part.module, part.first_row) for part in made.parts] == [(k, 64), (v, 96)]
@@ -177,7 +177,7 @@ def _parts(call: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", ["w_pack", "model.embed_tokens", "model.layers.9.mlp.down_proj", "q_proj"])
 def test_a_module_that_is_no_product_is_refused(name: str) -> None:
-    program = read_model(FAMILIES["llama-tied"]().to_dict()).plain
+    program = read_model(config_of("llama-tied")).plain
     with pytest.raises(ConfigError, match=name) as error:
         with_adapters(program, AdapterSpec(1, {"model.layers.0.self_attn.q_proj": 4, name: 4}))
     assert "down_proj" in error.value.why
@@ -185,7 +185,7 @@ def test_a_module_that_is_no_product_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("architecture", by_architecture())
 def test_every_architecture_takes_adapters_on_all_its_linears(architecture: str) -> None:
-    model = read_model(FAMILIES[by_architecture()[architecture][0]]().to_dict())
+    model = read_model(config_of(by_architecture()[architecture][0]))
     known = linear_tensors(model.plain)
     made = with_adapters(model.plain, AdapterSpec(2, dict.fromkeys(known, 4)))
     check(fuse(made.program, PATTERNS))

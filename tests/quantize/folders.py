@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tests.weights.checkpoints import CONFIG, random_tensors, write
 from twostroke.assets import spark_path
 
@@ -17,13 +15,11 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def small_folder(folder: Path, dtype: torch.dtype = torch.bfloat16, **changes: Any) -> Path:
+def small_folder(folder: Path, dtype: str = "BF16", **changes: Any) -> Path:
     """A model of two layers whose weights are so small that texts give sensible calibrations."""
     config = {**SMALL, **changes}
-    tensors = {
-        name: values * (0.1 if values.ndim == 2 else 1) for name, values in random_tensors(config, dtype).items()
-    }
-    write(folder, config, tensors, shards=2)
+    tensors = {name: values * (0.1 if values.ndim == 2 else 1) for name, values in random_tensors(config).items()}
+    write(folder, config, tensors, 2, dtype)
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         shutil.copy(spark_path() / name, folder / name)
     return folder

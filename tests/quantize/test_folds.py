@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.quantize.folders import small_folder
+from tests.weights.checkpoints import read_tensors, save
 from twostroke.quantize.driver.folds import divided_vector
 from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.methods import METHODS
@@ -65,22 +66,19 @@ def test_scaled_models_say_the_same(architecture, vectors, matrices, tmp_path):
 
 def olmo2(place: Path) -> Path:
     """The same tensors, and norms of the whole q, of the whole k, and after each block."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
     folder = small_folder(place / "model", architectures=["Olmo2ForCausalLM"])
     for file in folder.glob("*.safetensors"):
-        tensors = load_file(file)
+        tensors = read_tensors(file)
         for name in [name for name in tensors if name.endswith("input_layernorm.weight")]:
             tensors[name.replace("input_layernorm", "post_feedforward_layernorm")] = tensors.pop(name)
-        save_file(tensors, file)
+        save(file, tensors, "BF16")
     layers = range(2)
     extra = {
-        f"model.layers.{layer}.self_attn.{name}.weight": torch.ones(rows)
+        f"model.layers.{layer}.self_attn.{name}.weight": np.ones(rows, np.float32)
         for layer in layers
         for name, rows in (("q_norm", 64), ("k_norm", 32))
     }
-    save_file(extra, folder / "extra.safetensors")
+    save(folder / "extra.safetensors", extra)
     return reindexed(folder)
 
 

@@ -12,15 +12,14 @@ import gguf
 import numpy as np
 import pytest
 
-from tests.models.families.whole import FAMILIES, write_checkpoint
+from tests.models.families.stored import write_checkpoint
 from tests.models.parity import Loaded, relative_error
 from tests.quantize.folders import small_folder
-from tests.retrieval.checkpoints import with_sentence_files
+from tests.retrieval.folders import with_sentence_files
 from tests.weights.gguf import k_quants
 from tests.weights.gguf.converted import recorded
 from tests.weights.gguf.export import llama3_divisors
 from tests.weights.gguf.test_families import by_heads
-from tests.weights.gguf.variants import VARIANTS
 from twostroke import LLM, SamplingParams
 from twostroke.ops.reference import ReferenceOps
 from twostroke.quantize.gguf.blocks import TYPES
@@ -134,9 +133,7 @@ it writes a width of 4 times the model's for any matrix, and a number of draft l
 @pytest.mark.parametrize(
     "family", [pytest.param(each, marks=() if each in SOME else pytest.mark.slow) for each in sorted(recorded())]
 )
-def test_the_file_of_a_family_computes_what_its_folder_does(family, tmp_path, monkeypatch):
-    for name, config in VARIANTS.items():
-        monkeypatch.setitem(FAMILIES, name, config)
+def test_the_file_of_a_family_computes_what_its_folder_does(family, tmp_path):
     hf = tmp_path / "hf"
     write_checkpoint(family, hf)
     by_heads(hf)
@@ -172,9 +169,7 @@ def test_the_file_of_a_family_computes_what_its_folder_does(family, tmp_path, mo
 
 
 @pytest.mark.parametrize("family", ["granite-moe", "qwen3-moe", "gpt-oss-usual-limit", "llama4-usual"])
-def test_experts_are_written_as_stacks_of_blocks(family, tmp_path, monkeypatch):
-    for name, config in VARIANTS.items():
-        monkeypatch.setitem(FAMILIES, name, config)
+def test_experts_are_written_as_stacks_of_blocks(family, tmp_path):
     write_checkpoint(family, tmp_path / "hf")
     (tmp_path / "hf" / "tokenizer.json").write_text(json.dumps(BYTES))
     path = write_folder(tmp_path / "hf", tmp_path / "out", MIXES["Q8_0"], "small", silent)

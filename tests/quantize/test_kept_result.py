@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.quantize.folders import small_folder
-from tests.retrieval.checkpoints import with_sentence_files
-from tests.retrieval.test_encoders import encoder
+from tests.retrieval.folders import with_sentence_files, write_encoder
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.find import resolve_all
 from twostroke.assembly.settings.env import read_machine
@@ -69,7 +68,7 @@ def test_weights_int4_takes_what_calibration_wrote_while_both_are_as_they_were(t
 
 
 def test_an_encoder_is_written_as_gguf_by_the_command(tmp_path):
-    encoder(tmp_path / "hf", "bert")
+    write_encoder(tmp_path / "hf", "bert")
     with_sentence_files(tmp_path / "hf", {"pooling_mode_cls_token": True})
     quantized(tmp_path / "hf", tmp_path / "out", "gguf:Q8_0")
     with LLM(str(tmp_path / "out")) as llm:

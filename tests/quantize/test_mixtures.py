@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
+from tests import judged, kept
 from twostroke import LLM, SamplingParams
 from twostroke.assets import spark_path
 from twostroke.ops.unpack import unpack
@@ -29,26 +29,6 @@ UNMET = 4
 """The expert that hardly any row of the text gets."""
 
 
-def write(folder: Path, config: transformers.PretrainedConfig) -> Path:
-    torch.manual_seed(1)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    with torch.no_grad():
-        for name, values in model.named_parameters():
-            if name.endswith("mlp.gate.weight"):
-                values.normal_(0, 0.5)
-            elif name.endswith("post_attention_layernorm.weight"):
-                values[0] = 40.0  # the first channel decides, together with the row of the embedding below
-            elif name == "model.embed_tokens.weight":
-                values[:, 0] = 1.0
-        for name, values in model.named_parameters():
-            if name.endswith("mlp.gate.weight"):
-                values[UNMET, 0] = -20.0
-    model.save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        shutil.copy(spark_path() / name, folder / name)
-    return folder
-
-
 SIZES = {
     "vocab_size": 4096, "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
     "head_dim": 32, "intermediate_size": 64, "moe_intermediate_size": 64, "num_experts_per_tok": 2,
@@ -56,10 +36,55 @@ SIZES = {
 }  # fmt: skip
 
 
+MIXTURE = {"num_experts": EXPERTS, "norm_topk_prob": True, **SIZES}
+STACKED: dict[str, tuple[str, dict[str, Any]]] = {
+    "granite": ("GraniteMoeConfig", {"num_local_experts": 4, **SIZES}),
+    "gpt-oss": ("GptOssConfig", {"num_local_experts": 4, "layer_types": ["full_attention"], **SIZES}),
+    "llama4": (
+        "Llama4TextConfig",
+        {
+            **{"num_local_experts": 4, "intermediate_size_mlp": 64, "layer_types": ["full_attention"]},
+            **{"no_rope_layers": [1], "moe_layers": [0], "attention_chunk_size": 64, "use_qk_norm": False},
+            **{**SIZES, "num_experts_per_tok": 1},
+        },
+    ),
+}
+"""Experts in stacks. They are rows and columns; transposed, with rows of gate and up in turn and biases; transposed."""
+
+
+def write(folder: Path, kind: str, fields: dict[str, Any]) -> Path:
+    """Writes a random checkpoint of a config of transformers, with spark's tokenizer. It is kept (tests/kept.py)."""
+
+    def make(place: Path) -> dict[str, Any]:
+        import torch
+        import transformers
+
+        torch.manual_seed(1)
+        config = getattr(transformers, kind)(**fields)
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        with torch.no_grad():
+            for name, values in model.named_parameters():
+                if name.endswith("mlp.gate.weight"):
+                    values.normal_(0, 0.5)
+                elif name.endswith("post_attention_layernorm.weight"):
+                    values[0] = 40.0  # the first channel decides, together with the row of the embedding below
+                elif name == "model.embed_tokens.weight":
+                    values[:, 0] = 1.0
+            for name, values in model.named_parameters():
+                if name.endswith("mlp.gate.weight"):
+                    values[UNMET, 0] = -20.0
+        model.save_pretrained(place)
+        return {}
+
+    kept.made((kind, sorted(fields.items()), judged.code_of(Path(__file__))), make).unpack(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        shutil.copy(spark_path() / name, folder / name)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory) -> Path:
-    config = transformers.Qwen3MoeConfig(num_experts=EXPERTS, norm_topk_prob=True, **SIZES)
-    return write(tmp_path_factory.mktemp("mixture") / "source", config)
+    return write(tmp_path_factory.mktemp("mixture") / "source", "Qwen3MoeConfig", MIXTURE)
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +120,17 @@ def test_an_expert_s_moments_are_those_of_its_rows_alone(source, texts, tmp_path
     """It is calibrated on one run. Its inputs are the rows that the router sends there, computed by PyTorch."""
     one = CalibrationText(texts.used[:1], texts.held_out, "one")
     quantized = quantize_folder(source, tmp_path / "made", ROUNDING, one, 1)
-    model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    with torch.no_grad():
-        found = model(torch.from_numpy(one.used.astype(np.int64)), output_router_logits=True)
-    chosen = found.router_logits[0].topk(2, dim=-1).indices.numpy()
+
+    def ask() -> np.ndarray:
+        import torch
+        import transformers
+
+        model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+        with torch.no_grad():
+            found = model(torch.from_numpy(one.used.astype(np.int64)), output_router_logits=True)
+        return found.router_logits[0].topk(2, dim=-1).indices.numpy()
+
+    chosen = kept.answer(("chosen experts", one.used.tobytes(), *kept.facts_of(source)), ask)
     counts = {
         error.module.split(".experts.")[1].split(".")[0]: error.inputs
         for error in quantized.errors
@@ -107,21 +139,9 @@ def test_an_expert_s_moments_are_those_of_its_rows_alone(source, texts, tmp_path
     assert counts == {str(expert): int((chosen == expert).sum()) for expert in range(EXPERTS)}
 
 
-STACKED = {
-    "granite": transformers.GraniteMoeConfig(num_local_experts=4, **SIZES),
-    "gpt-oss": transformers.GptOssConfig(num_local_experts=4, layer_types=["full_attention"], **SIZES),
-    "llama4": transformers.Llama4TextConfig(
-        num_local_experts=4, intermediate_size_mlp=64, layer_types=["full_attention"], no_rope_layers=[1],
-        moe_layers=[0], attention_chunk_size=64, use_qk_norm=False,
-        **{**SIZES, "num_experts_per_tok": 1},
-    ),
-}  # fmt: skip
-"""Experts in stacks. They are rows and columns; transposed, with rows of gate and up in turn and biases; transposed."""
-
-
 @pytest.mark.parametrize(("family", "target"), [("granite", "gptq"), ("gpt-oss", "int8"), ("llama4", "awq")])
 def test_experts_in_stacks_are_calibrated_one_by_one(family, target, texts, tmp_path):
-    folder = write(tmp_path / "stacks", STACKED[family])
+    folder = write(tmp_path / "stacks", *STACKED[family])
     few = CalibrationText(texts.used[:2], texts.held_out[:1], "few")
     quantized = quantize_folder(folder, tmp_path / "made", METHODS[target], few, 1)
     of_experts = [error for error in quantized.errors if error.module.rsplit(".", 2)[1].isdigit()]
@@ -135,7 +155,7 @@ def test_experts_in_stacks_are_calibrated_one_by_one(family, target, texts, tmp_
 
 @pytest.mark.parametrize("family", sorted(STACKED))
 def test_stacks_read_one_by_one_are_the_same_matrices(family, texts, tmp_path):
-    folder = write(tmp_path / "stacks", STACKED[family])
+    folder = write(tmp_path / "stacks", *STACKED[family])
     found = []
     for apart in (False, True):
         model = read_folder(folder, apart=apart)

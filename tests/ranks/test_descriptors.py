@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from twostroke.backends.cpu import available_levels
 from twostroke.backends.cpu.exchange import Exchange
 from twostroke.distributed.cluster.waker import Waker
@@ -28,9 +29,9 @@ def test_an_exchange_ends_its_own_connection_and_no_file_that_took_its_number() 
         os.dup2(other.fileno(), number)  # a listening socket under the old number
         try:
             exchange.end()
-            theirs.settimeout(5)
+            theirs.settimeout(PATIENCE_S)
             assert theirs.recv(1) == b"", "the other rank sees the end"
-            with socket.create_connection(other.getsockname(), timeout=5), other.accept()[0]:
+            with socket.create_connection(other.getsockname(), timeout=PATIENCE_S), other.accept()[0]:
                 pass
         finally:
             os.close(number)
@@ -46,7 +47,7 @@ class SlowEnd:
 
     def ts_exchange_end(self, handle: int) -> None:
         self.begun.set()
-        assert self.go_on.wait(20)
+        assert self.go_on.wait(PATIENCE_S)
         self.library.ts_exchange_end(handle)
         self.calls.append("end")
 
@@ -64,7 +65,7 @@ def test_an_exchange_that_another_thread_ends_is_freed_behind_it() -> None:
         exchange._library = slow  # type: ignore[assignment]
         ending = threading.Thread(target=exchange.end)
         ending.start()
-        assert slow.begun.wait(20)
+        assert slow.begun.wait(PATIENCE_S)
         closing = threading.Thread(target=exchange.close)
         closing.start()
         closing.join(0.1)
@@ -94,7 +95,7 @@ class SlowSocket:
 
     def _slow(self, name: str) -> bytes:
         self.begun.set()
-        assert self.go_on.wait(20)
+        assert self.go_on.wait(PATIENCE_S)
         self.calls.append(name)
         return b""
 
@@ -109,7 +110,7 @@ def closed_meanwhile(slow: SlowSocket, use: Callable[[], object], close: Callabl
     """The calls where one thread uses the socket and another closes it."""
     using, closing = threading.Thread(target=use), threading.Thread(target=close)
     using.start()
-    assert slow.begun.wait(20)
+    assert slow.begun.wait(PATIENCE_S)
     closing.start()
     closing.join(0.05)
     slow.go_on.set()
@@ -149,11 +150,11 @@ def test_ranks_that_measure_end_before_their_memory_is_given_back() -> None:
 
         def run(self, calls: Any) -> None:
             if self.first:
-                assert begun.wait(20)
+                assert begun.wait(PATIENCE_S)
                 failed.set()
                 raise BackendError("a rank is lost")
             begun.set()
-            assert failed.wait(20)
+            assert failed.wait(PATIENCE_S)
             threading.Event().wait(0.05)
             ended.set()
 

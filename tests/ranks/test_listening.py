@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE_S
 from twostroke.assembly import member
 from twostroke.assembly.member import called
 from twostroke.cli.server import rank as rank_module
@@ -70,7 +71,7 @@ def says(*frames: Frame, secret: bytes = SECRET) -> tuple[socket.socket, Callabl
     thread.start()
 
     def ended() -> list[Frame]:
-        thread.join(20)
+        thread.join(PATIENCE_S)
         return heard
 
     return ours, ended

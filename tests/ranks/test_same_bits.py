@@ -12,10 +12,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch  # noqa: F401  (loaded before the kernels' threads start)
 
 from tests.engine.test_exactness import compilers, core, drive, random_requests  # noqa: F401
-from tests.models.families.whole import FAMILIES, generating, write_checkpoint
+from tests.models.families.stored import config_of, generating, write_checkpoint
 from tests.ranks.together import Parts, all_pairs, running
 from tests.tiers import COVERING, TIER, levels, thinned
 from twostroke.backends.cpu import CpuOps
@@ -101,7 +100,7 @@ def test_two_processes_give_the_bits_of_one(family: str, way: str, load: Load, p
 @pytest.mark.parametrize("family", sorted(UNDIVIDED))
 def test_heads_that_two_ranks_cannot_divide_are_refused(family: str) -> None:
     with pytest.raises(ConfigError, match="cannot be divided among 2 ranks"):
-        Division(TENSOR, 2).part(read_model(FAMILIES[family]().to_dict()), 0)
+        Division(TENSOR, 2).part(read_model(config_of(family)), 0)
 
 
 @pytest.mark.parametrize("over_sockets", [False, True], ids=["memory", "sockets"])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
 from twostroke.distributed.ranks.leader import LeadingExecutor, LeadingForward, RankGroup
@@ -33,7 +34,7 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import Packer, load_weights
 from twostroke.weights.loaded import ModelWeights
 
-LIMIT_S = 20.0
+LIMIT_S = PATIENCE_S
 
 
 @dataclass(eq=False)

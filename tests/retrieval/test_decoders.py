@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
-from tests.retrieval.checkpoints import QUERY, qwen_config, qwen_embedding, qwen_reranker, qwen_tokenizer, write
+from tests.retrieval.checkpoints import logits_of, qwen_config, qwen_embedding, qwen_reranker, rows_of, write
+from tests.retrieval.folders import BAR, EXACT, QUERY, TEXTS, cosine_error, qwen_tokenizer
 from twostroke.llm import LLM
 from twostroke.runner.retrieval.reranker import AFTER, BEFORE, INSTRUCTION
 from twostroke.types.errors import InvalidRequest, UnsupportedModel
-
-EXACT: dict[str, Any] = {"weights": "f32", "kv_format": "f32", "threads": 2, "context": 256, "kv_memory": "20MB"}
-TEXTS = ["decode reads one token at a time", "a page", "What is the KV cache? " * 8]
-BAR = 1e-4
-
-
-def cosine_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest 1 - cosine."""
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
-    return float(1 - ((found * expected).sum(axis=1) / lengths).min())
-
-
-def rows_of(model: transformers.PreTrainedModel, ids: list[int]) -> np.ndarray:
-    with torch.no_grad():
-        return model(torch.tensor([ids])).last_hidden_state[0].numpy()
 
 
 @pytest.mark.parametrize("pooling", ["lasttoken", "mean_tokens", "cls_token"])
@@ -87,9 +70,8 @@ def test_qwen3_reranker_is_asked_yes_or_no(tmp_path: Path) -> None:
     def expected(query: str, document: str, instruction: str = INSTRUCTION) -> float:
         body = f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {document}"
         ids = [i for part in (BEFORE, body, AFTER) for i in library.encode(part, add_special_tokens=False).ids]
-        with torch.no_grad():
-            logits = judge(torch.tensor([ids])).logits[0, -1]
-        return float(torch.softmax(logits[[no, yes]], 0)[1])
+        logits = logits_of(judge, ids)[-1]
+        return float(1 / (1 + np.exp(logits[no] - logits[yes])))
 
     with LLM(str(tmp_path), **{**EXACT, "context": 1024}, task="rerank") as llm:
         scores = llm.score("what is a page", TEXTS)
@@ -104,19 +86,18 @@ def test_qwen3_reranker_is_asked_yes_or_no(tmp_path: Path) -> None:
 
 def test_a_decoder_with_a_classifier_scores_pairs(tmp_path: Path) -> None:
     config = qwen_config(num_labels=1, pad_token_id=0)
-    judge = write(tmp_path, transformers.Qwen3ForSequenceClassification, config, qwen_tokenizer())
+    judge = write(tmp_path, "Qwen3ForSequenceClassification", config, qwen_tokenizer())
     with LLM(str(tmp_path), **EXACT) as llm:
         assert llm.resolved["task"] == "rerank"
         scores = llm.score(["one", "two", "what"], TEXTS)
     for query, text, score in zip(["one", "two", "what"], TEXTS, scores, strict=True):
         ids = qwen_tokenizer().encode(query, text).ids
-        with torch.no_grad():
-            label = judge(torch.tensor([ids])).logits[0, 0]
-        assert abs(score - float(torch.sigmoid(label))) < 1e-4
+        label = logits_of(judge, ids)[0]
+        assert abs(score - 1 / (1 + np.exp(-label))) < 1e-4
 
 
 def test_a_classifier_of_two_labels_is_refused(tmp_path: Path) -> None:
     config = qwen_config(num_labels=2, pad_token_id=0)
-    write(tmp_path, transformers.Qwen3ForSequenceClassification, config, qwen_tokenizer())
+    write(tmp_path, "Qwen3ForSequenceClassification", config, qwen_tokenizer())
     with pytest.raises(UnsupportedModel, match="2 labels"):
         LLM(str(tmp_path), **EXACT)

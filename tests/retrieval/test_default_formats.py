@@ -6,13 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
-import transformers
-from safetensors.torch import load_file, save_file
 
-from tests.retrieval.checkpoints import bert_tokenizer, qwen_config, qwen_tokenizer, with_sentence_files, write
-from tests.retrieval.test_decoders import TEXTS, cosine_error
-from tests.retrieval.test_encoders import ENCODERS, encoder
+from tests.retrieval.folders import TEXTS, cosine_error, with_sentence_files, write_encoder, write_reranker
+from tests.weights.checkpoints import read_tensors, save
 from twostroke.lab.planner.ask import usual_weights
 from twostroke.lab.planner.model_config import read_model
 from twostroke.llm import LLM
@@ -27,19 +23,18 @@ def say_dtype(folder: Path, word: str | None) -> None:
     (folder / "config.json").write_text(json.dumps({**config, **({} if word is None else {"torch_dtype": word})}))
 
 
-def store_as(folder: Path, dtype: torch.dtype) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    save_file({name: tensor.to(dtype) for name, tensor in tensors.items()}, folder / "model.safetensors")
+def store_as(folder: Path, dtype: str) -> None:
+    save(folder / "model.safetensors", read_tensors(folder / "model.safetensors"), dtype)
 
 
 @pytest.mark.parametrize("word", [None, "bfloat16", "float16", "float32"])
 @pytest.mark.parametrize(
-    ("dtype", "expected"), [(torch.float32, "f32"), (torch.bfloat16, "bf16"), (torch.float16, "bf16")]
+    ("dtype", "expected"), [("F32", "f32"), ("BF16", "bf16"), ("F16", "bf16")]
 )
 def test_what_the_tensors_are_decides_whatever_config_says(
-    word: str | None, dtype: torch.dtype, expected: str, tmp_path: Path
+    word: str | None, dtype: str, expected: str, tmp_path: Path
 ) -> None:
-    encoder(tmp_path, "bert")
+    write_encoder(tmp_path, "bert")
     store_as(tmp_path, dtype)
     say_dtype(tmp_path, word)
     assert usual_weights(read_model(str(tmp_path)).spec) == expected
@@ -48,10 +43,9 @@ def test_what_the_tensors_are_decides_whatever_config_says(
         assert llm.resolved["kv_format"] == expected
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_vectors_have_the_direction_of_float32(dtype: torch.dtype, tmp_path: Path) -> None:
-    config = ENCODERS["bert"]()
-    write(tmp_path, getattr(transformers, config.architectures[0]), config, bert_tokenizer())
+@pytest.mark.parametrize("dtype", ["F32", "BF16", "F16"])
+def test_vectors_have_the_direction_of_float32(dtype: str, tmp_path: Path) -> None:
+    write_encoder(tmp_path, "bert")
     with_sentence_files(tmp_path, {"pooling_mode_mean_tokens": True})
     store_as(tmp_path, dtype)
     say_dtype(tmp_path, None)
@@ -63,8 +57,8 @@ def test_vectors_have_the_direction_of_float32(dtype: torch.dtype, tmp_path: Pat
 
 
 def test_a_generating_model_of_float32_tensors_is_not_rounded(tmp_path: Path) -> None:
-    write(tmp_path, transformers.Qwen3ForCausalLM, qwen_config(), qwen_tokenizer())
+    write_reranker(tmp_path)  # a model that generates and nothing else
     say_dtype(tmp_path, None)
     assert usual_weights(read_model(str(tmp_path)).spec) == "f32"
-    store_as(tmp_path, torch.bfloat16)
+    store_as(tmp_path, "BF16")
     assert usual_weights(read_model(str(tmp_path)).spec) == "int8"

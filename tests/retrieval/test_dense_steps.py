@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from tests.retrieval.checkpoints import with_dense_steps, with_sentence_files
-from tests.retrieval.test_decoders import BAR, cosine_error, rows_of
-from tests.retrieval.test_encoders import LONG, SHORT, encoder
+from tests.retrieval.checkpoints import Product, encoder, rows_of, with_dense_steps
+from tests.retrieval.folders import BAR, cosine_error, with_sentence_files
+from tests.retrieval.test_encoders import LONG, SHORT
 from tests.serve.harness import serving
+from tests.weights.checkpoints import as_float32, stored
 from twostroke.llm import LLM
 from twostroke.quantize.gguf.write import MIXES, write_folder
 from twostroke.runner.retrieval.sentence_files import read_sentence_files
@@ -20,9 +20,11 @@ from twostroke.server.build import build_server
 from twostroke.types.errors import CorruptModel, InvalidRequest, ModelError, UnsupportedModel
 
 
-def products(*, bias: bool = True) -> tuple[torch.nn.Linear, torch.nn.Linear]:
-    torch.manual_seed(3)
-    return torch.nn.Linear(64, 90, bias=False), torch.nn.Linear(90, 40, bias=bias)
+def products(*, bias: bool = True) -> tuple[Product, Product]:
+    rng = np.random.default_rng(3)
+    wide, narrow = (rng.uniform(-0.11, 0.11, shape).astype(np.float32) for shape in ((90, 64), (40, 90)))
+    more = {"bias": rng.uniform(-0.1, 0.1, 40).astype(np.float32)} if bias else {}
+    return {"weight": wide}, {"weight": narrow, **more}
 
 
 def test_embedding_gemma_has_two_products_behind_its_mean(tmp_path: Path) -> None:
@@ -31,8 +33,8 @@ def test_embedding_gemma_has_two_products_behind_its_mean(tmp_path: Path) -> Non
     wide, narrow = products()
     with_dense_steps(tmp_path, (wide, "linear.Identity"), (narrow, "activation.Tanh"))
     rows = [rows_of(judge, library.encode(text).ids) for text in LONG]
-    with torch.no_grad():
-        expected = torch.tanh(narrow(wide(torch.tensor(np.stack([each.mean(0) for each in rows]))))).numpy()
+    pooled = np.stack([each.mean(0) for each in rows])
+    expected = np.tanh(pooled @ wide["weight"].T @ narrow["weight"].T + narrow["bias"])
     with LLM(str(tmp_path), **SHORT) as llm:
         assert llm.resolved["task"] == "embed" and llm.resolved["pooling"] == "mean"
         together, raw = llm.embed(LONG), llm.embed(LONG, normalize=False)
@@ -54,10 +56,10 @@ def test_embedding_gemma_has_two_products_behind_its_mean(tmp_path: Path) -> Non
 def test_bfloat16_tensors_of_a_step_are_widened(tmp_path: Path) -> None:
     with_sentence_files(tmp_path, {"pooling_mode_mean_tokens": True})
     wide, _ = products()
-    with_dense_steps(tmp_path, (wide, "linear.Identity"), dtype=torch.bfloat16)
+    with_dense_steps(tmp_path, (wide, "linear.Identity"), dtype="BF16")
     (step,) = read_sentence_files(tmp_path).dense
     assert step.outputs == 90 and step.bias is None
-    assert np.array_equal(step.weight, wide.weight.detach().to(torch.bfloat16).float().numpy())
+    assert np.array_equal(step.weight, as_float32(stored(wide["weight"], "BF16"), "BF16").reshape(90, 64))
 
 
 @pytest.mark.parametrize(

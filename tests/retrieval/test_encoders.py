@@ -11,27 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tokenizers
-import torch
-import transformers
 
-from tests.models.families.encoders import ENCODERS
-from tests.retrieval.checkpoints import bert_tokenizer, roberta_tokenizer, with_sentence_files, write
-from tests.retrieval.test_decoders import BAR, EXACT, TEXTS, cosine_error, rows_of
+from tests.retrieval.checkpoints import encoder, logits_of, rows_of
+from tests.retrieval.folders import BAR, EXACT, TEXTS, cosine_error, with_sentence_files
 from twostroke.llm import LLM
 from twostroke.types.errors import ConfigError, InvalidRequest, UnsupportedModel
 
 SHORT: dict[str, Any] = {name: value for name, value in EXACT.items() if name != "context"}
 LONG = ["what is a page of the cache " * 7, "decode reads one token at a time", "page", "the weights . " * 30]
-
-
-def encoder(folder: Path, family: str) -> tuple[transformers.PreTrainedModel, tokenizers.Tokenizer]:
-    """A random checkpoint of the family with a tokenizer of its kind."""
-    library = roberta_tokenizer() if "roberta" in family or family == "mpnet" else bert_tokenizer()
-    config = ENCODERS[family]()
-    if "classifier" in family:
-        config.num_labels = 1
-    return write(folder, getattr(transformers, config.architectures[0]), config, library), library
 
 
 SEEN = [
@@ -82,9 +69,7 @@ def test_a_cross_encoder_agrees_with_transformers(family: str, tmp_path: Path) -
     labels = []
     for query, text in zip(queries, documents, strict=True):
         made = library.encode(query, text)
-        with torch.no_grad():
-            types = torch.tensor([made.type_ids])
-            labels.append(float(judge(torch.tensor([made.ids]), token_type_ids=types).logits[0, 0]))
+        labels.append(logits_of(judge, made.ids, token_type_ids=made.type_ids)[0])
     assert np.allclose(scores, 1 / (1 + np.exp(-np.array(labels))), atol=1e-4)
     assert scores == alone
     assert [each.score for each in best] == sorted((each.score for each in best), reverse=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ollama import Client, ResponseError
 
-from tests.retrieval.checkpoints import qwen_embedding
+from tests.retrieval.folders import write_embedding
 from tests.retrieval.test_server import MODEL, OPTIONS
 from tests.serve.harness import Live, serving
 from twostroke.server.build import build_server
@@ -18,7 +18,7 @@ from twostroke.server.build import build_server
 @pytest.fixture(scope="module")
 def embedding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder: Path = tmp_path_factory.mktemp("embedding")
-    qwen_embedding(folder)
+    write_embedding(folder)
     with build_server(str(folder), OPTIONS) as built, serving(built.parts) as live:
         yield live
 

@@ -14,8 +14,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.retrieval.checkpoints import qwen_embedding, qwen_reranker
-from tests.retrieval.test_decoders import EXACT, TEXTS
+from tests.retrieval.folders import EXACT, TEXTS, write_embedding, write_reranker
 from tests.serve.harness import Live, serving
 from twostroke.runner.retrieval.embedder import Embedder
 from twostroke.server.build import build_server
@@ -28,7 +27,7 @@ PAIR = {"model": MODEL, "text_1": "a", "text_2": "b"}
 @pytest.fixture(scope="module")
 def embedding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("embedding")
-    qwen_embedding(folder)
+    write_embedding(folder)
     with build_server(str(folder), OPTIONS) as built, serving(built.parts) as live:
         yield live
 
@@ -36,7 +35,7 @@ def embedding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 @pytest.fixture(scope="module")
 def reranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("reranking")
-    qwen_reranker(folder)
+    write_reranker(folder)
     with build_server(str(folder), {**OPTIONS, "context": 1024, "task": "rerank"}) as built:
         with serving(built.parts) as live:
             yield live
@@ -223,7 +222,7 @@ def test_a_wrong_field_of_a_rerank_is_refused_by_name(reranking: Live, path: str
 
 
 def test_a_model_that_generates_says_how_to_start_it(tmp_path: Path) -> None:
-    qwen_reranker(tmp_path)
+    write_reranker(tmp_path)
     with build_server(str(tmp_path), {**OPTIONS, "context": 512}) as built, serving(built.parts) as live:
         with OpenAI(base_url=live.url + "/v1", api_key="none", max_retries=0) as client:
             with pytest.raises(openai.BadRequestError, match="--task embed"):

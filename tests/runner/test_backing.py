@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE_S
 from twostroke.backends.cpu.huge_pages import populate
 from twostroke.runner import backing as room
 from twostroke.runner.backing import KvPrefault
@@ -79,7 +80,7 @@ def test_a_system_that_cannot_is_asked_once() -> None:
     seen = Seen(most=0)
     backing = KvPrefault(layers(2, 10), seen)
     backing.start()
-    backing._thread.join(20)
+    backing._thread.join(PATIENCE_S)
     backing.on_fresh_page(9)
     backing.close()
     assert len(seen.pieces) == 1 and backing.backed_pages == 0

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.families.whole import FAMILIES, write_checkpoint
+from tests.models.families.stored import config_of, write_checkpoint
 from tests.tiers import COVERING, KEPT_FAMILIES, fewer, thinned_where
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
@@ -30,7 +30,7 @@ from twostroke.weights.packed.numpy_packer import NumpyPacker
 
 
 def has_states(family: str) -> bool:
-    return any(read_model(FAMILIES[family]().to_dict()).program.states())
+    return any(read_model(config_of(family)).program.states())
 
 
 WITH_STATES = thinned_where(COVERING, has_states, "families", fewer(len(COVERING), quick=KEPT_FAMILIES))

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.patience import PATIENCE_S
 from tests.serve.fakes import ByteTokenizer, FakeEngine, PlainTemplate, Turnstile, changed, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving, wait_until
 from twostroke.server.admission import Limits
@@ -305,7 +306,7 @@ def test_too_many_headers_are_431_and_too_large_ones_end_the_connection() -> Non
         assert live.call("GET", "/health", headers={f"x-{i}": "1" for i in range(60)}).status == 200
         reply = live.call("GET", "/health", headers={f"x-{i}": "1" for i in range(101)})
         assert (reply.status, reply.error["code"]) == (431, "too_many_headers")
-        with socket.create_connection(("127.0.0.1", live.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", live.port), timeout=PATIENCE_S) as connection:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nx: " + b"a" * 100_000)
             try:
                 assert b" 200 " not in connection.recv(4096)
@@ -318,7 +319,7 @@ def test_too_many_headers_are_431_and_too_large_ones_end_the_connection() -> Non
 def test_headers_that_do_not_arrive_end_the_connection(start: bytes) -> None:
     """A byte now and then does not help, because the deadline is for all headers together."""
     with serving(fake_parts(limits=Limits(header_s=0.3))) as live:
-        with socket.create_connection(("127.0.0.1", live.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", live.port), timeout=PATIENCE_S) as connection:
             connection.sendall(start)
             assert ended(connection, b"x")
         assert live.get("/health").status == 200

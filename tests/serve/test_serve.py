@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.serve.fakes import fake_parts
 from tests.serve.harness import WAIT_S, wait_until
 from twostroke.server.serve import SAME_SIGNAL_S, bind, run, url_of
@@ -67,7 +68,7 @@ def test_a_signal_ends_it_cleanly_and_requests_in_flight_get_their_answer(kind: 
     with _process() as (process, url):
         port = int(url.rpartition(":")[2])
         assert url == f"http://127.0.0.1:{port}"
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
         body = {"model": "org/fake-model", "prompt": "x", "stream": True, "max_tokens": 60}
         connection.request("POST", "/v1/completions", json.dumps(body))
         reply = connection.getresponse()
@@ -80,12 +81,12 @@ def test_a_signal_ends_it_cleanly_and_requests_in_flight_get_their_answer(kind: 
         assert output.split("\n") == ["engine stopped", "ended", ""]
         assert process.returncode == 0
         with pytest.raises(OSError):
-            urllib.request.urlopen(url + "/health", timeout=2)
+            urllib.request.urlopen(url + "/health", timeout=PATIENCE_S)
 
 
 def test_two_signals_end_it_at_once() -> None:
     with _process() as (process, url):
-        connection = http.client.HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=PATIENCE_S)
         body = {"model": "org/fake-model", "prompt": "x" * 3, "stream": True, "max_tokens": 200, "n": 100}
         connection.request("POST", "/v1/completions", json.dumps(body))
         connection.getresponse().readline()

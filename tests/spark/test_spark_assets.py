@@ -4,18 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
-from tools.spark.evaluate import Folder
-from tools.spark.export import export
-from tools.spark.model import SPARK, SPARK_DRAFT, Llama, ModelConfig, count_parameters
 from tools.spark.tokenizer import CHAT_TEMPLATE, DEFAULT_PATH, END
-from transformers import LlamaForCausalLM
 
+from tests.lazily import Lazily, torch, torch_files, transformers
 from twostroke.assets import spark_draft_path, spark_path
 
-FOLDERS = [(spark_path(), SPARK), (spark_draft_path(), SPARK_DRAFT)]
+evaluate, exporting, model = (Lazily(f"tools.spark.{name}") for name in ("evaluate", "export", "model"))
+FOLDERS = [(spark_path(), "SPARK"), (spark_draft_path(), "SPARK_DRAFT")]
+"""Folders that ship, and the names of their configs in tools/spark/model.py."""
 FILES = {
     "config.json",
     "generation_config.json",
@@ -28,12 +25,13 @@ FILES = {
 
 
 def test_sizes() -> None:
-    assert 3_000_000 <= count_parameters(Llama(SPARK)) <= 10_000_000
+    assert 3_000_000 <= model.count_parameters(model.Llama(model.SPARK)) <= 10_000_000
     assert sum(path.stat().st_size for path in spark_path().iterdir()) <= 12_000_000
 
 
-@pytest.mark.parametrize(("folder", "config"), FOLDERS)
-def test_folder_is_whole(folder: Path, config: ModelConfig) -> None:
+@pytest.mark.parametrize(("folder", "name"), FOLDERS)
+def test_folder_is_whole(folder: Path, name: str) -> None:
+    config = getattr(model, name)
     assert FILES <= {path.name for path in folder.iterdir()}
     saved = json.loads((folder / "config.json").read_text())
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -50,12 +48,13 @@ def test_both_folders_share_the_tokenizer() -> None:
     assert (spark_path() / "tokenizer.json").read_bytes() == (spark_draft_path() / "tokenizer.json").read_bytes()
 
 
-@pytest.mark.parametrize(("folder", "config"), FOLDERS)
-def test_logits_equal_those_of_transformers(folder: Path, config: ModelConfig) -> None:
-    weights = {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
-    ours = Llama(config).eval()
+@pytest.mark.parametrize(("folder", "name"), FOLDERS)
+def test_logits_equal_those_of_transformers(folder: Path, name: str) -> None:
+    config = getattr(model, name)
+    weights = {key: tensor.float() for key, tensor in torch_files.load_file(folder / "model.safetensors").items()}
+    ours = model.Llama(config).eval()
     ours.load_state_dict(weights)
-    theirs = LlamaForCausalLM.from_pretrained(str(folder), dtype=torch.float32).eval()
+    theirs = transformers.LlamaForCausalLM.from_pretrained(str(folder), dtype=torch.float32).eval()
     for time in (9, 500):  # short and long sequences take different attention code
         ids = torch.randint(0, config.vocab_size, (2, time), generator=torch.Generator().manual_seed(time))
         with torch.inference_mode():
@@ -63,16 +62,17 @@ def test_logits_equal_those_of_transformers(folder: Path, config: ModelConfig) -
         assert difference < 1e-3
 
 
-@pytest.mark.parametrize(("folder", "config"), FOLDERS)
-def test_export_writes_what_it_is_given(folder: Path, config: ModelConfig, tmp_path: Path) -> None:
-    weights = Llama(config).state_dict()
-    export(config, weights, DEFAULT_PATH, tmp_path)
-    saved = load_file(tmp_path / "model.safetensors")
-    assert saved.keys() == weights.keys() == load_file(folder / "model.safetensors").keys()
-    assert all(torch.equal(saved[name], weights[name].bfloat16()) for name in weights)
+@pytest.mark.parametrize(("folder", "name"), FOLDERS)
+def test_export_writes_what_it_is_given(folder: Path, name: str, tmp_path: Path) -> None:
+    config = getattr(model, name)
+    weights = model.Llama(config).state_dict()
+    exporting.export(config, weights, DEFAULT_PATH, tmp_path)
+    saved = torch_files.load_file(tmp_path / "model.safetensors")
+    assert saved.keys() == weights.keys() == torch_files.load_file(folder / "model.safetensors").keys()
+    assert all(torch.equal(saved[key], weights[key].bfloat16()) for key in weights)
 
 
 def test_spark_answers() -> None:
-    answers = Folder(spark_path()).answer(["What is prefill?", "what is ttft"])
+    answers = evaluate.Folder(spark_path()).answer(["What is prefill?", "what is ttft"])
     assert "prompt" in answers[0].lower()
     assert "first token" in answers[1].lower()

@@ -1,16 +1,20 @@
 """The augmenter and the batches: variety, order, and that no text that was held out is ever trained on."""
 
+from __future__ import annotations
+
 import itertools
 import random
+from typing import Any
 
-import torch
 from tokenizers import Tokenizer
 from tools.spark.augment import phrase, phrase_once, swap_frame, swap_synonyms
 from tools.spark.corpus import Entry, held_out_set
-from tools.spark.data import Dialogues
 from tools.spark.normal import normalise
 from tools.spark.tokenizer import ASSISTANT, DEFAULT_PATH, END, PAD, USER
 
+from tests.lazily import Lazily, torch
+
+data = Lazily("tools.spark.data")
 ENTRY = Entry(
     id="slow",
     where="x.txt:1",
@@ -20,9 +24,9 @@ ENTRY = Entry(
 )
 
 
-def small_dialogues(entries: list[Entry]) -> Dialogues:
+def small_dialogues(entries: list[Entry]) -> Any:
     """Batches over the real corpus, small enough for a test."""
-    return Dialogues(entries, Tokenizer.from_file(str(DEFAULT_PATH)), seed=3, batch_tokens=2048)
+    return data.Dialogues(entries, Tokenizer.from_file(str(DEFAULT_PATH)), seed=3, batch_tokens=2048)
 
 
 def test_held_out_questions_are_never_phrased(entries: list[Entry]) -> None:

@@ -5,28 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
-from tools.spark.heads import EAGLE, Eagle, Medusa, MedusaConfig
-from tools.spark.model import Llama
-from tools.spark.train_heads import spark_model
 
+from tests.lazily import Lazily, torch, torch_files
 from tests.speculate.test_real_engine import AllOfThem
 from twostroke import LLM, SamplingParams
 from twostroke.assets import spark_eagle_path, spark_medusa_path, spark_path
 from twostroke.engine.speculate.proposer import Guess, GuessWanted
 from twostroke.types.output import Prompt
 
+spark_heads, training = Lazily("tools.spark.heads"), Lazily("tools.spark.train_heads")
 Judge = Callable[[list[int], int], list[int]]
 
 
-def medusa_judge(model: Llama) -> Judge:
+def medusa_judge(model: Any) -> Judge:
     folder = spark_medusa_path()
     config = json.loads((folder / "config.json").read_text())
-    heads = Medusa(MedusaConfig(config["medusa_num_heads"], config["medusa_num_layers"]), 256)
-    stored = load_file(folder / "medusa_lm_head.safetensors")
+    heads = spark_heads.Medusa(spark_heads.MedusaConfig(config["medusa_num_heads"], config["medusa_num_layers"]), 256)
+    stored = torch_files.load_file(folder / "medusa_lm_head.safetensors")
     heads.load_state_dict({f"heads.{name}": tensor.float() for name, tensor in stored.items()})
 
     def guess(known: list[int], count: int) -> list[int]:
@@ -37,9 +35,9 @@ def medusa_judge(model: Llama) -> Judge:
     return guess
 
 
-def eagle_judge(model: Llama) -> Judge:
-    layer = Eagle(EAGLE, model.model.embed_tokens.weight)
-    stored = load_file(spark_eagle_path() / "model.safetensors")
+def eagle_judge(model: Any) -> Judge:
+    layer = spark_heads.Eagle(spark_heads.EAGLE, model.model.embed_tokens.weight)
+    stored = torch_files.load_file(spark_eagle_path() / "model.safetensors")
     layer.load_state_dict({name.removeprefix("layers.0."): tensor.float() for name, tensor in stored.items()})
 
     def guess(known: list[int], count: int) -> list[int]:
@@ -54,7 +52,7 @@ def eagle_judge(model: Llama) -> Judge:
 
 
 @pytest.mark.parametrize(("way", "made"), [("medusa", medusa_judge), ("eagle", eagle_judge)])
-def test_the_engine_guesses_what_pytorch_does(way: str, made: Callable[[Llama], Judge], tmp_path: Path) -> None:
+def test_the_engine_guesses_what_pytorch_does(way: str, made: Callable[[Any], Judge], tmp_path: Path) -> None:
     told: list[tuple[list[int], Guess]] = []
     options = {"weights": "f32", "kv_format": "f32", "context": 256, "kv_memory": "4MB", "threads": 1}
     with LLM("spark", speculate=way, cache="off", **options) as llm:
@@ -74,6 +72,6 @@ def test_the_engine_guesses_what_pytorch_does(way: str, made: Callable[[Llama], 
     guesses = [(known, list(guess.token_ids)) for known, guess in told if guess.token_ids]
     assert len(guesses) > 5 and max(len(guess) for _, guess in guesses) > 2
     with torch.inference_mode():
-        judge = made(spark_model(spark_path()))
+        judge = made(training.spark_model(spark_path()))
         for known, guess in guesses[:: max(1, len(guesses) // 6)]:
             assert judge(known, len(guess)) == guess

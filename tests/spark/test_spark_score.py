@@ -4,7 +4,6 @@ import json
 
 import pytest
 from tools.spark.corpus import Entry
-from tools.spark.evaluate import HELD_OUT_JSON, held_out_cases
 from tools.spark.score import Case, judge, score, similarity
 
 ANSWERS = {
@@ -49,6 +48,8 @@ def test_similarity_is_over_words() -> None:
 
 
 def test_the_saved_score_is_of_this_corpus(entries: list[Entry]) -> None:
+    from tools.spark.evaluate import HELD_OUT_JSON, held_out_cases
+
     saved = json.loads(HELD_OUT_JSON.read_text())
     assert saved["cases"] == len(held_out_cases(entries)) >= 60
     assert saved["right"] + len(saved["misses"]) == saved["cases"]

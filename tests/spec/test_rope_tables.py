@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from tests import kept
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.rope_tables import CHUNK_POSITIONS, inverse_frequencies, rope_table
 from twostroke.ops.program.model import Model
 from twostroke.types.spec.rope import RopeSpec
 
 HALF = 32
+POSITIONS, TABLE = (256, 512, 513, 2048, 6000), 512
 KINDS = {
     "default": {"rope_type": "default", "rope_theta": 10_000.0},
     "default-theta": {"rope_type": "default", "rope_theta": 1e6},
@@ -59,44 +60,58 @@ def rope_of(model: Model) -> RopeSpec:
     return rope.spec
 
 
-def both(kind: str) -> tuple[transformers.LlamaConfig, Model]:
-    config = transformers.LlamaConfig(
-        hidden_size=4 * HALF, num_attention_heads=2, num_hidden_layers=1, max_position_embeddings=2048,
-        rope_parameters={"rope_theta": 10_000.0, **KINDS[kind]},
-    )  # fmt: skip
-    written = config.to_dict()
-    written["architectures"] = ["LlamaForCausalLM"]
-    return config, read_model(written)
+@cache
+def judged(kind: str) -> tuple[Model, dict[str, np.ndarray]]:
+    """The model of a Llama's config, and what transformers says of it: by `frequencies N` the frequencies and then the
+    factor of attention where N positions are asked for; cos and sin of TABLE positions."""
+
+    def ask(folder: Path) -> dict[str, Any]:
+        import torch
+        import transformers
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+        config = transformers.LlamaConfig(
+            hidden_size=4 * HALF, num_attention_heads=2, num_hidden_layers=1, max_position_embeddings=2048,
+            rope_parameters={"rope_theta": 10_000.0, **KINDS[kind]},
+        )  # fmt: skip
+        found = {"config": kept.text({**config.to_dict(), "architectures": ["LlamaForCausalLM"]})}
+        word = config.rope_parameters["rope_type"]
+        for positions in POSITIONS:
+            if word == "default":
+                frequencies, factor = LlamaRotaryEmbedding.compute_default_rope_parameters(config)
+            else:
+                frequencies, factor = ROPE_INIT_FUNCTIONS[word](config, torch.device("cpu"), seq_len=positions)
+            found[f"frequencies {positions}"] = np.append(frequencies.double().numpy(), factor)
+        cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(TABLE)[None])
+        return {**found, "cos": cos[0, :, :HALF].numpy(), "sin": sin[0, :, :HALF].numpy()}
+
+    found = kept.made(("rope tables", KINDS[kind], HALF, POSITIONS, TABLE), ask).answers()
+    return read_model(kept.value_of(found["config"])), found
 
 
-@pytest.mark.parametrize("positions", [256, 512, 513, 2048, 6000])
+@pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_frequencies_agree_with_transformers(kind, positions):
-    config, spec = both(kind)
-    word = config.rope_parameters["rope_type"]
-    if word == "default":
-        expected, attention_factor = LlamaRotaryEmbedding.compute_default_rope_parameters(config)
-    else:
-        expected, attention_factor = ROPE_INIT_FUNCTIONS[word](config, torch.device("cpu"), seq_len=positions)
-    np.testing.assert_allclose(inverse_frequencies(rope_of(spec), positions), expected.numpy(), rtol=2e-6)
+    spec, found = judged(kind)
+    *expected, attention_factor = found[f"frequencies {positions}"]
+    np.testing.assert_allclose(inverse_frequencies(rope_of(spec), positions), expected, rtol=2e-6)
     assert rope_of(spec).attention_factor == pytest.approx(attention_factor, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_agree_with_the_rotary_module(kind):
-    config, spec = both(kind)
-    positions = 512
-    table = rope_table(rope_of(spec), positions)
-    cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(positions)[None])
-    assert table.cos.shape == table.sin.shape == (positions, HALF)
+    spec, found = judged(kind)
+    table = rope_table(rope_of(spec), TABLE)
+    assert table.cos.shape == table.sin.shape == (TABLE, HALF)
     assert table.cos.dtype == table.sin.dtype == np.float32
     # transformers multiplies position and frequency in float32, so up to 512 * 2^-24 radians of error are its own.
-    np.testing.assert_allclose(table.cos, cos[0, :, :HALF].numpy(), atol=1e-4)
-    np.testing.assert_allclose(table.sin, sin[0, :, :HALF].numpy(), atol=1e-4)
+    np.testing.assert_allclose(table.cos, found["cos"], atol=1e-4)
+    np.testing.assert_allclose(table.sin, found["sin"], atol=1e-4)
 
 
 def test_chunked_tables_are_the_same_at_every_position():
-    _, spec = both("yarn")
+    spec, _ = judged("yarn")
     long = rope_table(rope_of(spec), CHUNK_POSITIONS + 300)
     for position in (0, 1, CHUNK_POSITIONS - 1, CHUNK_POSITIONS, CHUNK_POSITIONS + 299):
         angles = position * inverse_frequencies(rope_of(spec), CHUNK_POSITIONS + 300)
@@ -105,5 +120,5 @@ def test_chunked_tables_are_the_same_at_every_position():
 
 
 def test_partial_rotation_shortens_the_table():
-    _, spec = both("default")
+    spec, _ = judged("default")
     assert rope_table(replace(rope_of(spec), rotary_dim=HALF), 8).cos.shape == (8, HALF // 2)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from tests.speculate.test_real_engine import AllOfThem
 from tests.speculate.texts import request
 from twostroke import LLM
@@ -125,7 +125,7 @@ def test_an_engine_with_such_a_draft_gives_the_same_bits(family: str, tmp_path: 
     """The draft is the model. So every guess is right if its states and windows are right, bit for bit."""
     vocabulary = json.loads((spark_path() / "config.json").read_text())["vocab_size"]
     special = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    write_random({**FAMILIES[family]().to_dict(), **special, "vocab_size": vocabulary}, tmp_path)
+    write_random({**config_of(family), **special, "vocab_size": vocabulary}, tmp_path)
     shutil.copy(spark_path() / "tokenizer.json", tmp_path / "tokenizer.json")
     options = {"weights": "int8", "threads": 1, "context": 256, "max_sequences": 4}
     with LLM(str(tmp_path), speculate=f"draft:{tmp_path}", **options) as llm:

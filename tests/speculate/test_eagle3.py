@@ -1,4 +1,4 @@
-"""EAGLE-3 layers: the formula compared with PyTorch, the engine's bits with one, and layers that do not fit."""
+"""EAGLE-3 layers: the formula next to NumPy, the engine's bits with one, and layers that do not fit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from tests.speculate.test_mtp import KINDS, TEXTS
 from tests.speculate.test_real_engine import AllOfThem
+from tests.weights.checkpoints import save
 from twostroke import LLM
 from twostroke.assembly.eagle import find_eagle, with_places_kept
 from twostroke.assets import spark_path
@@ -52,50 +51,56 @@ SHAPES = {
     "midlayer.mlp.up_proj": (INNER, WIDTH),
     "midlayer.mlp.down_proj": (WIDTH, INNER),
 }
-CHOSEN = torch.arange(TOKENS) * 5 + torch.tensor([0, 1, 2, 3, 4]).repeat(TOKENS // 5)
+CHOSEN = np.arange(TOKENS) * 5 + np.tile([0, 1, 2, 3, 4], TOKENS // 5)
 """The model's tokens that the layer knows; 300 and similar ones are among them."""
 
 
-def write(folder: Path, config: dict[str, Any], changed: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor]:
+def write(folder: Path, config: dict[str, Any], changed: dict[str, np.ndarray | None]) -> dict[str, np.ndarray]:
     """Writes the published layout; `changed` replaces tensors, or leaves them out. Returns the tensors."""
-    made = torch.Generator().manual_seed(4)
+    rng = np.random.default_rng(4)
     tensors = {
-        f"{name}.weight": torch.randn(shape, generator=made) * shape[-1] ** -0.5 + (len(shape) == 1)
+        f"{name}.weight": rng.standard_normal(shape, np.float32) * np.float32(shape[-1] ** -0.5) + (len(shape) == 1)
         for name, shape in SHAPES.items()
     }
-    tensors["d2t"] = CHOSEN - torch.arange(TOKENS)
-    tensors["t2d"] = torch.zeros(WHOLE, dtype=torch.bool).index_fill(0, CHOSEN, True)
+    tensors["d2t"] = CHOSEN - np.arange(TOKENS)
+    tensors["t2d"] = np.isin(np.arange(WHOLE), CHOSEN)
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps({**CONFIG, **config}))
     kept = {**tensors, **changed}
-    save_file({name: tensor for name, tensor in kept.items() if tensor is not None}, folder / "model.safetensors")
+    save(folder / "model.safetensors", {name: tensor for name, tensor in kept.items() if tensor is not None})
     return tensors
 
 
-def by_formula(w: dict[str, torch.Tensor], words: torch.Tensor, three: torch.Tensor) -> torch.Tensor:
+def by_formula(w: dict[str, np.ndarray], words: np.ndarray, three: np.ndarray) -> np.ndarray:
     """The logits of the layer's own tokens, as the paper's code computes them."""
 
-    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
-        return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * w[f"{name}.weight"]
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * w[f"{name}.weight"]
 
-    def turned(x: torch.Tensor) -> torch.Tensor:
-        angles = torch.arange(len(x))[:, None] * 10000.0 ** (-torch.arange(0, DIM, 2) / DIM)
-        cos, sin = (torch.cat([f(angles)] * 2, -1)[:, None] for f in (torch.cos, torch.sin))
-        first, second = x.chunk(2, -1)
-        return x * cos + torch.cat([-second, first], -1) * sin
+    def turned(x: np.ndarray) -> np.ndarray:
+        angles = np.arange(len(x))[:, None] * 10000.0 ** (-np.arange(0, DIM, 2) / DIM)
+        cos, sin = (np.concatenate([f(angles)] * 2, -1)[:, None] for f in (np.cos, np.sin))
+        first, second = np.split(x, 2, -1)
+        return x * cos + np.concatenate([-second, first], -1) * sin
 
+    def share(scores: np.ndarray) -> np.ndarray:
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
+
+    w = {name: values.astype(np.float64) for name, values in w.items()}
     state = three @ w["fc.weight"].T
-    both = torch.cat([norm(words, "midlayer.input_layernorm"), norm(state, "midlayer.hidden_norm")], -1)
-    q, k, v = ((both @ w[f"midlayer.self_attn.{n}_proj.weight"].T).view(len(both), -1, DIM) for n in "qkv")
-    q, k, v = turned(q), turned(k).repeat_interleave(2, 1), v.repeat_interleave(2, 1)
-    scores = torch.einsum("qhd,khd->hqk", q, k) / DIM**0.5
-    scores = scores + torch.full(scores.shape[1:], float("-inf")).triu(1)
-    seen = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v).flatten(1)
+    both = np.concatenate([norm(words, "midlayer.input_layernorm"), norm(state, "midlayer.hidden_norm")], -1)
+    q, k, v = ((both @ w[f"midlayer.self_attn.{n}_proj.weight"].T).reshape(len(both), -1, DIM) for n in "qkv")
+    q, k, v = turned(q), np.repeat(turned(k), 2, 1), np.repeat(v, 2, 1)
+    scores = np.einsum("qhd,khd->hqk", q, k) / DIM**0.5
+    scores = scores + np.triu(np.full(scores.shape[1:], -np.inf), 1)
+    seen = np.einsum("hqk,khd->qhd", share(scores), v).reshape(len(both), -1)
     x = state + seen @ w["midlayer.self_attn.o_proj.weight"].T
     h = norm(x, "midlayer.post_attention_layernorm")
     gate, up = (h @ w[f"midlayer.mlp.{n}_proj.weight"].T for n in ("gate", "up"))
-    x = x + (torch.nn.functional.silu(gate) * up) @ w["midlayer.mlp.down_proj.weight"].T
-    return norm(x, "norm") @ w["lm_head.weight"].T
+    x = x + (gate / (1 + np.exp(-gate)) * up) @ w["midlayer.mlp.down_proj.weight"].T
+    found: np.ndarray = norm(x, "norm") @ w["lm_head.weight"].T
+    return found
 
 
 def test_the_layer_is_the_formula(tmp_path: Path) -> None:
@@ -105,7 +110,7 @@ def test_the_layer_is_the_formula(tmp_path: Path) -> None:
     layer = found.layers[0]
     with Checkpoint.open(tmp_path) as checkpoint:
         own = load_weights(checkpoint, layer.own, lambda weight: F32, NumpyPacker())
-    three = torch.randn(count, 3 * WIDTH, generator=torch.Generator().manual_seed(1))
+    three = np.random.default_rng(1).standard_normal((count, 3 * WIDTH), np.float32)
     step = StepSizes(count, 1, count)
     matrices = {**weights.matrices, **own.matrices}
     memory = StepMemory(layer.made.program, matrices, own.vectors, KVKind.F32, MemorySizes(2, 128, 64, 2, 0, count))
@@ -114,11 +119,11 @@ def test_the_layer_is_the_formula(tmp_path: Path) -> None:
     memory.batch.page_table[0, :2] = (0, 1)
     memory.choose_logit_rows(np.arange(count, dtype=np.int32))
     states = np.empty((count, WIDTH), np.float32)
-    ReferenceOps().linear(states, three.numpy(), own.matrices["fc:eagle"])  # type: ignore[attr-defined]
+    ReferenceOps().linear(states, three, own.matrices["fc:eagle"])  # type: ignore[attr-defined]
     memory.value(layer.made.states, step)[...] = states
     logits = OpByOp(layer.made.program, ReferenceOps(), memory)(step)
     table = unpack(weights.matrices[layer.made.shared[0].key])
-    right = by_formula(tensors, torch.tensor(np.array(table[:count])), three).numpy()
+    right = by_formula(tensors, np.array(table[:count]), three)
     assert np.abs(logits - right).max() < 1e-4 * (right.max() - right.min())
     assert found.tokens == tuple(CHOSEN.tolist())
 
@@ -157,13 +162,17 @@ def test_an_eagle_3_layer_gives_the_same_bits(llm: LLM, kind: str) -> None:
         ({"eagle_aux_hidden_state_layer_ids": [1, 1, 4]}, {}, "eagle_aux_hidden_state_layer_ids.*Three different"),
         ({"eagle_aux_hidden_state_layer_ids": [1, 2, 5]}, {}, "model's 5"),
         ({}, {"midlayer.mlp.up_proj.weight": None}, r"midlayer\.mlp\.up_proj\.weight is missing"),
-        ({}, {"fc.weight": torch.zeros(256, 512)}, r"fc\.weight has the shape \[256, 512\], expected \[256, 768\]"),
+        (
+            {},
+            {"fc.weight": np.zeros((256, 512), np.float32)},
+            r"fc\.weight has the shape \[256, 512\], expected \[256, 768\]",
+        ),
         ({}, {"d2t": None}, "tensor d2t must hold 700"),
-        ({}, {"d2t": torch.full((TOKENS,), 9999)}, "d2t names tokens that the model does not have"),
+        ({}, {"d2t": np.full(TOKENS, 9999)}, "d2t names tokens that the model does not have"),
     ],
 )
 def test_layers_that_do_not_fit_are_refused_by_the_tensor(
-    tmp_path: Path, config: dict[str, Any], changed: dict[str, torch.Tensor | None], words: str
+    tmp_path: Path, config: dict[str, Any], changed: dict[str, np.ndarray | None], words: str
 ) -> None:
     write(tmp_path, config, changed)
     with pytest.raises(ConfigError, match=words):

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from tests.speculate.predicted import FILE, add_layers
 from tests.speculate.test_real_engine import AllOfThem
 from twostroke import LLM
@@ -36,7 +36,7 @@ def folder_of(family: str, folder: Path, layers: int | None = None) -> Path:
     """A random checkpoint with the layers and the embedded model's tokenizer."""
     vocabulary = json.loads((spark_path() / "config.json").read_text())["vocab_size"]
     special = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    write_random({**FAMILIES[family]().to_dict(), **special, "vocab_size": vocabulary}, folder)
+    write_random({**config_of(family), **special, "vocab_size": vocabulary}, folder)
     shutil.copy(spark_path() / "tokenizer.json", folder / "tokenizer.json")
     add_layers(folder, **({} if layers is None else {"num_nextn_predict_layers": layers}))
     return folder

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from tests.speculate.test_real_engine import PARAMS, QUESTIONS, AllOfThem, facts, outputs
+from tests.weights.checkpoints import read_tensors, save
 from twostroke import LLM
 from twostroke.assets import spark_eagle_path, spark_medusa_path
 from twostroke.types.errors import ConfigError
@@ -74,15 +74,15 @@ def test_heads_that_fail_are_left_alone(llm: LLM, monkeypatch: pytest.MonkeyPatc
     assert proposer._faults == 3
 
 
-def changed(way: str, folder: Path, config: dict[str, object], tensors: dict[str, object]) -> str:
+def changed(way: str, folder: Path, config: dict[str, object], tensors: dict[str, np.ndarray | None]) -> str:
     """A copy of the shipped heads, with other fields and tensors (None: without it). Returns the option's value."""
     shutil.copytree(FOLDERS[way](), folder)
     read = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**read, **config}))
     if tensors:
         file = folder / FILES[way]
-        kept = {name: array for name, array in load_file(file).items() if tensors.get(name, "") is not None}
-        save_file({**kept, **{name: array for name, array in tensors.items() if array is not None}}, file)
+        kept = {name: array for name, array in read_tensors(file).items() if tensors.get(name, "") is not None}
+        save(file, {**kept, **{name: array for name, array in tensors.items() if array is not None}}, "BF16")
     return f"{way}:{folder}"
 
 
@@ -92,27 +92,27 @@ def changed(way: str, folder: Path, config: dict[str, object], tensors: dict[str
         (
             "medusa",
             {},
-            {"0.0.linear.weight": torch.zeros(128, 128)},
+            {"0.0.linear.weight": np.zeros((128, 128))},
             r"0\.0\.linear\.weight has the shape \[128, 128\]",
         ),
         ("medusa", {}, {"1.0.linear.bias": None}, r"1\.0\.linear\.bias is missing.*256 numbers and 4,096 tokens"),
         ("medusa", {"original_lm_head": False}, {}, r"tensor 0\.\d\.weight is missing"),
         ("medusa", {"medusa_num_heads": 0}, {}, "medusa_num_heads"),
-        ("medusa", {}, {"0.0.linear.weight": torch.full((256, 256), float("nan"))}, r"0\.0\.linear\.weight .*NaN"),
+        ("medusa", {}, {"0.0.linear.weight": np.full((256, 256), np.nan)}, r"0\.0\.linear\.weight .*NaN"),
         ("eagle", {"hidden_size": 128}, {}, "hidden_size.*256 numbers"),
         ("eagle", {"vocab_size": 32000}, {}, "vocab_size.*4,096 tokens"),
         ("eagle", {"num_hidden_layers": 2}, {}, "one layer"),
         (
             "eagle",
             {},
-            {"fc.weight": torch.zeros(256, 256)},
+            {"fc.weight": np.zeros((256, 256))},
             r"fc\.weight has the shape \[256, 256\], expected \[256, 512\]",
         ),
         ("eagle", {}, {"layers.0.mlp.up_proj.weight": None}, r"layers\.0\.mlp\.up_proj\.weight is missing"),
     ],
 )
 def test_heads_that_do_not_fit_are_refused_by_the_tensor(
-    tmp_path: Path, way: str, config: dict[str, object], tensors: dict[str, object], words: str
+    tmp_path: Path, way: str, config: dict[str, object], tensors: dict[str, np.ndarray | None], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         LLM("spark", speculate=changed(way, tmp_path / "heads", config, tensors))

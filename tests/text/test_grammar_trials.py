@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.text.kinds import make
 from twostroke.text.grammar.compiler import GrammarCompiler, GrammarLimits
 from twostroke.text.grammar.trials import Sources, TooHard, Trials
@@ -36,7 +37,7 @@ class Gated:
     def sources(self, grammar: Grammar) -> Sources:
         self.tried.append(grammar)
         self.begun.set()
-        assert self.gate.wait(20)
+        assert self.gate.wait(PATIENCE_S)
         if not self.last and grammar.text.startswith("hard"):
             raise TooHard
         if grammar == SECOND:
@@ -82,7 +83,7 @@ def test_each_has_a_fault_of_its_own(bench: Bench) -> None:
 
 def test_where_too_many_wait_the_oldest_is_refused_and_the_newest_is_first(bench: Bench) -> None:
     at_work = bench.trials.join(FIRST)
-    assert bench.quick.begun.wait(20)
+    assert bench.quick.begun.wait(PATIENCE_S)
     waiting = {grammar: bench.trials.join(grammar) for grammar in (SECOND, THIRD, FOURTH)}
     assert isinstance(waiting[SECOND].exception(20), Overloaded)
     bench.open()
@@ -95,7 +96,7 @@ def test_where_too_many_wait_the_oldest_is_refused_and_the_newest_is_first(bench
 def test_short_texts_are_tried_first_and_long_ones_are_refused_first(bench: Bench) -> None:
     long, longer = Grammar.regex("a" * 100), Grammar.regex("b" * 300)
     at_work = bench.trials.join(FIRST)
-    assert bench.quick.begun.wait(20)
+    assert bench.quick.begun.wait(PATIENCE_S)
     waiting = {grammar: bench.trials.join(grammar) for grammar in (THIRD, longer, long)}
     assert isinstance(waiting[longer].exception(20), Overloaded)
     bench.open()
@@ -106,7 +107,7 @@ def test_short_texts_are_tried_first_and_long_ones_are_refused_first(bench: Benc
 def test_an_easy_grammar_does_not_wait_for_hard_ones(bench: Bench) -> None:
     bench.quick.gate.set()
     hard = [bench.trials.join(HARD), bench.trials.join(HARDER)]
-    assert bench.slow.begun.wait(20)
+    assert bench.slow.begun.wait(PATIENCE_S)
     assert bench.trials.join(FIRST).result(20) == ("source of first",)
     assert not any(each.done() for each in hard)
     bench.slow.gate.set()
@@ -116,7 +117,7 @@ def test_an_easy_grammar_does_not_wait_for_hard_ones(bench: Bench) -> None:
 def test_one_that_joins_a_hard_trial_shares_it(bench: Bench) -> None:
     bench.quick.gate.set()
     first = bench.trials.join(HARD)
-    assert bench.slow.begun.wait(20)
+    assert bench.slow.begun.wait(PATIENCE_S)
     second = bench.trials.join(HARD)
     bench.slow.gate.set()
     assert first.result(20) == second.result(20) and bench.slow.tried == [HARD]
@@ -124,7 +125,7 @@ def test_one_that_joins_a_hard_trial_shares_it(bench: Bench) -> None:
 
 def test_one_that_goes_away_is_nothing_to_the_others(bench: Bench) -> None:
     bench.trials.join(FIRST)
-    assert bench.quick.begun.wait(20)
+    assert bench.quick.begun.wait(PATIENCE_S)
     gone, stays = bench.trials.join(SECOND), bench.trials.join(SECOND)
     assert gone.cancel()
     others = [bench.trials.join(THIRD)]
@@ -137,13 +138,13 @@ def test_one_that_goes_away_is_nothing_to_the_others(bench: Bench) -> None:
 
 def test_what_waits_when_the_trials_close_is_told(bench: Bench) -> None:
     at_work = bench.trials.join(FIRST)
-    assert bench.quick.begun.wait(20)
+    assert bench.quick.begun.wait(PATIENCE_S)
     waiting = bench.trials.join(THIRD)
     closing = threading.Thread(target=bench.trials.close)
     closing.start()
     assert isinstance(waiting.exception(20), BackendError)
     bench.open()
-    closing.join(20)
+    closing.join(PATIENCE_S)
     assert at_work.result(20) == ("source of first",)
     with pytest.raises(BackendError):
         bench.trials.join(SECOND)

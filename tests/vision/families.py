@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import transformers
+from msgspec import structs
 from PIL import Image
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
@@ -52,9 +53,7 @@ def qwen3_vl() -> torch.nn.Module:
     tower = {**TOWER, "deepstack_visual_indexes": [0, 2]}
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 4, 4], "mrope_interleaved": True}
     text = {**TEXT, "head_dim": 24, "rope_parameters": turn}
-    config = transformers.Qwen3VLConfig(
-        text_config=text, vision_config=tower, tie_word_embeddings=False, **qwen_ids()
-    )
+    config = transformers.Qwen3VLConfig(text_config=text, vision_config=tower, tie_word_embeddings=False, **qwen_ids())
     config.architectures = ["Qwen3VLForConditionalGeneration"]
     return transformers.Qwen3VLForConditionalGeneration(config)
 
@@ -417,3 +416,5 @@ _ALL = (
     *LATER,
 )
 FAMILIES = {family.name: family for family in _ALL}
+WRITTEN = {**FAMILIES, "gemma3-sliding": structs.replace(FAMILIES["gemma3"], judge=gemma3_sliding)}
+"""Those whose folders `write_family` writes (tests/vision/folders.py)."""

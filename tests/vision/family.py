@@ -7,12 +7,14 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from msgspec import Struct
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+if TYPE_CHECKING:
+    import torch
 
 Given = dict[str, Any]
 """What the judge's processor makes of images: the inputs of its model."""
@@ -65,6 +67,8 @@ class Family(Struct, frozen=True):
 
     def write(self, folder: Path, spread: Callable[[torch.Tensor], tuple[float, float]] = wide) -> torch.nn.Module:
         """Writes the folder and returns the judge. spread: mean and standard deviation of a tensor's random numbers."""
+        import torch
+
         torch.manual_seed(7)
         judge = self.judge().eval().float()
         for parameter in judge.parameters():

@@ -1,5 +1,7 @@
-"""Tiny folders of models that see images: random weights, a tokenizer of bytes, a chat template, settings of a
-processor."""
+"""Tiny folders of models that see: random weights, a tokenizer of bytes, a chat template, settings of a processor.
+
+What a judge makes here is kept (tests/kept.py): no judge is imported where it is.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import transformers
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 
+from tests import kept
+from tests.judged import code_of
+
+HERE = Path(__file__).parent
+FAMILIES = (
+    *("qwen3-vl", "qwen3-vl-moe", "qwen3.5", "qwen3.5-moe", "qwen2.5-vl", "qwen2-vl", "gemma3", "gemma3-wide"),
+    *("paddleocr-vl", "glm-4v", "glm-4.5v", "glm-4.6v", "glm-ocr", "mistral3", "lighton-ocr", "pixtral", "gemma4"),
+    *("gemma4-small", "gemma4-unified", "internvl", "internvl-large", "lfm2-vl", "llava-next", "llava-next-siglip"),
+    *("llava-onevision", "llava-clip", "llava-siglip"),
+)
+"""Names of those of tests/vision/families.py, which imports the judge."""
 SIDE, LONGEST = 32, 96
+ROWS = 4
+"""The image rows of a tile."""
 TEXT: dict[str, Any] = {
     **{"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "model_type": "llama"},
     **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024},
@@ -38,7 +50,8 @@ TEMPLATE = (
 
 
 @cache
-def _library() -> Tokenizer:
+def library() -> Tokenizer:
+    """Bytes, the marks and the places of tiles."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = {letter: place for place, letter in enumerate([*letters, "qz"])}
     made = Tokenizer(models.BPE(words, [("q", "z")]))  # one merge, because files of GGUF must have some
@@ -50,38 +63,47 @@ def _library() -> Tokenizer:
 
 def image_token() -> int:
     """The placeholder's id."""
-    found = _library().token_to_id("<image>")
+    found = library().token_to_id("<image>")
     assert found is not None
     return found
 
 
 def token_ids(text: str) -> list[int]:
     """The token ids of a rendered prompt."""
-    return _library().encode(text, add_special_tokens=False).ids
+    return library().encode(text, add_special_tokens=False).ids
 
 
-def smolvlm(folder: Path, **settings: Any) -> torch.nn.Module:
-    """Writes the folder and returns the judge. settings: settings of the processor that replace the usual ones."""
-    config = transformers.SmolVLMConfig(
-        text_config=TEXT,
-        vision_config=TOWER,
-        scale_factor=2,
-        image_token_id=image_token(),
-        tie_word_embeddings=False,
-        pad_token_id=0,
-        architectures=["SmolVLMForConditionalGeneration"],
-    )
-    torch.manual_seed(7)
-    judge = transformers.SmolVLMForConditionalGeneration(config).eval().float()
-    for parameter in judge.parameters():
-        mean, std = (0.0, 0.2) if parameter.ndim > 1 else (0.5, 0.2)
-        torch.nn.init.normal_(parameter, mean, std)
-    judge.save_pretrained(folder)
-    _library().save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end_of_utterance>"}))
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
+def smolvlm(folder: Path, **settings: Any) -> None:
+    """Writes the folder of tests/vision/smolvlm.py. settings: of the processor, over the usual ones."""
+
+    def make(place: Path) -> dict[str, Any]:
+        from tests.vision.smolvlm import make_smolvlm
+
+        make_smolvlm(place)
+        return {}
+
+    folder.mkdir(parents=True, exist_ok=True)
+    kept.made(("smolvlm", *(code_of(HERE / name) for name in ("folders.py", "smolvlm.py"))), make).unpack(folder)
+    with_settings(folder, **settings)
+
+
+def write_family(name: str, folder: Path) -> None:
+    """Writes the folder of a family of tests/vision/families.py."""
+
+    def make(place: Path) -> dict[str, Any]:
+        from tests.vision.families import WRITTEN
+
+        WRITTEN[name].write(place)
+        return {}
+
+    sources = (path for path in sorted(HERE.glob("*famil*.py")) if not path.name.startswith("test_"))
+    folder.mkdir(parents=True, exist_ok=True)
+    kept.made((name, *map(code_of, sources)), make).unpack(folder)
+
+
+def with_settings(folder: Path, **settings: Any) -> None:
+    """The file of the processor. settings: over the usual ones."""
     (folder / "preprocessor_config.json").write_text(json.dumps({**processor_settings(), **settings}))
-    return judge
 
 
 def processor_settings() -> dict[str, Any]:
@@ -94,9 +116,17 @@ def processor_settings() -> dict[str, Any]:
 
 def processed(images: list[Image.Image], **settings: Any) -> tuple[np.ndarray, list[int], list[int]]:
     """The judge's tiles of one prompt, and rows and columns of each image."""
-    made = Idefics3ImageProcessorPil(**{**processor_settings(), **settings})
-    found = made(images=[images], return_tensors="np", return_row_col_info=True)
-    return found["pixel_values"], found["rows"][0], found["cols"][0]
+
+    def ask(folder: Path) -> dict[str, Any]:
+        from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+
+        made = Idefics3ImageProcessorPil(**{**processor_settings(), **settings})
+        found = made(images=[images], return_tensors="np", return_row_col_info=True)
+        return {"pixels": found["pixel_values"], "rows": found["rows"][0], "columns": found["cols"][0]}
+
+    facts = [(each.mode, each.size, each.tobytes(), each.getpalette(), sorted(each.info.items())) for each in images]
+    found = kept.made(("processed", sorted({**processor_settings(), **settings}.items()), *facts), ask).answers()
+    return found["pixels"], found["rows"].tolist(), found["columns"].tolist()
 
 
 def picture(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -112,3 +142,23 @@ def png(image: Image.Image) -> bytes:
     file = io.BytesIO()
     image.save(file, "PNG")
     return file.getvalue()
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    """A message of texts and images."""
+    made = [
+        {"type": "text", "text": part} if isinstance(part, str) else {"type": "image", "image": png(part)}
+        for part in parts
+    ]
+    return {"role": "user", "content": made}
+
+
+def expected_text(rows: int, columns: int) -> str:
+    """What the judge's processor writes for one image."""
+    images = "<image>" * ROWS
+    around = "<fake_token_around_image>"
+    whole = f"{around}<global-img>{images}{around}"
+    if not rows:
+        return whole
+    lines = ["".join(f"{around}<row_{r + 1}_col_{c + 1}>{images}" for c in range(columns)) + "\n" for r in range(rows)]
+    return "".join(lines) + "\n" + whole

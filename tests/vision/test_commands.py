@@ -11,10 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.serve.harness import serving
-from tests.vision.folders import picture, png, smolvlm, token_ids
+from tests.vision.folders import expected_text, picture, png, smolvlm, token_ids
 from tests.vision.test_exactness import opened
 from tests.vision.test_input import OPTIONS, url_of
-from tests.vision.test_smolvlm import expected_text
 from twostroke import LLM
 from twostroke.cli.chat import ChatText, Conversation
 from twostroke.cli.main import main

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.vision.folders import picture, smolvlm
-from tests.vision.test_smolvlm import user
+from tests.vision.folders import picture, smolvlm, user
 from twostroke import LLM
 from twostroke.types.output import GenerationOutput, Prompt
 from twostroke.types.sampling_params import SamplingParams

@@ -9,15 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from tests.tiers import TIER, fewer, thinned
-from tests.vision.families import FAMILIES
 from tests.vision.family import Family, template_text
-from tests.vision.folders import picture
+from tests.vision.folders import FAMILIES, picture, user
 from tests.vision.test_exactness import bits, opened
-from tests.vision.test_smolvlm import user
 from twostroke import LLM
 from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.engine.scheduler.sequence import Sequence
@@ -39,6 +36,12 @@ CONVERSATIONS: dict[str, list[Any]] = {
 }
 
 
+def test_the_names_that_tests_take_without_a_judge_are_those_of_the_families() -> None:
+    from tests.vision import families
+
+    assert tuple(families.FAMILIES) == FAMILIES
+
+
 class Opened:
     """A family's folder, judge and model."""
 
@@ -49,7 +52,9 @@ class Opened:
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return Opened(FAMILIES[request.param], tmp_path_factory.mktemp(request.param))
+    from tests.vision import families
+
+    return Opened(families.FAMILIES[request.param], tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +70,8 @@ def parts_of(name: str) -> list[Any]:
 
 def judged(made: Opened, ids: list[int], images: list[Image.Image]) -> np.ndarray:
     """The judge's log probabilities (positions, vocabulary)."""
+    import torch
+
     given = made.family.inputs(images)
     types = torch.tensor([[int(each == made.family.placeholder) for each in ids]])
     if given and made.family.types:
@@ -168,8 +175,6 @@ def test_without_images_the_bits_are_those_of_the_text_model(made: Opened, alone
     with opened(made.folder, images="off") as own:
         text = list(CONVERSATIONS).index("none")
         assert bits(own.engine.generate([prompt_of(own, "none")])[0]) == alone[text]
-
-
 
 
 class CutAt:

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from tests.serve.harness import Live, serving
-from tests.vision.folders import image_token, picture, png, smolvlm, token_ids
-from tests.vision.test_smolvlm import expected_text
+from tests.vision.folders import expected_text, image_token, picture, png, smolvlm, token_ids
 from twostroke.cli.main import main
 from twostroke.server.build import build_server
 

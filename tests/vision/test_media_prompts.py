@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.serve.harness import Live, serving
-from tests.vision.families import FAMILIES
-from tests.vision.folders import picture, png, smolvlm
+from tests.vision.folders import picture, png, smolvlm, write_family
 from tests.vision.test_bad_images import BAD, FILE
 from tests.vision.test_input import OPTIONS, chat, part, text, url_of
 from twostroke.server.build import build_server
@@ -24,7 +23,7 @@ PATHS = ("/completion", "/completions", "/v1/completions")
 @pytest.fixture(scope="module", params=KINDS)
 def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder: Path = tmp_path_factory.mktemp(request.param)
-    smolvlm(folder) if request.param == "smolvlm" else FAMILIES[request.param].write(folder)
+    smolvlm(folder) if request.param == "smolvlm" else write_family(request.param, folder)
     with build_server(str(folder), OPTIONS) as built, serving(built.parts) as made:
         yield made
 

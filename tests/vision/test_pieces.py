@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tests.scheduler.fakes import LineCost
-from tests.vision.families import FAMILIES
-from tests.vision.folders import picture, png
+from tests.vision.folders import FAMILIES, picture, png, write_family
 from tests.vision.towers import found_encoder, open_encoder
 from twostroke.backends.cpu import available_levels
 from twostroke.cost import encode_pieces
@@ -44,7 +43,7 @@ def test_rows_have_the_same_bits_however_they_are_cut(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of 1, 5, 32 and 50 rows, and different ones in turn, at the best level, which has the most kernels."""
-    FAMILIES[name].write(tmp_path)
+    write_family(name, tmp_path)
     values, tiles = tiles_of(tmp_path)
     for weights in ("f32", "int8"):
         with open_encoder(tmp_path, available_levels()[-1], values, weights_format=weights) as encoder:
@@ -63,7 +62,7 @@ def test_rows_have_the_same_bits_however_they_are_cut(
 
 
 def test_a_tile_given_up_leaves_nothing_in_the_next_one(tmp_path: Path) -> None:
-    FAMILIES["qwen2.5-vl"].write(tmp_path)
+    write_family("qwen2.5-vl", tmp_path)
     values, tiles = tiles_of(tmp_path)
     with open_encoder(tmp_path, available_levels()[0], values) as encoder:
         law = encoder.encode(tiles[0])

@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.scheduler.fakes import LineCost
-from tests.vision.folders import smolvlm, token_ids
+from tests.vision.folders import expected_text, smolvlm, token_ids
 from tests.vision.test_exactness import opened
-from tests.vision.test_smolvlm import expected_text
 from twostroke.cli.main import main
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.engine.cache.manager import CacheManager

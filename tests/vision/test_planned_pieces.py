@@ -5,15 +5,14 @@ A process of its own, with a lower priority, opens and resizes it: tests/vision/
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
 from PIL import Image
 
-from tests.vision.families import FAMILIES
-from tests.vision.folders import picture
+from tests.vision.folders import picture, write_family
 from tests.vision.test_exactness import opened
 from tests.vision.test_turns import prompt_of, watched
 from twostroke.cost.encode_pieces import LEAST_ROWS, EncodePiece
@@ -31,15 +30,14 @@ SIDE, ROWS, SHORT_S = 4096, 512, 0.002
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose images may have as many rows as --image-tokens allows."""
     made: Path = tmp_path_factory.mktemp("large")
-    family = FAMILIES["qwen3-vl"]
+    write_family("qwen3-vl", made)
+    place = made / "preprocessor_config.json"
     areas = {"shortest_edge": 256, "longest_edge": 1 << 24}
-    structs.replace(family, settings={**family.settings, "size": areas}).write(made)
+    place.write_text(json.dumps({**json.loads(place.read_text()), "size": areas}))
     return made
 
 
-def test_every_piece_next_to_a_stream_is_planned_within_the_rule(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_piece_next_to_a_stream_is_planned_within_the_rule(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[tuple[float, float]] = []
     pieces: list[tuple[float, bool, EncodePiece]] = []
     take, advance, usual_left_s = ImageTurns.take, ImageEncoder.advance, image_turns._left_s
@@ -73,4 +71,5 @@ def test_every_piece_next_to_a_stream_is_planned_within_the_rule(
     for most_s, least, piece in pieces:
         assert piece.seconds <= most_s or (least and piece.end - piece.first <= LEAST_ROWS)
     beside = [plan for plan, _ in steps if plan.encode is not None]
-    assert len(beside) > 1 and all(any(each.samples for each in plan.sequences) for plan in beside)
+    # A quick machine may have time for all pieces in one step.
+    assert beside and all(any(each.samples for each in plan.sequences) for plan in beside)

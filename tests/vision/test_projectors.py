@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
-from msgspec import structs
 
-from tests.vision.families import FAMILIES, gemma3_sliding
-from tests.vision.folders import picture, smolvlm
+from tests.vision.folders import picture, smolvlm, user, write_family
 from tests.vision.projectors import write_projector, write_text
-from tests.vision.test_families import PARAMS
-from tests.vision.test_smolvlm import user
 from tests.weights.gguf.export import all_of
 from twostroke import LLM
 from twostroke.types.errors import TwostrokeError
+from twostroke.types.sampling_params import SamplingParams
 
 KINDS = {
     **{"smolvlm": ("llama", "idefics3"), "qwen3-vl": ("qwen3vl", "qwen3vl_merger"), "gemma3": ("gemma3", "gemma3")},
@@ -29,6 +26,7 @@ KINDS = {
     "gemma4-unified": ("gemma4", "gemma4uv"),
     **{"llava-clip": ("llama", "mlp"), "llava-next": ("llama", "mlp"), "llava-next-siglip": ("llama", "mlp")},
 }
+PARAMS = SamplingParams(max_tokens=8, temperature=0.0, logprobs=0, prompt_logprobs=0, ignore_eos=True)
 OPTIONS: dict[str, Any] = {"kv_format": "f32", "context": 512, "max_step_tokens": 64, "max_sequences": 8}
 
 
@@ -38,8 +36,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for name, (arch, word) in KINDS.items():
         folder: Path = tmp_path_factory.mktemp(name)
-        family = structs.replace(FAMILIES["gemma3"], judge=gemma3_sliding) if name == "gemma3" else FAMILIES.get(name)
-        smolvlm(folder) if family is None else family.write(folder)
+        if name == "smolvlm":
+            smolvlm(folder)
+        else:
+            write_family("gemma3-sliding" if name == "gemma3" else name, folder)
         (folder / "files").mkdir()
         write_text(folder, folder / "files" / f"Tiny-{name}-F32.gguf", arch)
         write_projector(folder, folder / "files" / f"mmproj-Tiny-{name}-F32.gguf", word)
@@ -59,9 +59,7 @@ def logprobs(model: str, **options: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_file_next_to_the_model_is_found_and_says_what_the_folder_says(
-    folders: dict[str, Path], name: str
-) -> None:
+def test_the_file_next_to_the_model_is_found_and_says_what_the_folder_says(folders: dict[str, Path], name: str) -> None:
     law = logprobs(str(folders[name]), weights="f32")
     found = logprobs(model_of(folders, name), weights="f32")
     assert len(law) == len(found) and np.abs(law - found).max() < 1e-4 * (law.max() - law.min())

@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from tests.vision.folders import image_token, picture, png, processed, smolvlm, token_ids
+from tests.vision.folders import ROWS, expected_text, image_token, picture, processed, token_ids, user
 from twostroke import LLM
 from twostroke.types.sampling_params import SamplingParams
 
-ROWS = 4
 BAR = 1e-4
 """The largest error, as a share of the range of log probabilities."""
 PARAMS = SamplingParams(max_tokens=8, temperature=0.0, logprobs=0, prompt_logprobs=0, ignore_eos=True)
 
 
 @pytest.fixture(scope="module")
-def judge(folder: Path) -> torch.nn.Module:
-    return smolvlm(folder)
+def judge(folder: Path) -> Any:
+    from tests.vision.smolvlm import make_smolvlm
+
+    return make_smolvlm(folder)
 
 
 @pytest.fixture(scope="module")
@@ -32,41 +32,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def llm(judge: torch.nn.Module, folder: Path) -> Iterator[LLM]:
+def llm(judge: Any, folder: Path) -> Iterator[LLM]:
     with LLM(str(folder), weights="f32", kv_format="f32", context=1024, max_step_tokens=48, max_sequences=8) as made:
         yield made
 
 
-def user(*parts: Any) -> dict[str, Any]:
-    """A message of texts and images."""
-    made = [
-        {"type": "text", "text": part} if isinstance(part, str) else {"type": "image", "image": png(part)}
-        for part in parts
-    ]
-    return {"role": "user", "content": made}
-
-
-def expected_text(rows: int, columns: int) -> str:
-    """What the judge's processor writes for one image."""
-    images = "<image>" * ROWS
-    around = "<fake_token_around_image>"
-    whole = f"{around}<global-img>{images}{around}"
-    if not rows:
-        return whole
-    lines = [
-        "".join(f"{around}<row_{r + 1}_col_{c + 1}>{images}" for c in range(columns)) + "\n" for r in range(rows)
-    ]
-    return "".join(lines) + "\n" + whole
-
-
-def judged(judge: torch.nn.Module, ids: list[int], images: list[Image.Image]) -> np.ndarray:
+def judged(judge: Any, ids: list[int], images: list[Image.Image]) -> np.ndarray:
     """The judge's log probabilities (positions, vocabulary)."""
+    import torch
+
     given = {"pixel_values": torch.tensor(processed(images)[0])} if images else {}
     with torch.no_grad():
         return torch.log_softmax(judge(torch.tensor([ids]), **given).logits[0].double(), -1).numpy()
 
 
-def compare(llm: LLM, judge: torch.nn.Module, messages: list[Any], images: list[Image.Image]) -> None:
+def compare(llm: LLM, judge: Any, messages: list[Any], images: list[Image.Image]) -> None:
     """Compares the prompt's log probabilities and those of the answer, token by token."""
     output = llm.chat(messages, PARAMS)
     prompt = list(output.prompt_token_ids)
@@ -93,12 +73,12 @@ CONVERSATIONS = {
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
-def test_log_probabilities_are_those_of_transformers(llm: LLM, judge: torch.nn.Module, name: str) -> None:
+def test_log_probabilities_are_those_of_transformers(llm: LLM, judge: Any, name: str) -> None:
     parts = [picture(*part) if isinstance(part, tuple) else part for part in CONVERSATIONS[name]]
     compare(llm, judge, [user(*parts)], [part for part in parts if isinstance(part, Image.Image)])
 
 
-def test_images_of_earlier_turns_stay(llm: LLM, judge: torch.nn.Module) -> None:
+def test_images_of_earlier_turns_stay(llm: LLM, judge: Any) -> None:
     first, second = picture(40, 40), picture(70, 30, 1)
     messages = [
         user(first, "This one."),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
 
-from tests.vision.families import FAMILIES
-from tests.vision.lfm2_family import judges
+from tests import kept
+from tests.vision.folders import write_family
 from tests.vision.towers import found_encoder
 from twostroke.images.families import read_processor
 from twostroke.images.processor import Tiling
@@ -28,33 +28,51 @@ from twostroke.types.images import Patching
 def test_the_grid_is_the_judges(bounds: tuple[int, int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = [(int(w), int(h)) for w, h in rng.integers(1, 3000, (200, 2))]
-    for width, height in [*sizes, (448, 448), (896, 896), (500, 500), (1000, 500), (500, 1000), (1344, 448)]:
-        law = get_optimal_tiled_canvas((height, width), (448, 448), *bounds)
-        assert nearest_grid(width, height, 448, *bounds) == law
+    sizes += [(448, 448), (896, 896), (500, 500), (1000, 500), (500, 1000), (1344, 448)]
+
+    def ask() -> np.ndarray:
+        from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
+
+        return np.array([get_optimal_tiled_canvas((height, width), (448, 448), *bounds) for width, height in sizes])
+
+    laws = kept.answer(("get_optimal_tiled_canvas", bounds, sizes), ask).tolist()
+    for (width, height), law in zip(sizes, laws, strict=True):
+        assert list(nearest_grid(width, height, 448, *bounds)) == law
 
 
 @pytest.mark.parametrize("side", [1, 5, 16])
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 16, 17, 40])
 def test_places_on_smaller_grids_are_means(side: int, count: int) -> None:
     table = np.random.default_rng(side).standard_normal((side, 3)).astype(np.float32)
-    law = torch.nn.functional.interpolate(
-        torch.from_numpy(table.T[None, :, :, None].repeat(2, 3)),
-        size=(count, 2),
-        mode="bilinear",
-        align_corners=False,
-        antialias=True,
-    )[0, :, :, 0].numpy()
+
+    def ask() -> np.ndarray:
+        import torch
+
+        asked = torch.from_numpy(table.T[None, :, :, None].repeat(2, 3))
+        how = {"mode": "bilinear", "align_corners": False, "antialias": True}
+        return torch.nn.functional.interpolate(asked, size=(count, 2), **how)[0, :, :, 0].numpy()
+
+    law = kept.answer(("bilinear, antialias", count, table.tobytes()), ask)
     places, shares = taps(count, side, Between.SMOOTH)
     made = sum(table[place] * share[:, None] for place, share in zip(places, shares, strict=True))
     assert np.abs(made - law.T).max() < 1e-5
     assert np.abs(sum(shares) - 1).max() < 1e-6
 
 
+@cache
+def settings_of(name: str) -> dict[str, Any]:
+    """The processor's file of a family."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_family(name, Path(folder))
+        found: dict[str, Any] = json.loads((Path(folder) / "preprocessor_config.json").read_text())
+    return found
+
+
 def processor_of(name: str, **settings: Any) -> Any:
     tiling = Tiling(Patching(4, 3), 0, 64) if name == "gemma4" else Tiling(Patching(8, 2), 0, 64)
     tiling = tiling if name in ("gemma4", "lfm2-vl") else Tiling(Patching(8, 1), 32, 16)
     family = {"llava-clip": "llava", "lfm2-vl": "lfm2_vl"}.get(name, name)
-    return read_processor(family, tiling, {**FAMILIES[name].settings, **settings})
+    return read_processor(family, tiling, {**settings_of(name), **settings})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +145,7 @@ def test_no_tile_has_more_rows_than_memory_is_planned_for() -> None:
 def test_configs_that_cannot_be_kept_are_refused(
     tmp_path: Path, name: str, outer: dict[str, Any], tower: dict[str, Any]
 ) -> None:
-    FAMILIES[name].write(tmp_path)
+    write_family(name, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     assert found_encoder(tmp_path)
     config |= outer
@@ -139,8 +157,15 @@ def test_configs_that_cannot_be_kept_are_refused(
 
 def test_the_judge_of_lfm2_sorts_grids_alike() -> None:
     """Its list comes from a set, and ours is sorted."""
-    judge = judges.Lfm2VlImageProcessor._get_grid_layout
-    rng = np.random.default_rng(5)
-    own = object.__new__(judges.Lfm2VlImageProcessor)
-    for width, height in rng.integers(1, 4000, (200, 2)).tolist():
-        assert nearest_grid(width, height, 512, 2, 10) == judge(own, height, width, 2, 10, 512)[:2]
+    sizes = np.random.default_rng(5).integers(1, 4000, (200, 2)).tolist()
+
+    def ask() -> np.ndarray:
+        from tests.vision.lfm2_family import judges
+
+        judge = judges.Lfm2VlImageProcessor._get_grid_layout
+        own = object.__new__(judges.Lfm2VlImageProcessor)
+        return np.array([judge(own, height, width, 2, 10, 512)[:2] for width, height in sizes])
+
+    laws = kept.answer(("Lfm2VlImageProcessor's grids", sizes), ask).tolist()
+    for (width, height), law in zip(sizes, laws, strict=True):
+        assert list(nearest_grid(width, height, 512, 2, 10)) == law

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from msgspec import structs
 
-from tests.vision.families import FAMILIES
 from tests.vision.family import Family
-from tests.vision.folders import SIDE, picture, png, processor_settings, smolvlm
+from tests.vision.folders import FAMILIES, SIDE, picture, png, processor_settings
 from tests.vision.towers import found_encoder, open_encoder, tile_of
 from twostroke.backends.cpu import available_levels
 from twostroke.images.decoder import ImageDecoder, ImageLimits
@@ -28,13 +27,17 @@ from twostroke.types.spec.fields import Fields
 
 
 @pytest.fixture(scope="module")
-def idefics(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, torch.nn.Module]:
+def idefics(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    from tests.vision.smolvlm import make_smolvlm
+
     folder: Path = tmp_path_factory.mktemp("tower")
-    return folder, smolvlm(folder)
+    return folder, make_smolvlm(folder)
 
 
 @pytest.mark.parametrize("level", available_levels())
-def test_rows_of_square_tiles(idefics: tuple[Path, torch.nn.Module], level: str) -> None:
+def test_rows_of_square_tiles(idefics: tuple[Path, Any], level: str) -> None:
+    import torch
+
     folder, judge = idefics
     processor = read(Fields(processor_settings(), "settings"), Tiling(Patching(8, 2), SIDE, 4))
     values = np.array(processor.values, np.float32)
@@ -75,7 +78,9 @@ class Opened:
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    made = Opened(FAMILIES[request.param], tmp_path_factory.mktemp(request.param))
+    from tests.vision import families
+
+    made = Opened(families.FAMILIES[request.param], tmp_path_factory.mktemp(request.param))
     yield made
     made.eyes.close()
 
@@ -112,6 +117,8 @@ def compare_pixels(opened: Opened, tile: ImageTile, law: np.ndarray) -> None:
 
 @pytest.mark.parametrize("level", available_levels())
 def test_rows_of_every_family(opened: Opened, level: str) -> None:
+    import torch
+
     with open_encoder(opened.folder, level, opened.values, ROWS) as encoder:
         for size in ((32, 32), (90, 31), (20, 60)):
             given = opened.family.inputs([picture(*size)])

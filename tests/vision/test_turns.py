@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.vision.folders import picture, smolvlm
+from tests.vision.folders import picture, smolvlm, user
 from tests.vision.test_exactness import opened
-from tests.vision.test_smolvlm import user
 from twostroke import LLM
 from twostroke.engine.scheduler.limits import image_turns
 from twostroke.runner.image_encoder import ImageEncoder

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from tests.scheduler.fakes import LineCost
-from tests.vision.families import FAMILIES
+from tests.vision.folders import write_family
 from tests.vision.test_simulated_images import ROW_S, run
 from twostroke.assembly.find import find_model
 from twostroke.assembly.settings import config
@@ -104,7 +104,7 @@ def test_a_start_says_what_a_step_with_an_image_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], told: bool
 ) -> None:
     """The start reports it where a limit of time is kept and such a step is predicted to be longer."""
-    FAMILIES["gemma3"].write(tmp_path)
+    write_family("gemma3", tmp_path)
     monkeypatch.setattr(config, "GapRule", lambda: GapRule(least_s=0.0))
     found = find_model(str(tmp_path), {"context": 512, "kv_memory": "2MB", **options})
     reason = found.resolver.resolved().reason_of(StepSettings.step_limiter)
@@ -112,6 +112,6 @@ def test_a_start_says_what_a_step_with_an_image_takes(
 
 
 def test_a_start_of_a_model_whose_rows_see_what_came_before_says_nothing(tmp_path: Path) -> None:
-    FAMILIES["qwen3-vl"].write(tmp_path)
+    write_family("qwen3-vl", tmp_path)
     found = find_model(str(tmp_path), {"context": 512, "kv_memory": "2MB"})
     assert "see each other" not in found.resolver.resolved().reason_of(StepSettings.step_limiter)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
-from tests.models.families.whole import write_checkpoint
+from tests.models.families.stored import write_checkpoint
 from tests.weights.checkpoints import CONFIG, random_tensors, write
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import CorruptModel, ModelError, ModelNotFound, UnsupportedModel
@@ -37,7 +37,7 @@ def test_shards_without_an_index_are_all_read(tmp_path: Path) -> None:
     usual = numbers(write(tmp_path / "one", CONFIG, TENSORS))
     assert numbers(without_index(tmp_path / "three", 3)) == usual
     other = without_index(tmp_path / "named", 2)
-    save_file({"x": torch.zeros(1)}, other / "consolidated-00001-of-00001.safetensors")
+    save_file({"x": np.zeros(1, np.float32)}, other / "consolidated-00001-of-00001.safetensors")
     for path in other.glob("model-*"):
         path.rename(path.with_name(path.name.replace("model", "tiny.bf16")))
     assert numbers(other) == usual
@@ -52,7 +52,7 @@ def test_what_is_missing_or_unclear_is_named(tmp_path: Path) -> None:
         Checkpoint.open(folder)
     assert INDEX_NAME in caught.value.why
     folder = without_index(tmp_path / "two", 2)
-    save_file({"x": torch.zeros(1)}, folder / "other-00001-of-00002.safetensors")
+    save_file({"x": np.zeros(1, np.float32)}, folder / "other-00001-of-00002.safetensors")
     with pytest.raises(ModelNotFound, match="2 checkpoints") as found:
         Checkpoint.open(folder)
     assert "model-00001" in found.value.why and "other-00001" in found.value.why
@@ -66,7 +66,7 @@ def test_what_is_missing_or_unclear_is_named(tmp_path: Path) -> None:
         folder = tmp_path / words.replace(" ", "-")
         folder.mkdir()
         for each in names:
-            save_file({"x": torch.zeros(1)}, folder / f"{each}.safetensors")
+            save_file({"x": np.zeros(1, np.float32)}, folder / f"{each}.safetensors")
         with pytest.raises(ModelNotFound, match=words):
             Checkpoint.open(folder)
 
@@ -95,7 +95,7 @@ def test_tensors_that_are_not_read_are_named(tmp_path: Path) -> None:
         assert unread_sentence(tied, checkpoint) is None
 
     again = {third + name.removeprefix(first): tensor for name, tensor in tensors.items() if name.startswith(first)}
-    again = {name: tensor.clone() for name, tensor in again.items()}
+    again = {name: tensor.copy() for name, tensor in again.items()}
     save_file({**tensors, **again}, tmp_path / SINGLE_NAME)
     with Checkpoint.open(tmp_path) as checkpoint:
         check_tensors(checkpoint, tied)
@@ -111,8 +111,8 @@ def test_tensors_that_are_not_read_are_named(tmp_path: Path) -> None:
 def test_parts_that_a_program_leaves_out_are_one_word(tmp_path: Path) -> None:
     write_checkpoint("nemotron-h", tmp_path)
     path = tmp_path / SINGLE_NAME
-    left = {f"mtp.layers.0.{name}.weight": torch.zeros(2) for name in ("a", "b")}
-    noise = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(2)}
+    left = {f"mtp.layers.0.{name}.weight": np.zeros(2, np.float32) for name in ("a", "b")}
+    noise = {"model.layers.0.self_attn.rotary_emb.inv_freq": np.zeros(2, np.float32)}
     save_file({**load_file(path), **left, **noise}, path)
     model = read_folder(tmp_path)
     with Checkpoint.open(tmp_path) as checkpoint:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-import transformers
 
+from tests import kept
 from tests.weights.gguf.files import number, raw, string
 from twostroke.types.errors import CorruptModel
 from twostroke.types.sampling_params import SamplingParams
@@ -41,10 +41,16 @@ def test_do_sample_false_means_greedy(tmp_path):
     assert dict(found.sampling) == {"repetition_penalty": 1.1}
 
 
+def of_transformers(folder):
+    import transformers
+
+    said = {"do_sample": True, "temperature": 0.7, "top_k": 20, "eos_token_id": [5, 6]}
+    transformers.GenerationConfig(**said).save_pretrained(folder)
+    return {}
+
+
 def test_what_transformers_writes(tmp_path):
-    transformers.GenerationConfig(do_sample=True, temperature=0.7, top_k=20, eos_token_id=[5, 6]).save_pretrained(
-        tmp_path
-    )
+    kept.made(["do_sample, 0.7, 20, [5, 6] of GenerationConfig"], of_transformers).unpack(tmp_path)
     found = read_generation_defaults(tmp_path)
     assert found.eos_token_ids == (5, 6)
     assert found.sampling["temperature"] == 0.7 and found.sampling["top_k"] == 20

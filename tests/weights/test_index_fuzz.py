@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.numpy import save_file
 
 from tests.tiers import examples
 from twostroke.types.errors import CorruptModel, TwostrokeError
@@ -39,9 +38,9 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "model"
     (made / "sub").mkdir(parents=True)
     for number, (name, tensors) in enumerate(SHARDS.items()):
-        save_file({tensor: torch.full((2,), float(number)) for tensor in tensors}, made / name)
+        save_file({tensor: np.full(2, number, np.float32) for tensor in tensors}, made / name)
     for outside in (tmp_path / "secret.safetensors", made / "sub" / "x.safetensors"):
-        save_file({tensor: torch.full((2,), -1.0) for tensor in "abcd"}, outside)
+        save_file({tensor: np.full(2, -1, np.float32) for tensor in "abcd"}, outside)
     return made
 
 

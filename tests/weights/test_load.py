@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from tests.weights.checkpoints import BIASED, CONFIG, QWEN2, QWEN3, f32, random_tensors, write
+from tests.weights.checkpoints import BIASED, CONFIG, QWEN2, QWEN3, random_tensors, write
 from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import PackedWeight
 from twostroke.ops.program.values import Weight
@@ -40,8 +39,8 @@ def small_blocks(monkeypatch):
 
 
 def expected_matrices(config, tensors) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
-    """Fused matrices and biases, joined once more with torch."""
-    found = {"embedding": (f32(tensors["model.embed_tokens.weight"]), None)}
+    """Fused matrices and biases, put together once more with NumPy."""
+    found = {"embedding": (tensors["model.embed_tokens.weight"], None)}
     for i in range(config["num_hidden_layers"]):
         for key, names in {
             "qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
@@ -50,22 +49,22 @@ def expected_matrices(config, tensors) -> dict[str, tuple[np.ndarray, np.ndarray
             "down": ["mlp.down_proj"],
         }.items():
             layer = f"model.layers.{i}."
-            matrix = f32(torch.cat([tensors[f"{layer}{name}.weight"] for name in names]))
+            matrix = np.concatenate([tensors[f"{layer}{name}.weight"] for name in names])
             biases = [tensors[f"{layer}{name}.bias"] for name in names if f"{layer}{name}.bias" in tensors]
-            found[f"{i}.{key}"] = (matrix, f32(torch.cat(biases)) if biases else None)
+            found[f"{i}.{key}"] = (matrix, np.concatenate(biases) if biases else None)
     return found
 
 
 def check_against(config, tensors, weights, weight_format) -> None:
     expected = expected_matrices(config, tensors)
     if not config["tie_word_embeddings"]:
-        expected["head"] = (f32(tensors["lm_head.weight"]), None)
+        expected["head"] = (tensors["lm_head.weight"], None)
     found = {short(key): packed for key, packed in weights.matrices.items()}
     assert found.keys() == expected.keys()
     for key, packed in found.items():
         matrix, bias = expected[key]
         assert_same(packed, pack_weight(matrix, weight_format, bias), key)
-    norms = {name: f32(tensor) for name, tensor in tensors.items() if "norm" in name}
+    norms = {name: tensor for name, tensor in tensors.items() if "norm" in name}
     vectors = {key.partition(":")[0] + ".weight": vector for key, vector in weights.vectors.items()}
     assert vectors.keys() == norms.keys()
     assert all(np.array_equal(vector, norms[name]) for name, vector in vectors.items())
@@ -95,31 +94,30 @@ def assert_same(found: PackedWeight, expected: PackedWeight, key: str) -> None:
 def test_every_family_in_every_format(config, weight_format, tmp_path):
     tensors = random_tensors(config)
     spec, weights = load_folder(write(tmp_path, config, tensors), weight_format)
-    assert spec.parameters() == sum(tensor.numel() for tensor in tensors.values())
+    assert spec.parameters() == sum(tensor.size for tensor in tensors.values())
     check_against(config, tensors, weights, weight_format)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", ["F32", "BF16", "F16"])
 def test_every_stored_dtype(dtype, tmp_path):
     tensors = random_tensors(BIASED, dtype)
-    _, weights = load_folder(write(tmp_path, BIASED, tensors, shards=3), F32)
+    _, weights = load_folder(write(tmp_path, BIASED, tensors, 3, dtype), F32)
     check_against(BIASED, tensors, weights, F32)
 
 
 def test_parts_of_one_matrix_in_different_dtypes(tmp_path):
-    tensors = random_tensors(CONFIG)
-    for name, dtype in (("q_proj", torch.bfloat16), ("k_proj", torch.float16)):
-        tensors[f"model.layers.0.self_attn.{name}.weight"] = tensors[f"model.layers.0.self_attn.{name}.weight"].to(
-            dtype
-        )
-    _, weights = load_folder(write(tmp_path, CONFIG, tensors), F32)
+    tensors, attention = random_tensors(CONFIG), "model.layers.0.self_attn."
+    dtypes = {f"{attention}q_proj.weight": "BF16", f"{attention}k_proj.weight": "F16"}
+    for name, dtype in dtypes.items():
+        tensors[name] = random_tensors(CONFIG, dtype)[name]
+    _, weights = load_folder(write(tmp_path, CONFIG, tensors, dtype=dtypes), F32)
     check_against(CONFIG, tensors, weights, F32)
 
 
 def test_formats_by_role_and_block_sizes(tmp_path, monkeypatch):
-    tensors = random_tensors(CONFIG, torch.bfloat16)
+    tensors = random_tensors(CONFIG, "BF16")
     spec = read_model(CONFIG)
-    write(tmp_path, CONFIG, tensors)
+    write(tmp_path, CONFIG, tensors, dtype="BF16")
 
     def choose(weight: Weight) -> WeightFormat:
         return BF16 if weight.role in ("embedding", "head") else INT8
@@ -160,9 +158,9 @@ def test_peak_memory_is_packed_weights_and_a_block(tmp_path, monkeypatch):
     assert peak_bytes < packed_bytes + 40 * (1 << 16)
 
 
-def break_and_load(tmp_path: Path, config, tensors, error: type[ModelError], words: str) -> None:
+def break_and_load(tmp_path: Path, config, tensors, error: type[ModelError], words: str, dtype: str = "F32") -> None:
     with pytest.raises(error, match=words) as caught:
-        load_folder(write(tmp_path, config, tensors), F32)
+        load_folder(write(tmp_path, config, tensors, dtype=dtype), F32)
     assert caught.value.why and caught.value.fix
 
 
@@ -172,9 +170,9 @@ def test_missing_unexpected_and_misshapen_tensors(tmp_path):
     break_and_load(tmp_path, CONFIG, {k: v for k, v in whole.items() if k != name}, CorruptModel, name)
     headless = {k: v for k, v in whole.items() if k != "lm_head.weight"}
     break_and_load(tmp_path, CONFIG, headless, CorruptModel, "tie_word_embeddings")
-    break_and_load(tmp_path, CONFIG, {**whole, "model.extra": torch.zeros(1)}, CorruptModel, "model.extra")
+    break_and_load(tmp_path, CONFIG, {**whole, "model.extra": np.zeros(1, np.float32)}, CorruptModel, "model.extra")
     for shape in ((72, 41), (40, 72), (72 * 40,), (72, 40, 1)):
-        wrong = {**whole, name: torch.zeros(shape)}
+        wrong = {**whole, name: np.zeros(shape, np.float32)}
         break_and_load(tmp_path, CONFIG, wrong, CorruptModel, rf"{name} has the shape \[.*expected \[72, 40\]")
 
 
@@ -183,11 +181,11 @@ def test_biases_that_the_config_does_not_announce(tmp_path):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 2.0**60, -(2.0**60)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", ["F32", "BF16", "F16"])
 def test_weights_that_no_codec_takes(dtype, value, tmp_path):
     tensors = random_tensors(CONFIG, dtype)
     tensors["model.layers.1.self_attn.k_proj.weight"][7, 3] = value
-    break_and_load(tmp_path, CONFIG, tensors, CorruptModel, "NaN, infinite or beyond")
+    break_and_load(tmp_path, CONFIG, tensors, CorruptModel, "NaN, infinite or beyond", dtype)
 
 
 def readers() -> list[str]:
@@ -228,20 +226,20 @@ def test_what_fails_in_the_thread_that_reads_ends_the_load(fault, tmp_path, monk
 
 def test_integer_checkpoints_are_refused(tmp_path):
     tensors = random_tensors(CONFIG)
-    tensors["model.layers.0.mlp.down_proj.weight"] = torch.zeros(40, 72, dtype=torch.int8)
+    tensors["model.layers.0.mlp.down_proj.weight"] = np.zeros((40, 72), np.int8)
     break_and_load(tmp_path, CONFIG, tensors, UnsupportedModel, "dtype I8")
 
 
 def test_harmless_extras_are_ignored(tmp_path):
     tensors = random_tensors(QWEN2)
     extra = {
-        "model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(6),
-        "lm_head.weight": tensors["model.embed_tokens.weight"].clone(),
+        "model.layers.0.self_attn.rotary_emb.inv_freq": np.zeros(6, np.float32),
+        "lm_head.weight": tensors["model.embed_tokens.weight"].copy(),
     }
     _, weights = load_folder(write(tmp_path, QWEN2, {**tensors, **extra}), F32)
     found = by_short(weights)
     assert "head" not in found
-    assert np.array_equal(unpack(found["embedding"]), f32(tensors["model.embed_tokens.weight"]))
+    assert np.array_equal(unpack(found["embedding"]), tensors["model.embed_tokens.weight"])
 
 
 def test_shards(tmp_path):
@@ -250,7 +248,7 @@ def test_shards(tmp_path):
     with Checkpoint.open(folder) as checkpoint:
         assert checkpoint.names == index["weight_map"].keys()
         assert np.array_equal(
-            checkpoint.read_rows("lm_head.weight", 3, 4), random_tensors(CONFIG)["lm_head.weight"][3:7].numpy()
+            checkpoint.read_rows("lm_head.weight", 3, 4), random_tensors(CONFIG)["lm_head.weight"][3:7]
         )
     (folder / "model-00002-of-00004.safetensors").unlink()
     with pytest.raises(CorruptModel, match="model-00002-of-00004.safetensors"):
@@ -303,7 +301,7 @@ def test_folders_without_safetensors(tmp_path):
 
 def test_the_largest_weights_that_codecs_take(tmp_path):
     below = float(np.nextafter(np.float32(2.0**60), np.float32(0)))
-    for dtype, value in ((torch.float32, below), (torch.bfloat16, 2.0**59 * 1.9921875)):
+    for dtype, value in (("F32", below), ("BF16", 2.0**59 * 1.9921875)):
         tensors = random_tensors(CONFIG, dtype)
         tensors["lm_head.weight"][0, 0] = value
-        load_folder(write(tmp_path, CONFIG, tensors), INT4)
+        load_folder(write(tmp_path, CONFIG, tensors, dtype=dtype), INT4)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +63,7 @@ def a_small_disk_will_do(monkeypatch):
 @pytest.mark.parametrize("weight_format", [F32, BF16, INT8, INT4], ids=["f32", "bf16", "int8", "int4"])
 @pytest.mark.parametrize("config", [CONFIG, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
 def test_memory_first_and_second_start_are_bit_exact(config, weight_format, tmp_path, cache):
-    model = write(tmp_path / "model", config, random_tensors(config, torch.bfloat16), shards=2)
+    model = write(tmp_path / "model", config, random_tensors(config, "BF16"), shards=2, dtype="BF16")
     first, second = (Start(model, cache, config, weight_format) for _ in range(2))
     assert first.packed_bytes > 0 and second.packed_bytes == 0
     assert not first.warnings and not second.warnings

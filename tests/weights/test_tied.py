@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families.whole import FAMILIES
+from tests.models.families.stored import config_of
 from twostroke.runner.folder import read_folder
 from twostroke.weights import tied
 from twostroke.weights.checkpoint import Checkpoint
@@ -23,7 +23,7 @@ TABLE = "model.embed_tokens.weight"
 
 def with_head(folder: Path, change: bool) -> Path:
     """A tied model whose checkpoint has a copy of the embedding as its head. `change`: whether one bit differs."""
-    config = FAMILIES["llama-tied"]().to_dict()
+    config = config_of("llama-tied")
     write_random(config, folder)
     with Checkpoint.open(folder) as checkpoint:
         tensors = {name: np.array(checkpoint.read(name)) for name in checkpoint.names}

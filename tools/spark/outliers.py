@@ -13,7 +13,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
+from tests.weights.checkpoints import read_tensors, save
 
 from twostroke.assets import spark_path
 
@@ -30,7 +30,7 @@ READERS = {
 def write_outlier_spark(folder: Path) -> Path:
     """Writes a folder like spark's, but with outliers. Returns the folder. Raises FileExistsError."""
     shutil.copytree(spark_path(), folder)
-    tensors = load_file(folder / "model.safetensors")
+    tensors = read_tensors(folder / "model.safetensors")
     channels = list(CHANNELS)
     for name in [name for name in tensors if name.endswith("layernorm.weight")]:
         layer, _, norm = name.removesuffix(".weight").rpartition(".")
@@ -39,9 +39,9 @@ def write_outlier_spark(folder: Path) -> Path:
             tensors[f"{layer}.{reader}.weight"][:, channels] /= FACTOR
     for name, values in tensors.items():
         if name.endswith(("q_proj.weight", "k_proj.weight")):
-            heads = values.view(-1, HEAD_DIM, values.shape[1])
+            heads = values.reshape(-1, HEAD_DIM, values.shape[1])
             heads[:, list(PAIR)] *= KEY_FACTOR if name.endswith("k_proj.weight") else 1 / KEY_FACTOR
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    save(folder / "model.safetensors", tensors, "BF16")
     return folder
 
 

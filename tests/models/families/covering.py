@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from tests.models.families.whole import FAMILIES, by_architecture, generating
+from tests.models.families.stored import by_architecture, config_of, generating
 from tests.tiers import COVERING, ENCODERS
 from twostroke.models.common.registry import read_model
 from twostroke.ops.program.cache_groups import cache_groups
@@ -21,7 +21,7 @@ def covering_architectures() -> tuple[str, ...]:
 @cache
 def features(family: str) -> set[str]:
     """The names of a family's ops and caches, and how its caches are grouped."""
-    program = read_model(FAMILIES[family]().to_dict()).program
+    program = read_model(config_of(family)).program
     groups = cache_groups(program)
     windows = sum(1 for each in groups.pages if each.window)
     ops = {type(op).__name__ for op in (*program.body, *program.head)}

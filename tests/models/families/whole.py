@@ -1,18 +1,15 @@
-"""Tiny random checkpoints of each family, made by transformers: the models of the judge."""
+"""Tiny random checkpoints of each family, made by transformers: the judge's own models.
+
+Importing this file takes seconds. Tests take tests/models/families/stored.py, which has what this file made before.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from transformers.core_model_loading import revert_weight_conversion
@@ -35,10 +32,6 @@ from tests.models.families.states import STATES
 from tests.models.families.text_inside import INSIDE, Gemma3nForConditionalGeneration
 from tests.models.families.wrapped import WRAPPED
 from tests.models.grok1 import Grok1ModelForCausalLM
-from tests.private_cache import RUN_FOLDER
-from twostroke.models.common.registry import architecture_of, architectures
-from twostroke.types.pooling import Task
-from twostroke.types.spec.fields import Fields
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -151,25 +144,6 @@ RANDOM_BUFFERS = ("bias", "balancing_biases", "rotary_emb.alpha")
 """Biases of choices of experts, and logarithms of factors of frequencies."""
 
 
-@cache
-def by_architecture() -> dict[str, tuple[str, ...]]:
-    """Every architecture of the registry with its families. Raises ValueError for one that has none."""
-    found: dict[str, tuple[str, ...]] = {entry.name: () for entry in architectures().values()}
-    for family in FAMILIES:
-        name = architecture_of(Fields(FAMILIES[family]().to_dict(), "config.json"))
-        found[name] += (family,)
-    bare = [name for name, families in found.items() if not families]
-    if bare:
-        raise ValueError(f"tests/models/families/whole.py has no tiny config of {', '.join(bare)}")
-    return found
-
-
-def generating() -> dict[str, tuple[str, ...]]:
-    """The architectures of `by_architecture` that generate text."""
-    tasks = {entry.name: entry.form.task for entry in architectures().values()}
-    return {name: families for name, families in by_architecture().items() if tasks[name] is Task.GENERATE}
-
-
 def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.PreTrainedModel:
     """The model of transformers: that of the architecture which the config names, or the one that continues text."""
     own = JUDGES.get(type(config)) or REMOTE_JUDGES.get(type(config))
@@ -183,12 +157,10 @@ def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.
 
 
 def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.PreTrainedModel:
-    """Writes a random float32 checkpoint of `family` into `folder`. Returns the transformers model that made it.
-
-    saving: arguments of save_pretrained. Without them, the files are kept for `write_checkpoint`.
-    """
+    """Write a random float32 checkpoint of `family`, or of a variant, into `folder`; returns the transformers model
+    that made it. saving: for save_pretrained."""
     torch.manual_seed(sum(family.encode()))
-    model = judge(FAMILIES[family](), attn_implementation="eager")
+    model = judge(_config(family), attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):
@@ -201,17 +173,16 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
                 parameter.copy_(parameter.mean().round() + 0.3 * torch.randn_like(parameter))
         for name, buffer in model.named_buffers():
             _fill(name, buffer, model)
-    kept = None if saving else kept_folder(family)
-    if kept is None:
-        model.eval().save_pretrained(folder, **saving)
-        return model
-    if not kept.is_dir():
-        made = Path(tempfile.mkdtemp(dir=kept.parent))
-        model.save_pretrained(made)
-        with contextlib.suppress(OSError):  # the other process was first
-            made.rename(kept)
-    shutil.copytree(kept, folder, dirs_exist_ok=True)
-    return model.eval()
+    model.eval().save_pretrained(folder, **saving)
+    return model
+
+
+def _config(family: str) -> transformers.PretrainedConfig:
+    if family in FAMILIES:
+        return FAMILIES[family]()
+    from tests.weights.gguf.variants import VARIANTS  # which changes some of FAMILIES
+
+    return VARIANTS[family]()
 
 
 def _fill(name: str, buffer: torch.Tensor, model: transformers.PreTrainedModel) -> None:
@@ -225,26 +196,22 @@ def _fill(name: str, buffer: torch.Tensor, model: transformers.PreTrainedModel) 
         buffer.copy_(0.3 * torch.randn_like(buffer))
 
 
-def write_checkpoint(family: str, folder: Path) -> None:
-    """Writes the files of `make_checkpoint`. They are made once in a run, by the process that needs them first."""
-    kept = kept_folder(family)
-    if kept is not None and kept.is_dir():
-        shutil.copytree(kept, folder, dirs_exist_ok=True)
-    else:
-        make_checkpoint(family, folder)
-
-
-def kept_folder(family: str) -> Path | None:
-    """The folder in which this run keeps a family's files; its name contains what they depend on. None outside a run of
-    tests."""
-    run = os.environ.get(RUN_FOLDER)
-    if run is None:
-        return None
-    text = json.dumps(FAMILIES[family]().to_dict(), sort_keys=True, default=str)
-    return Path(run) / hashlib.sha256(f"{family} {text}".encode()).hexdigest()
-
-
 def stored_shapes(model: transformers.PreTrainedModel) -> dict[str, tuple[int, ...]]:
     """The names and shapes of the tensors that `save_pretrained` writes. In memory, transformers joins the matrices of
     experts."""
     return {name: tuple(tensor.shape) for name, tensor in revert_weight_conversion(model, model.state_dict()).items()}
+
+
+def some_tokens(model: transformers.PreTrainedModel, count: int) -> list[int]:
+    """Random tokens that are text: some tables of embeddings have more rows, for places of images."""
+    rows = model.get_input_embeddings().num_embeddings
+    words = min(rows, getattr(model.config.get_text_config(), "vocab_size", rows))
+    return np.random.default_rng(5).integers(0, words, count).tolist()
+
+
+def logits(model: transformers.PreTrainedModel, token_ids: list[int]) -> np.ndarray:
+    """(T, V) of all positions; hidden states of an encoder; one row of a classifier."""
+    with torch.no_grad():
+        answer = model(torch.tensor([token_ids]))
+    found: np.ndarray = (answer.logits[:1] if answer.get("logits") is not None else answer.last_hidden_state)[0].numpy()
+    return found

@@ -10,6 +10,7 @@ from select import select
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.serve.fakes import FakeEngine, Turnstile, fake_parts
 from tests.serve.harness import WAIT_S, Live, reader_that_does_not_read, serving, wait_until
 
@@ -17,7 +18,7 @@ from tests.serve.harness import WAIT_S, Live, reader_that_does_not_read, serving
 def _send(live: Live, **fields: object) -> socket.socket:
     body = json.dumps({"model": live.model, "prompt": "x", **fields}).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-    connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+    connection = socket.create_connection(("127.0.0.1", live.port), timeout=PATIENCE_S)
     connection.sendall(head.encode() + body)
     return connection
 
@@ -54,7 +55,7 @@ def test_disconnect_before_the_first_token() -> None:
 def test_disconnect_in_the_middle_of_the_body_reaches_no_engine() -> None:
     engine = FakeEngine()
     with serving(fake_parts(engine)) as live:
-        connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+        connection = socket.create_connection(("127.0.0.1", live.port), timeout=PATIENCE_S)
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         connection.close()
         assert live.get("/health").status == 200
@@ -65,7 +66,7 @@ def test_a_body_that_stops_coming_is_408() -> None:
     parts = fake_parts()
     limits = parts.admission.limits.__class__(body_idle_s=0.1)
     with serving(fake_parts(limits=limits)) as live:
-        connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+        connection = socket.create_connection(("127.0.0.1", live.port), timeout=PATIENCE_S)
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         assert connection.recv(1000).startswith(b"HTTP/1.1 408")
         connection.close()
@@ -82,7 +83,7 @@ def test_a_reader_that_stops_reading_is_dropped() -> None:
 
 def test_a_keep_alive_connection_serves_many_requests() -> None:
     with serving(fake_parts()) as live:
-        connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=PATIENCE_S)
         for stream in (False, True, False, True):
             body = json.dumps({"model": live.model, "prompt": "x", "stream": stream})
             connection.request("POST", "/v1/completions", body)

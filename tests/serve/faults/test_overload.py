@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.serve.fakes import EVERYTHING, FakeEngine, Turnstile, changed, fake_parts
 from tests.serve.harness import WAIT_S, Live, Reply, reader_that_does_not_read, serving, wait_until
 from twostroke.server.admission import Limits
@@ -266,7 +267,7 @@ def test_headers_are_bounded_however_they_come(live: Live, headers: dict[str, st
 def test_a_body_that_comes_a_byte_at_a_time_has_an_end() -> None:
     limits = Limits(body_s=0.3)
     with serving(fake_parts(limits=limits)) as live:
-        connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+        connection = socket.create_connection(("127.0.0.1", live.port), timeout=PATIENCE_S)
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
         got = b""
         while not got:

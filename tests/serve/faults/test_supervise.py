@@ -24,6 +24,7 @@ import openai
 import pytest
 from openai import OpenAI
 
+from tests.patience import PATIENCE_S
 from twostroke.assembly.settings.env import process_environment
 from twostroke.server.process.stand_in import StandIn, reply
 from twostroke.server.process.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
@@ -162,7 +163,7 @@ def test_sigterm_drains_the_worker_and_leaves_no_process(served: Supervised) -> 
     assert served.process.wait(WAIT_S) == 0
     assert gone(worker)
     with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", served.port), timeout=5)
+        socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S)
 
 
 def test_a_supervisor_that_is_killed_leaves_no_worker(served: Supervised) -> None:

@@ -12,10 +12,9 @@ from typing import Any
 
 import gguf
 import numpy as np
-import torch
 from gguf import GGMLQuantizationType as Type
-from safetensors import safe_open
 
+from tests.weights import checkpoints
 from tests.weights.gguf.k_quants import q4_k, q5_k, q6_k
 
 TypeOf = Callable[[str, tuple[int, ...]], Type]
@@ -30,8 +29,7 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
     """All tensors of a folder as float32."""
     found: dict[str, np.ndarray] = {}
     for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
-            found |= {name: file.get_tensor(name).to(torch.float32).numpy() for name in file.keys()}
+        found |= checkpoints.read_tensors(path)
     return found
 
 
@@ -190,7 +188,7 @@ def add_phi3_rope(writer: gguf.GGUFWriter, config: dict[str, Any], dim: int) -> 
 
 def llama3_divisors(rope: dict[str, Any], dim: int) -> np.ndarray:
     """Does what LlamaModel.generate_extra_tensors does."""
-    frequencies = 1.0 / (rope["rope_theta"] ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim))
+    frequencies = 1.0 / (rope["rope_theta"] ** (np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)))
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     original = rope["original_max_position_embeddings"]
     found = []

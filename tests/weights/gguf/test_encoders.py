@@ -14,9 +14,14 @@ import tokenizers
 from gguf import GGMLQuantizationType as Type
 
 from tests.quantize.test_gguf import F32, silent
-from tests.retrieval.checkpoints import bert_tokenizer, qwen_embedding, qwen_reranker, with_sentence_files
-from tests.retrieval.test_decoders import EXACT
-from tests.retrieval.test_encoders import encoder
+from tests.retrieval.folders import (
+    EXACT,
+    bert_tokenizer,
+    with_sentence_files,
+    write_embedding,
+    write_encoder,
+    write_reranker,
+)
 from tests.weights.gguf.converted import add_key, read_config, recorded, tensors_of
 from tests.weights.gguf.export import all_of, read_tensors
 from tests.weights.gguf.files import array, info, number, raw, string, strings, write
@@ -60,9 +65,9 @@ def require_same_ids(one: Path, two: Path, pairs: bool = True) -> None:
 )
 def test_a_written_encoder_makes_the_vectors_of_its_folder(family, pooling, mix, tmp_path):
     if family == "qwen3":
-        qwen_embedding(tmp_path / "hf")
+        write_embedding(tmp_path / "hf")
     else:
-        encoder(tmp_path / "hf", family)
+        write_encoder(tmp_path / "hf", family)
         with_sentence_files(tmp_path / "hf", {f"pooling_mode_{pooling}": True})
     path = write_folder(tmp_path / "hf", tmp_path / "out", mix, "small", silent)
     folder = unfold(path, None)
@@ -103,7 +108,7 @@ def converted(
 @pytest.mark.parametrize("family", ["xlm-roberta", "xlm-roberta-classifier"])
 def test_roberta_s_file_is_one_of_bert(family, tmp_path):
     """It lacks the rows of positions for padding. Its classifier makes the file a reranker's."""
-    encoder(tmp_path / "hf", family)
+    write_encoder(tmp_path / "hf", family)
     keys = recorded()[family]["keys"]
     if family == "xlm-roberta":
         with_sentence_files(tmp_path / "hf", {"pooling_mode_cls_token": True})
@@ -125,7 +130,7 @@ def test_roberta_s_file_is_one_of_bert(family, tmp_path):
 
 def test_a_file_of_qwen3_reranker_is_asked_yes_or_no(tmp_path):
     """The head has two rows, for yes and for no."""
-    qwen_reranker(tmp_path / "hf")
+    write_reranker(tmp_path / "hf")
     folder = tmp_path / "hf"
     yes, no = (Tokenizer.from_folder(folder).id_of(word) for word in ("yes", "no"))
     said = recorded()["qwen3-tied"]["keys"]

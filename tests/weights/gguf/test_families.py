@@ -11,12 +11,11 @@ import pytest
 from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import load_file, save_file
 
-from tests.models.families.whole import FAMILIES, write_checkpoint
+from tests.models.families.stored import write_checkpoint
 from tests.models.parity import Loaded, relative_error
 from tests.rounding import assert_same_but_for_steps, other_last_bits
 from tests.weights.gguf import converted
 from tests.weights.gguf.converted import recorded, write_converted
-from tests.weights.gguf.variants import VARIANTS, changed
 from twostroke.backends.cpu import CpuOps, NativePacker
 from twostroke.models.common.forms import causal_name
 from twostroke.models.common.registry import architectures, read_model
@@ -54,12 +53,6 @@ YOUNGER = {"deepseek32", "deepseek4", "hy_v3"}
 """Architectures of llama.cpp that the package of the tests does not know yet."""
 
 
-@pytest.fixture
-def with_variants(monkeypatch):
-    for name, config in VARIANTS.items():
-        monkeypatch.setitem(FAMILIES, name, config)
-
-
 def by_heads(folder):
     """No key of the file gives the scale of scores. It follows from the heads' size, except in the model with 27B
     parameters."""
@@ -77,7 +70,7 @@ def without_bias(folder):
 
 
 @pytest.mark.parametrize("family", sorted(recorded()))
-def test_the_file_computes_what_the_folder_does(family, tmp_path, with_variants):
+def test_the_file_computes_what_the_folder_does(family, tmp_path):
     write_checkpoint(family, tmp_path / "hf")
     by_heads(tmp_path / "hf")
     if family == "nomic-bert-moe":
@@ -139,7 +132,7 @@ def native():
 
 
 @pytest.mark.parametrize("family", STORED)
-def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(family, tmp_path, with_variants, native):
+def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(family, tmp_path, native):
     """The kept matrix has the values that are read as floats, and native packing equals NumPy's."""
     write_checkpoint(family, tmp_path / "hf")
     path = write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0)
@@ -193,7 +186,6 @@ def test_columns_in_another_order_are_kept_in_blocks(family, tmp_path):
 
 def test_matrices_of_latent_heads_are_kept_in_blocks(tmp_path, monkeypatch):
     """keys_up is a stack of the file, although it is columns of our kv_b_proj; values_up is the other stack."""
-    monkeypatch.setitem(FAMILIES, "wide", changed("deepseek-v3", kv_lora_rank=64, qk_nope_head_dim=32, qk_head_dim=40))
     sizes = {"key_length": 72, "value_length": 64, "kv_lora_rank": 64, "key_length_mla": 40}
     said = recorded()["deepseek-v3"]
     keys = {**said["keys"], **{f"attention.{name}": [4, size] for name, size in sizes.items()}}

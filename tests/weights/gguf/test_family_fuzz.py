@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models.families.whole import FAMILIES, write_checkpoint
+from tests.models.families.stored import write_checkpoint
 from tests.weights.gguf import converted
 from tests.weights.gguf.converted import recorded, write_converted
 from tests.weights.gguf.files import array, info, number, raw, string, strings, write
 from tests.weights.gguf.test_encoders import BERT, charsmap
 from tests.weights.gguf.test_tokenizers import NASTY
-from tests.weights.gguf.variants import VARIANTS
 from twostroke.models.common.registry import read_model
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ModelError
@@ -91,8 +90,6 @@ def broken(rng: np.random.Generator, keys: dict[str, list[Any]]) -> dict[str, li
 
 @pytest.mark.parametrize("family", OF_EACH_KIND)
 def test_wrong_keys(family, tmp_path, monkeypatch):
-    for name, config in VARIANTS.items():
-        monkeypatch.setitem(FAMILIES, name, config)
     write_checkpoint(family, tmp_path / "hf")
     said, rng = recorded(), np.random.default_rng(sum(family.encode()))
     keys = said[family]["keys"]
@@ -114,8 +111,6 @@ def test_wrong_keys(family, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("family", OF_EACH_KIND)
 def test_wrong_tensors(family, tmp_path, monkeypatch):
-    for name, config in VARIANTS.items():
-        monkeypatch.setitem(FAMILIES, name, config)
     write_checkpoint(family, tmp_path / "hf")
     rng, sound = np.random.default_rng(sum(family.encode())), converted.tensors_of
     for index in range(TRIES):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
-from tests.models.families.whole import write_checkpoint
+from tests.models.families.stored import write_checkpoint
 from tests.models.parity import Loaded, relative_error
 from tests.weights.gguf.export import all_of, write_gguf
 from tests.weights.gguf.files import array, info, number, raw, string, strings, write

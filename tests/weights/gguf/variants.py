@@ -1,7 +1,9 @@
-"""Tiny configs of which a GGUF file can contain everything, because some fields of the usual ones have no key.
+"""Tiny configs of which a GGUF file can say everything: some fields of the usual ones have no key.
 
-Each change is of one of three kinds. Some fields are constants in llama.cpp (experts' limits, factors of published
-models). Others no converter writes (windows of Mistral). And some sizes converters compute from others.
+Tests take them by name from tests/models/families/stored.py, which imports no judge.
+
+Each change is one of: a field that llama.cpp has as a constant (experts' limits, factors of published models), one that
+no converter writes (windows of Mistral), a size that converters compute from others.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import transformers
 
 from tests.models.families.classic import starcoder2
 from tests.models.families.dense import LINEAR_AT_FULL, gemma3
+from tests.models.families.experts import gpt_oss
+from tests.models.families.latent import deepseek_v4
 from tests.models.families.latest import SCALED_AT_FULL, step
 from tests.models.families.remote import bailing_moe, block, nemotron_nas
 from tests.models.families.whole import FAMILIES, LINEAR
@@ -69,8 +73,7 @@ VARIANTS: dict[str, Make] = {
     "minicpm3-usual": changed("minicpm3", dim_model_base=256),
     "nemotron-quarter": changed("nemotron", head_dim=16),
     "nemotron-biases-quarter": changed("nemotron-biases", head_dim=16),
-    # Published configs give the scores of experts, and transformers' own do not; llama.cpp takes a softmax without the
-    # key.
+    # published configs say how experts are scored, transformers' own do not; llama.cpp takes a softmax without the key
     "deepseek-v3-equal-scales": changed("deepseek-v3-kimi-k2", rope_parameters=EQUAL_SCALES, scoring_func="sigmoid"),
     "deepseek-v3.2-equal-scales": changed("deepseek-v3.2-all-seen", rope_parameters=EQUAL_SCALES),
     "deepseek-v2-equal-scales": changed("deepseek-v2-groups", rope_parameters=EQUAL_SCALES),
@@ -98,4 +101,9 @@ VARIANTS: dict[str, Make] = {
     ),
     "bailing-moe-sparse": bailing_moe(first_k_dense_replace=0),
     "gemma2-by-heads": changed("gemma2", query_pre_attn_scalar=24),
+    "wide": changed("deepseek-v3", kv_lora_rank=64, qk_nope_head_dim=32, qk_head_dim=40),
+    "gpt-oss-96": gpt_oss(intermediate_size=96),
+    "gpt-oss-small": gpt_oss(intermediate_size=96, num_hidden_layers=2),
+    "deepseek-v4-wide-heads": deepseek_v4(head_dim=1040),
+    "gemma3n-fewer-words-per-layer": changed("gemma3n", vocab_size_per_layer_input=150),
 }

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from tests.weights.quantized import packers
 from tests.weights.quantized.packers import Packed, draw
@@ -63,7 +62,7 @@ def _compressed(kind: str, weights: dict[str, Any], pack: Pack, words: str, kept
 
 
 def _ct_packed(
-    bits: int, group: int, symmetric: bool, kept: str | None, dtype: torch.dtype, order: bool = False
+    bits: int, group: int, symmetric: bool, kept: str | None, dtype: str, order: bool = False
 ) -> Way:
     def pack(rng: np.random.Generator, shape: tuple[int, int]) -> Packed:
         drawn = draw(rng, shape, bits, group, symmetric=symmetric, dtype=dtype, order=order)
@@ -76,7 +75,7 @@ def _ct_packed(
     return _compressed("pack-quantized", members, pack, words, kept)
 
 
-def _mlx(bits: int, group: int, dtype: torch.dtype, kept: str) -> Way:
+def _mlx(bits: int, group: int, dtype: str, kept: str) -> Way:
     settings = {"group_size": group, "bits": bits}
     config = {"quantization": settings, "quantization_config": settings}
     return Way(
@@ -127,11 +126,11 @@ WAYS: dict[str, Way] = {
     "gptq-8-rows": _gptq(8, -1, "AFFINE8_128", sym=True),
     "awq": _awq("gemm"),
     "awq-gemv": _awq("gemv"),
-    "ct-4": _ct_packed(4, 128, True, "AFFINE4_128", torch.bfloat16),
-    "ct-4-zeros-32": _ct_packed(4, 32, False, "AFFINE4_32", torch.bfloat16),
-    "ct-4-order": _ct_packed(4, 64, True, "AFFINE4_64", torch.bfloat16, order=True),
-    "ct-8-rows": _ct_packed(8, -1, True, "AFFINE8_128", torch.float32),
-    "ct-3": _ct_packed(3, 64, False, "AFFINE4_64", torch.float16),
+    "ct-4": _ct_packed(4, 128, True, "AFFINE4_128", "bfloat16"),
+    "ct-4-zeros-32": _ct_packed(4, 32, False, "AFFINE4_32", "bfloat16"),
+    "ct-4-order": _ct_packed(4, 64, True, "AFFINE4_64", "bfloat16", order=True),
+    "ct-8-rows": _ct_packed(8, -1, True, "AFFINE8_128", "float32"),
+    "ct-3": _ct_packed(3, 64, False, "AFFINE4_64", "float16"),
     "ct-int8": _compressed("int-quantized", _INT8_ROWS, packers.int_scaled, "INT8, one scale a row", "AFFINE8_128"),
     "ct-fp8": _compressed(
         "float-quantized", _FP8_ROWS, lambda rng, shape: packers.tiled(rng, shape, (1, shape[1]), "weight_scale"),
@@ -150,12 +149,12 @@ WAYS: dict[str, Way] = {
         "NF4, blocks of 64, scales quantized once more", None,
     ),
     "bnb-int8": _bnb("load_in_8bit", packers.int8_rows, "INT8, one scale a row", "AFFINE8_128"),
-    "mlx-4": _mlx(4, 64, torch.bfloat16, "AFFINE4_64"),
-    "mlx-8": _mlx(8, 64, torch.float16, "AFFINE8_64"),
-    "mlx-2": _mlx(2, 32, torch.float16, "AFFINE4_32"),
-    "mlx-3": _mlx(3, 64, torch.bfloat16, "AFFINE4_64"),
-    "mlx-5": _mlx(5, 128, torch.bfloat16, "AFFINE8_128"),
-    "mlx-6": _mlx(6, 64, torch.bfloat16, "AFFINE8_64"),
+    "mlx-4": _mlx(4, 64, "bfloat16", "AFFINE4_64"),
+    "mlx-8": _mlx(8, 64, "float16", "AFFINE8_64"),
+    "mlx-2": _mlx(2, 32, "float16", "AFFINE4_32"),
+    "mlx-3": _mlx(3, 64, "bfloat16", "AFFINE4_64"),
+    "mlx-5": _mlx(5, 128, "bfloat16", "AFFINE8_128"),
+    "mlx-6": _mlx(6, 64, "bfloat16", "AFFINE8_64"),
     "hqq-4": _hqq(4, 64, "AFFINE4_64"),
     "hqq-8": _hqq(8, 128, "AFFINE8_128"),
     "hqq-3": _hqq(3, 64, "AFFINE4_64"),

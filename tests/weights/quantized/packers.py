@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 
-Tensors = dict[str, torch.Tensor]
+from tests.lazily import torch
+
+Tensors = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ def stream(codes: np.ndarray, bits: int) -> np.ndarray:
     return found.view(np.int32)
 
 
-def tensor(values: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
+def tensor(values: np.ndarray, dtype: str | None = None) -> torch.Tensor:
     found = torch.from_numpy(np.ascontiguousarray(values))
-    return found if dtype is None else found.to(dtype)
+    return found if dtype is None else found.to(getattr(torch, dtype))
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def draw(
     *,
     symmetric: bool = False,
     order: bool = False,
-    dtype: torch.dtype = torch.float16,
+    dtype: str = "float16",
     scale: float = 0.3,
 ) -> Affine:
     """Random codes whose values are about as large as weights are."""
@@ -130,7 +132,7 @@ def compressed_packed(drawn: Affine, bits: int, symmetric: bool, order: bool = F
     return Packed(tensors, drawn.values)
 
 
-def mlx(rng: np.random.Generator, shape: tuple[int, int], bits: int, group: int, dtype: torch.dtype) -> Packed:
+def mlx(rng: np.random.Generator, shape: tuple[int, int], bits: int, group: int, dtype: str) -> Packed:
     drawn = draw(rng, shape, bits, group, dtype=dtype)
     middle = drawn.scales.double().numpy() * rng.uniform(0.9, 1.1, drawn.zeros.shape) * (1 << bits) / 2
     biases = tensor(-middle, dtype)
@@ -147,8 +149,8 @@ def hqq(rng: np.random.Generator, shape: tuple[int, int], bits: float, group: in
     each = (grid[0], 1) if axis else (1, grid[1])
     said, levels = bits, 3 if bits == 1.58 else 1 << int(bits)
     codes = rng.integers(0, levels, grid)
-    scale = tensor(rng.uniform(0.5, 2, each) * 0.05 / levels, torch.float16)
-    zero = tensor(rng.uniform(0.2, 0.8, each) * levels, torch.float16)
+    scale = tensor(rng.uniform(0.5, 2, each) * 0.05 / levels, "float16")
+    zero = tensor(rng.uniform(0.2, 0.8, each) * levels, "float16")
     bits = {1.58: 2, 5: 8, 6: 8}.get(bits, int(bits))  # the bits of a code
     fractions = 10 if bits == 3 else 8 // bits
     rows = -(-grid[0] // fractions)
@@ -158,7 +160,7 @@ def hqq(rng: np.random.Generator, shape: tuple[int, int], bits: float, group: in
     name = {8: "8bit_u8", 4: "4bit_u8", 3: "3bit_32", 2: "2bit_u8"}[bits]
     settings = {"nbits": said, "group_size": group, "axis": axis}
     tensors = {key: torch.tensor(value) for key, value in settings.items()} | {
-        "W_q": tensor(packed, torch.int32 if bits == 3 else torch.uint8),
+        "W_q": tensor(packed, "int32" if bits == 3 else "uint8"),
         "scale": scale, "zero": zero, "shape": torch.tensor(shape), "packing": torch.tensor(list(name.encode())).byte(),
         "view_as_float": torch.tensor(0, dtype=torch.uint8), "stores_quant_config": torch.tensor(1, dtype=torch.uint8),
     }  # fmt: skip
@@ -166,14 +168,14 @@ def hqq(rng: np.random.Generator, shape: tuple[int, int], bits: float, group: in
 
 
 def e4m3(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[torch.Tensor, np.ndarray]:
-    found = tensor(rng.normal(0, 60, shape), torch.float32).to(torch.float8_e4m3fn)
+    found = tensor(rng.normal(0, 60, shape), "float32").to(torch.float8_e4m3fn)
     return found, found.double().numpy()
 
 
 def tiled(rng: np.random.Generator, shape: tuple[int, int], tile: tuple[int, int], name: str) -> Packed:
     codes, numbers = e4m3(rng, shape)
     grid = tuple(-(-size // part) for size, part in zip(shape, tile, strict=True))
-    scales = tensor(rng.uniform(0.5, 2, grid) * 5e-4, torch.float32)
+    scales = tensor(rng.uniform(0.5, 2, grid) * 5e-4, "float32")
     spread = np.repeat(np.repeat(scales.double().numpy(), tile[0], 0), tile[1], 1)[: shape[0], : shape[1]]
     return Packed({"weight": codes, name: scales}, numbers * spread)
 
@@ -190,7 +192,7 @@ def small_floats(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[np.n
 
 def nvfp4(rng: np.random.Generator, shape: tuple[int, int], *, divided: bool) -> Packed:
     codes, numbers = small_floats(rng, shape)
-    scales = tensor(rng.uniform(1, 200, (shape[0], shape[1] // 16)), torch.float32).to(torch.float8_e4m3fn)
+    scales = tensor(rng.uniform(1, 200, (shape[0], shape[1] // 16)), "float32").to(torch.float8_e4m3fn)
     whole = 9000.0 if divided else 1 / 9000.0
     spread = np.repeat(scales.double().numpy(), 16, axis=1)
     values = numbers * (spread / np.float32(whole) if divided else spread * np.float64(np.float32(whole)))
@@ -234,8 +236,8 @@ def nf4(rng: np.random.Generator, shape: tuple[int, int], block: int = 64, neste
         ] + np.float32(0.06)
         state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.06}
         tensors["weight.absmax"] = tensor(absmax_codes.astype(np.uint8))
-        tensors["weight.nested_absmax"] = tensor(scales, torch.float32)
-        tensors["weight.nested_quant_map"] = tensor(second, torch.float32)
+        tensors["weight.nested_absmax"] = tensor(scales, "float32")
+        tensors["weight.nested_quant_map"] = tensor(second, "float32")
     else:
         absmax = rng.uniform(0.05, 0.2, blocks).astype(np.float32)
         tensors["weight.absmax"] = tensor(absmax)
@@ -248,14 +250,12 @@ def nf4(rng: np.random.Generator, shape: tuple[int, int], block: int = 64, neste
 def int8_rows(rng: np.random.Generator, shape: tuple[int, int]) -> Packed:
     """bitsandbytes' int8: SCB is the largest magnitude of each row."""
     codes = rng.integers(-127, 128, shape).astype(np.int8)
-    scales = tensor(rng.uniform(0.05, 0.2, shape[0]), torch.float32)
+    scales = tensor(rng.uniform(0.05, 0.2, shape[0]), "float32")
     values = codes * scales.double().numpy()[:, None] / 127
     return Packed({"weight": tensor(codes), "SCB": scales, "weight_format": torch.tensor(0, dtype=torch.uint8)}, values)
 
 
-def int_scaled(
-    rng: np.random.Generator, shape: tuple[int, int], group: int = 0, dtype: torch.dtype = torch.bfloat16
-) -> Packed:
+def int_scaled(rng: np.random.Generator, shape: tuple[int, int], group: int = 0, dtype: str = "bfloat16") -> Packed:
     """compressed-tensors' int-quantized."""
     codes = rng.integers(-128, 128, shape).astype(np.int8)
     groups = shape[1] // group if group else 1

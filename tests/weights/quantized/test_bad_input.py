@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 
+from tests.lazily import torch, torch_files
 from tests.weights.quantized.formats import WAYS
 from tests.weights.quantized.test_formats import LLAMA, make
 from twostroke.ops.quant.formats import STORED, format_choice
@@ -25,7 +24,7 @@ from twostroke.weights.quantized.parts import Held, StoredTensors
 from twostroke.weights.quantized.recipe import METHODS, scheme_of
 
 UP = "model.layers.0.mlp.up_proj."
-Change = Callable[[dict[str, torch.Tensor]], None]
+Change = Callable[[dict[str, Any]], None]
 
 
 def load(folder: Path, weights: str = STORED) -> None:
@@ -113,7 +112,7 @@ def test_tensors_that_are_wrong(name, change, message, tmp_path):
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}
     change(tensors)
-    save_file(tensors, path)
+    torch_files.save_file(tensors, path)
     with pytest.raises(CorruptModel, match=message):
         load(tmp_path / "quantized")
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.lazily import torch, torch_files
+from tests.models.families.stored import config_of
 from tests.models.parity import Loaded, relative_error
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
@@ -35,6 +34,8 @@ def bitnet_folder(folder: Path, own: dict[str, Any], scale: float = 0.1953125) -
     from transformers.integrations.bitnet import AutoBitLinear, BitLinear, pack_weights, replace_with_bitnet_linear
     from transformers.utils.quantization_config import BitNetQuantConfig
 
+    from tests.models.families.whole import make_checkpoint
+
     judge = make_checkpoint("bitnet", folder)
     tensors = {name: values.clone() for name, values in judge.state_dict().items()}
     replace_with_bitnet_linear(judge, ["lm_head"], BitNetQuantConfig(**own))
@@ -55,7 +56,7 @@ def bitnet_folder(folder: Path, own: dict[str, Any], scale: float = 0.1953125) -
     for module in judge.modules():
         if isinstance(module, BitLinear):
             module.dtype = torch.float32
-    save_file({name: values.contiguous() for name, values in tensors.items()}, folder / "model.safetensors")
+    torch_files.save_file({name: values.contiguous() for name, values in tensors.items()}, folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "bitnet", "modules_to_not_convert": None, **own}
     (folder / "config.json").write_text(json.dumps(config))
@@ -116,9 +117,9 @@ def test_what_is_not_understood_is_refused(
     if code:
         with Checkpoint.open(tmp_path) as checkpoint:
             assert "model.layers.0.mlp.up_proj.weight" in checkpoint.names
-        tensors = load_file(tmp_path / "model.safetensors")
+        tensors = torch_files.load_file(tmp_path / "model.safetensors")
         tensors["model.layers.0.mlp.up_proj.weight"][0, 0] = 0xFF
-        save_file(tensors, tmp_path / "model.safetensors")
+        torch_files.save_file(tensors, tmp_path / "model.safetensors")
     config = json.loads((tmp_path / "config.json").read_text())
     config["quantization_config"] |= changes
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -129,6 +130,6 @@ def test_what_is_not_understood_is_refused(
 
 
 def test_experts_are_refused() -> None:
-    config = FAMILIES["qwen3-moe-dense-layers"]().to_dict()
+    config = config_of("qwen3-moe-dense-layers")
     with pytest.raises(UnsupportedModel, match=r"experts.*BitNet"):
         read_model({**config, "quantization_config": {"quant_method": "bitnet", **PACKED}})

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 
+from tests.lazily import torch, torch_files
 from tests.weights.quantized import packers
 from tests.weights.quantized.packers import Affine
 from twostroke import LLM, SamplingParams
@@ -46,7 +45,7 @@ def quantized_spark(folder: Path, bits: int, group: int) -> Path:
         tensors |= {name.removesuffix("weight") + part: values for part, values in parts.items()}
     layers = {name.rpartition(".q_proj")[0] for name in tensors if ".q_proj" in name}
     tensors |= {f"{layer}.{part}_scale": torch.tensor(0.0625) for layer in layers for part in "kv"}
-    save_file(tensors, path)
+    torch_files.save_file(tensors, path)
     config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": bits, "group_size": group, "sym": False}
     (folder / "config.json").write_text(json.dumps(config))

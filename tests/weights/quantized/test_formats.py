@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from tests.lazily import torch
 from tests.models.parity import Loaded, relative_error
 from tests.weights.checkpoints import random_tensors, write
 from tests.weights.quantized.formats import WAYS, Way
@@ -38,7 +38,7 @@ def make(folder: Path, way: Way, linear: tuple[str, ...] = LINEAR) -> dict[str, 
     linear: the ends of the names of the tensors that are quantized.
     """
     rng, config = np.random.default_rng(0), LLAMA
-    plain = {name: values.bfloat16() for name, values in random_tensors(config).items()}
+    plain = {name: torch.from_numpy(values).bfloat16() for name, values in random_tensors(config).items()}
     quantized = dict(plain)
     numbers: dict[str, np.ndarray] = {}
     for name in [name for name in plain if name.endswith(linear)]:

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save
 
+from tests.lazily import torch, torch_files
 from tests.weights.quantized import packers
 from tests.weights.quantized.formats import WAYS
 from twostroke.types.errors import ModelError
@@ -21,7 +20,7 @@ from twostroke.weights.quantized.tensor import QuantizedTensor
 
 TRIES = 10
 MODULE = "model.layers.0.mlp.up_proj"
-DTYPES = (torch.int32, torch.uint8, torch.int8, torch.float16, torch.bfloat16, torch.int64, torch.float8_e4m3fn)
+DTYPES = ("int32", "uint8", "int8", "float16", "bfloat16", "int64", "float8_e4m3fn")
 VALUES = (
     None,
     0,
@@ -56,7 +55,7 @@ def changed(rng: np.random.Generator, tensors: dict[str, torch.Tensor]) -> Itera
         if way == 1 and values.ndim:
             values = values[tuple(slice(0, int(rng.integers(0, size + 1))) for size in values.shape)]
         elif way == 2:
-            values = values.float().nan_to_num(0, 0, 0).to(DTYPES[int(rng.integers(len(DTYPES)))])
+            values = values.float().nan_to_num(0, 0, 0).to(getattr(torch, DTYPES[int(rng.integers(len(DTYPES)))]))
         elif way == 3:
             values = values.reshape(-1)
         elif way == 4 and values.numel():
@@ -96,7 +95,7 @@ def mutate(rng: np.random.Generator, sound: dict[str, Any], tensors: dict[str, t
     for _ in range(TRIES):
         config = changed_config(rng, sound) if rng.integers(2) else sound
         (folder / "config.json").write_text(json.dumps(config))
-        (folder / "model.safetensors").write_bytes(save(dict(changed(rng, tensors))))
+        (folder / "model.safetensors").write_bytes(torch_files.save(dict(changed(rng, tensors))))
         try:
             read_all(folder)
         except ModelError as error:
@@ -105,7 +104,7 @@ def mutate(rng: np.random.Generator, sound: dict[str, Any], tensors: dict[str, t
 
 def test_stacks_of_mlx(tmp_path):
     rng, stack = np.random.default_rng(3), "model.layers.0.mlp.switch_mlp.up_proj"
-    experts = [packers.mlx(rng, (64, 128), 4, 64, torch.float16).tensors for _ in range(3)]
+    experts = [packers.mlx(rng, (64, 128), 4, 64, "float16").tensors for _ in range(3)]
     tensors = {f"{stack}.{part}": torch.stack([expert[part] for expert in experts]) for part in experts[0]}
     mutate(rng, {"quantization": {"group_size": 64, "bits": 4}}, tensors, tmp_path)
 

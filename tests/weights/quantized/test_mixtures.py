@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 
-from tests.models.families.experts import gpt_oss
-from tests.models.families.whole import FAMILIES, write_checkpoint
+from tests.lazily import torch, torch_files
+from tests.models.families.stored import write_checkpoint
 from tests.models.parity import relative_error
 from tests.weights.checkpoints import random_tensors, write
 from tests.weights.quantized import packers
@@ -45,7 +43,7 @@ def parts_of(module: str, packed: Packed) -> dict[str, torch.Tensor]:
 
 def checkpoint_of(folder: Path, config: dict[str, Any], modules: dict[str, Packed]) -> Path:
     """A llama with these modules quantized and all others plain."""
-    tensors = {name: values.bfloat16() for name, values in random_tensors(LLAMA).items()}
+    tensors = {name: torch.from_numpy(values).bfloat16() for name, values in random_tensors(LLAMA).items()}
     for module, packed in modules.items():
         del tensors[module + ".weight"]
         tensors |= parts_of(module, packed)
@@ -114,15 +112,17 @@ def test_compressed_tensors_with_two_groups(rng, tmp_path):
 def test_mlx_with_layers_of_their_own(rng, tmp_path):
     """The embedding, which is also the head, is quantized too."""
     own = {"group_size": 64, "bits": 4, DOWN: {"group_size": 32, "bits": 6}, UP: False}
-    table = packers.mlx(rng, (96, 256), 4, 64, torch.float16)
+    table = packers.mlx(rng, (96, 256), 4, 64, "float16")
     modules = {
-        DOWN: packers.mlx(rng, (256, 384), 6, 32, torch.float16),
-        GATE: packers.mlx(rng, (384, 256), 4, 64, torch.float16),
+        DOWN: packers.mlx(rng, (256, 384), 6, 32, "float16"),
+        GATE: packers.mlx(rng, (384, 256), 4, 64, "float16"),
         "model.embed_tokens": table,
     }
     tied = {"tie_word_embeddings": True, "quantization": own}
     tensors = {
-        n: v.bfloat16() for n, v in random_tensors({**LLAMA, **tied}).items() if n != "model.embed_tokens.weight"
+        n: torch.from_numpy(v).bfloat16()
+        for n, v in random_tensors({**LLAMA, **tied}).items()
+        if n != "model.embed_tokens.weight"
     }
     for module, packed in modules.items():
         tensors.pop(module + ".weight", None)
@@ -143,7 +143,7 @@ def test_experts_of_mlx_in_stacks(family, rng, tmp_path):
     theirs = {"gate": "w1", "down": "w2", "up": "w3"} if family == "mixtral" else {n: n for n in ("gate", "down", "up")}
     modules, tensors = {}, {}
     for own, found in theirs.items():
-        experts = [packers.mlx(rng, (64, 128), 4, 64, torch.float16) for _ in range(3)]
+        experts = [packers.mlx(rng, (64, 128), 4, 64, "float16") for _ in range(3)]
         for part in experts[0].tensors:
             stack = torch.stack([expert.tensors[part] for expert in experts])
             tensors[f"{LAYER}{block}.switch_mlp.{own}_proj.{part}"] = stack
@@ -238,7 +238,7 @@ def test_banks_of_gpt_oss(rng, tmp_path):
         name + "_scales": torch.from_numpy(powers.astype(np.uint8)),
     }
     tmp_path.joinpath("config.json").write_text(json.dumps({"quantization_config": {"quant_method": "mxfp4"}}))
-    save_file(tensors, tmp_path / "model.safetensors")
+    torch_files.save_file(tensors, tmp_path / "model.safetensors")
     with Checkpoint.open(tmp_path) as checkpoint:
         assert checkpoint.info(name).shape == (experts, rows, columns)
         assert np.array_equal(checkpoint.read(name), values.transpose(0, 2, 1))
@@ -256,7 +256,7 @@ def test_banks_of_gpt_oss_are_kept_as_they_are(rng, tmp_path):
         "bank_scales": torch.from_numpy(powers.astype(np.uint8)),
     }
     tmp_path.joinpath("config.json").write_text(json.dumps({"quantization_config": {"quant_method": "mxfp4"}}))
-    save_file(tensors, tmp_path / "model.safetensors")
+    torch_files.save_file(tensors, tmp_path / "model.safetensors")
     order = HeadRows(1, rows, rows, pairs=rows // 2)
     parts = tuple(Tensor("bank", (experts, columns, rows), True, order=order, matrix=each) for each in range(experts))
     with Checkpoint.open(tmp_path) as checkpoint:
@@ -275,9 +275,8 @@ def test_banks_of_gpt_oss_are_kept_as_they_are(rng, tmp_path):
         assert np.array_equal(unpack(packed.expert(each)), values[each][list(order.index)])
 
 
-def test_gpt_oss_as_it_is_published(tmp_path, monkeypatch):
+def test_gpt_oss_as_it_is_published(tmp_path):
     """This is transformers' own model with its banks in blocks, which are kept with the logits of their numbers."""
-    monkeypatch.setitem(FAMILIES, "gpt-oss-96", gpt_oss(intermediate_size=96))
     write_checkpoint("gpt-oss-96", tmp_path / "hf")
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     with safe_open(tmp_path / "hf" / "model.safetensors", "pt") as file:

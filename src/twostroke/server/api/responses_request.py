@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.changed.kept_tools import AskedTool, CustomSpec, FunctionSpec
-from twostroke.server.api.history.items import chat_messages
+from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
+from twostroke.server.api.history.items import conversation
 from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.sampler_fields import AskedSamplers
-from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, require_tokens
+from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, in_words_of, require_tokens
 from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, check_depth, decode
@@ -29,7 +29,7 @@ MAX_ITEMS = 4096
 
 class ResponseTool(msgspec.Struct, kw_only=True):
     """A function or another tool, without the wrapper that chat completions put around it. format: the format of a
-    custom tool."""
+    custom tool. function: the wrapper, which some clients send here too."""
 
     type: str
     name: str | None = None
@@ -37,6 +37,7 @@ class ResponseTool(msgspec.Struct, kw_only=True):
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
     format: Any = None
+    function: FunctionSpec | None = None
 
 
 class TextOptions(msgspec.Struct, kw_only=True):
@@ -81,6 +82,7 @@ class ResponsesRequest(AskedSamplers, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
     parse_special: bool | None = None
     priority: int | None = None
+    include_reasoning: bool | None = None
     # Fields of stored work. Without a folder for stored work only null and false pass.
     previous_response_id: Any = None
     background: bool | None = None
@@ -92,12 +94,10 @@ class ResponsesRequest(AskedSamplers, kw_only=True):
     moderation: Any = None
 
 
-NOT_SUPPORTED = (
-    *("prompt", "max_tool_calls", "context_management", "moderation"),
-)
+NOT_SUPPORTED = ("prompt", "max_tool_calls", "context_management", "moderation")
 _SAME = (
     "model temperature top_p stream top_k min_p repetition_penalty seed stop ignore_eos cache_salt "
-    "chat_template_kwargs parallel_tool_calls parse_special priority"
+    "chat_template_kwargs parallel_tool_calls parse_special priority include_reasoning"
 ).split() + list(FIELD_NAMES)
 
 
@@ -111,9 +111,9 @@ def responses_call(body: bytes, serving: Serving) -> Call:
     chat = ChatRequest(
         messages=_messages(request, notes),
         max_completion_tokens=request.max_output_tokens,
-        tools=[_tool(tool, place) for place, tool in enumerate(request.tools or [])],
-        tool_choice=_tool_choice(request.tool_choice),
-        response_format=_response_format(request.text),
+        tools=[AskedTool(**msgspec.structs.asdict(tool)) for tool in request.tools or []],
+        tool_choice=request.tool_choice,
+        response_format=None if request.text is None else request.text.format,
         verbosity=None if request.text is None else request.text.verbosity,
         reasoning_effort=_effort(request.reasoning),
         logprobs=wants_logprobs or None,
@@ -128,7 +128,7 @@ def responses_call(body: bytes, serving: Serving) -> Call:
             raise StreamRefused(asked_model(request.model, serving), error) from None
         raise
     except InvalidRequest as error:
-        error.param = _renamed(error.param or "", request.input)
+        error.param = _renamed(in_words_of(error, _RENAMED).param or "", request.input)
         raise
 
 
@@ -184,38 +184,7 @@ def _check_nothing_kept(request: ResponsesRequest, serving: Serving) -> None:
 def _messages(request: ResponsesRequest, notes: Notes) -> list[dict[str, Any]]:
     """Returns the chat messages of the request. An empty input is a user's empty message when there are no instructions
     either."""
-    made: list[dict[str, Any]] = []
-    if request.instructions:
-        made.append({"role": "system", "content": request.instructions})
-    if isinstance(request.input, list):
-        made += chat_messages(request.input, notes)
-    elif request.input is not None:
-        made.append({"role": "user", "content": request.input})
-    return made or [{"role": "user", "content": ""}]
-
-
-def _tool(tool: ResponseTool, place: int) -> AskedTool:
-    where = f"tools[{place}]"
-    if tool.type not in ("function", "custom"):
-        return AskedTool(type=tool.type, name=tool.name)
-    if tool.name is None:
-        raise InvalidRequest(f"{where} is no {tool.type} with a name.", param=where, fix="Send its name.")
-    if tool.type == "custom":
-        form = tool.format if isinstance(tool.format, dict) else None
-        return AskedTool(
-            type="custom", custom=CustomSpec(name=tool.name, description=tool.description, format=form)
-        )
-    spec = FunctionSpec(name=tool.name, description=tool.description, parameters=tool.parameters, strict=tool.strict)
-    return AskedTool(function=spec)
-
-
-def _tool_choice(value: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-    """Returns tool_choice in the form of chat completions, which put the name of a function into an object of its own.
-    """
-    if isinstance(value, dict) and value.get("type") in ("function", "custom"):
-        kind = str(value.get("type"))
-        return {"type": kind, kind: {"name": value.get("name")}}
-    return value
+    return conversation(request.instructions, request.input, notes) or [{"role": "user", "content": ""}]
 
 
 def _effort(reasoning: dict[str, Any] | None) -> str | None:
@@ -223,11 +192,3 @@ def _effort(reasoning: dict[str, Any] | None) -> str | None:
     if found is not None and not isinstance(found, str):
         raise InvalidRequest("reasoning.effort is no word.", param="reasoning.effort")
     return found
-
-
-def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
-    """Returns response_format in the form of chat completions, where the schema is one level deeper."""
-    asked = None if text is None else text.format
-    if asked is not None and asked.get("type") == "json_schema":
-        return {"type": "json_schema", "json_schema": {"name": asked.get("name"), "schema": asked.get("schema")}}
-    return asked

@@ -17,7 +17,7 @@ from twostroke.text.talk.hold.calls import forced_calls, strict_calls
 from twostroke.text.talk.hold.lark import WHOLE, SpecialId
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.grammar import Grammar
+from twostroke.types.grammar import MAX_SCHEMA_BYTES, Grammar
 from twostroke.types.notes import Notes, named
 
 ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
@@ -116,6 +116,14 @@ def _held(tool: Tool, notes: Notes) -> Any:
     """
     schema = tool.function.parameters or ANY_ARGUMENTS
     read = checked_in_words
+    size_bytes = len(msgspec.json.encode(schema))
+    if size_bytes > MAX_SCHEMA_BYTES:
+        raise InvalidRequest(
+            f"The parameters of the tool {tool.function.name!r} have {size_bytes:,} bytes.",
+            why=f"At most {MAX_SCHEMA_BYTES:,} can be enforced.",
+            param="tools",
+            fix="Leave strict out, and send tool_choice auto.",
+        )
     if tool.pattern is not None:
         schema, read = text_schema({"pattern": tool.pattern.join(WHOLE)}), adapted_in_words
     if schema.get("type") == "object" and not any(name in schema for name in _SAYS_MORE):

@@ -89,13 +89,11 @@ class Trials:
         with self._changed:
             if self._closed:
                 raise _closed()
-            trial = self._trials.get(grammar)
+            trial, begun = self._trials.get(grammar), grammar in self._trials
             if trial is None:
                 trial = self._trials[grammar] = _Trial(grammar)
-                refused = self._push(0, trial)
-            else:
-                refused = []
-            trial.waiting.append(made)
+            trial.waiting.append(made)  # before the push, which may refuse this trial itself
+            refused = [] if begun else self._push(0, trial)
         _fail(refused, self._overloaded())
         made.add_done_callback(lambda done: self._left(grammar, done))
         return made

@@ -142,7 +142,7 @@ def call_of_chat(
         form=_turn_form(serving.format, tools, form),
         tools=tools,
         rendered_end=rendered_end,
-        earlier_calls=sum(len(message.get("tool_calls") or ()) for message in request.messages),
+        earlier_calls=sum(len(calls) for each in request.messages if isinstance(calls := each.get("tool_calls"), list)),
         earlier_ids=call_ids_of(request.messages),
         hides_thoughts=request.include_reasoning is False,
     )

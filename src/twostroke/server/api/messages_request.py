@@ -195,8 +195,9 @@ def _refuse_unsupported(request: CountRequest) -> None:
 
     An edit that clears thoughts changes nothing: the template decides which thoughts of earlier turns a model sees.
     """
-    edits = (request.context_management or {}).get("edits") or ()
-    kinds = [edit.get("type") if isinstance(edit, dict) else edit for edit in edits]
+    edits = (request.context_management or {}).get("edits") or []
+    listed = edits if isinstance(edits, list) else [edits]
+    kinds = [edit.get("type") if isinstance(edit, dict) else edit for edit in listed]
     asked = {
         "context_management": any(not str(kind).startswith("clear_thinking") for kind in kinds),
         "mcp_servers": bool(request.mcp_servers),

@@ -6,11 +6,13 @@ are then refused, and the answer has `store` false.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
+from twostroke.server.api.changed.truncated import Messages, room_for, shortened
 from twostroke.server.api.history.items import conversation
 from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.sampler_fields import AskedSamplers
@@ -121,8 +123,11 @@ def responses_call(body: bytes, serving: Serving) -> Call:
         **{name: getattr(request, name) for name in _SAME},
     )
     try:
-        return call_of_chat(checked_chat(chat, serving.caps.json_depth, notes), serving, "resp_", asked=request)
+        return _call(chat, request, serving, notes)
     except ContextLengthExceeded as error:
+        shorter = _truncated(chat, request, serving) if request.truncation == "auto" else None
+        if shorter is not None:
+            return shorter
         error.param = "input"
         if request.stream and error.prompt_tokens:
             raise StreamRefused(asked_model(request.model, serving), error) from None
@@ -130,6 +135,29 @@ def responses_call(body: bytes, serving: Serving) -> Call:
     except InvalidRequest as error:
         error.param = _renamed(in_words_of(error, _RENAMED).param or "", request.input)
         raise
+
+
+def _call(chat: ChatRequest, request: ResponsesRequest, serving: Serving, notes: Notes) -> Call:
+    own = msgspec.structs.replace(chat)  # a check fills fields, and a conversation may be checked several times
+    return call_of_chat(checked_chat(own, serving.caps.json_depth, notes), serving, "resp_", asked=request)
+
+
+def _truncated(chat: ChatRequest, request: ResponsesRequest, serving: Serving) -> Call | None:
+    """Returns the call for the longest end of the conversation that leaves room for an answer; None when none does."""
+    most = serving.context_tokens - room_for(request.max_output_tokens, serving.context_tokens)
+
+    def attempt(messages: Messages) -> Call | None:
+        try:
+            call = _call(msgspec.structs.replace(chat, messages=list(messages)), request, serving, Notes())
+        except ContextLengthExceeded:
+            return None
+        return call if call.num_prompt_tokens <= most else None
+
+    found = shortened(chat.messages, attempt)
+    if found is None:
+        return None
+    count, call = found
+    return replace(call, warnings=(*call.warnings, f"the {count} earliest messages were left out (truncation auto)"))
 
 
 def _renamed(param: str, items: str | list[dict[str, Any]] | None) -> str | None:
@@ -156,8 +184,8 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
     for name in NOT_SUPPORTED:
         if getattr(request, name) is not None:
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
-    if request.truncation not in (None, "disabled"):
-        raise InvalidRequest("truncation is only supported as disabled.", param="truncation")
+    if request.truncation not in (None, "disabled", "auto"):
+        raise InvalidRequest("truncation is auto or disabled.", param="truncation")
     if request.top_logprobs is not None and not 0 <= request.top_logprobs <= 20:
         raise InvalidRequest("top_logprobs must be between 0 and 20.", param="top_logprobs")
     for name in ("input", "metadata", "reasoning"):

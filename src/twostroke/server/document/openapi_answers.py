@@ -137,7 +137,7 @@ _MESSAGES_FIELDS = {
 _RESPONSES_FIELDS = {
     **_MORE_SAMPLING,
     "input": {"anyOf": [{"type": "string", "minLength": 1}, _ITEMS], "description": "Also calls and their outputs."},
-    "truncation": maybe(_const("disabled")),
+    "truncation": {"enum": ["auto", "disabled", None]},
     "background": {"enum": [False, None]},
     "previous_response_id": _NULL,
     "top_logprobs": _between(0, 20, "integer"),

@@ -20,7 +20,7 @@ def in_chat_words(request: ChatRequest, depth_limit: int, notes: Notes) -> None:
     """Fill the fields of chat completions from the others. Raises InvalidRequest that names a field, HttpProblem (400)
     for an `input` that is nested too deep."""
     if request.input is not None or request.instructions:
-        check_depth(request.input, depth_limit)
+        check_depth(request.input or [], depth_limit)
         _fill_messages(request, notes)
     if not request.messages:
         raise InvalidRequest("messages is empty.", param="messages", fix="Send at least one message.")

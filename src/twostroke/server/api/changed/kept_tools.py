@@ -222,7 +222,14 @@ def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> 
     """Returns the tools of a choice that allows only some of them."""
     inner = choice.get("allowed_tools")
     inner = inner if isinstance(inner, dict) else choice
-    listed = [each for each in inner.get("tools") or () if isinstance(each, dict)]
+    mode, listed = inner.get("mode") or "auto", inner.get("tools")
+    if mode not in ("auto", "required") or not isinstance(listed, list):
+        raise InvalidRequest(
+            "tool_choice allows no list of tools.",
+            param="tool_choice",
+            fix="Send mode, auto or required, and tools.",
+        )
+    listed = [each for each in listed if isinstance(each, dict)]
     names, known = {_name_in(each) for each in listed}, {tool.function.name for tool in tools}
     for each in listed:
         if each.get("type", "function") in ("function", "custom") and _name_in(each) not in known:
@@ -231,7 +238,6 @@ def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> 
                 param="tool_choice",
                 fix="Name tools of the request.",
             )
-    mode = inner.get("mode", "auto")
     return _chosen([tool for tool in tools if tool.function.name in names], mode, left_out)
 
 

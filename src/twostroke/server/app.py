@@ -25,7 +25,7 @@ from twostroke.server.api.llama import routes as llama
 from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call
 from twostroke.server.api.model_list import model_list, one_model
 from twostroke.server.api.ollama import routes as ollama
-from twostroke.server.api.responses_request import ResponsesRequest, responses_call
+from twostroke.server.api.responses_request import OF_ITEMS, ResponsesRequest, input_tokens, responses_call
 from twostroke.server.api.retrieval_request import (
     EmbeddingRequest,
     RerankRequest,
@@ -149,7 +149,8 @@ def routes_of(parts: ServerParts) -> list[Route]:
         *_task_routes(parts),
         *stored_routes(admission, serving.stored),
         *chat_routes(admission, serving.chats),
-        Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
+        Route("/v1/messages/count_tokens", _read(parts, partial(_counted, count_tokens, {})), methods=["POST"]),
+        Route("/v1/responses/input_tokens", _read(parts, partial(_counted, input_tokens, OF_ITEMS)), methods=["POST"]),
         Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
         Route("/apply-template", _read(parts, llama.apply_template), methods=["POST"]),
@@ -249,7 +250,7 @@ def _prepared(
 
     async def prepare(body: bytes, sender: Sender) -> Response:
         read_it = partial(checked, body, sender)
-        found = await read_with_images(admission.lanes, admission.desk, serving.eyes, len(body), read_it)
+        found = await read_with_images(admission.lanes, admission.desk, serving.eyes, body, read_it)
         return found if isinstance(found, Response) else answer(salted(found, sender.client), parts)
 
     return prepare
@@ -284,7 +285,7 @@ def _read(parts: ServerParts, make: Callable[[bytes, Serving], dict[str, Any] | 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.admission) as body:
             whole = partial(answer, body)
-            return await read_with_images(admission.lanes, admission.desk, serving.eyes, len(body), whole)
+            return await read_with_images(admission.lanes, admission.desk, serving.eyes, body, whole)
 
     return endpoint
 
@@ -303,9 +304,9 @@ def _slots(serving: Serving) -> Endpoint:
     return endpoint
 
 
-def _counted(body: bytes, serving: Serving) -> Response:
-    count, warnings = count_tokens(body, serving)
-    response = _json({"input_tokens": count})
+def _counted(count: Any, more: dict[str, str], body: bytes, serving: Serving) -> Response:
+    tokens, warnings = count(body, serving)
+    response = _json({"input_tokens": tokens, **more})
     response.raw_headers += said_of((), warnings)
     return response
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from openai import OpenAI
 
-from tests.serve.apis.test_agents import ask, prompt, warned
-from tests.serve.fakes import CONTEXT
+from tests.serve.apis.test_agents import FLAT_TOOL, ask, prompt, warned
+from tests.serve.fakes import CONTEXT, MODEL
 from tests.serve.harness import Live
 from twostroke.server.api.changed.truncated import MOST_ROOM, room_for, shortened
 
@@ -52,6 +53,16 @@ def test_a_result_stays_with_its_call() -> None:
             count, kept = found
             assert kept == [messages[0], *messages[1 + count :]] and kept[1] is call
             assert len(kept) == max(each for each in (3, 6) if each <= most)
+
+
+def test_the_tokens_of_items_are_counted(live: Live) -> None:
+    body = {"model": MODEL, "input": TURNS[:3], "instructions": "be kind", "tools": [FLAT_TOOL]}
+    reply = live.post("/v1/responses/input_tokens", body)
+    assert ask(live, "responses", **body).status == 200
+    assert reply.json == {"object": "response.input_tokens", "input_tokens": len(prompt(live))}
+    with OpenAI(base_url=live.url + "/v1", api_key="none", max_retries=0) as client:
+        assert client.responses.input_tokens.count(model=MODEL, input="hi").input_tokens == len("user: hi\nassistant: ")
+    assert live.post("/v1/responses/input_tokens", {**body, "previous_response_id": "resp_1"}).status == 400
 
 
 def test_room_is_left_for_an_answer() -> None:

@@ -20,13 +20,15 @@ from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checke
 from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, check_depth, decode
-from twostroke.server.prompts import call_of_chat
+from twostroke.server.prompts import call_of_chat, prompt_of_chat
 from twostroke.server.serving import Serving
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes
 from twostroke.types.sampler_fields import FIELD_NAMES
 
 MAX_ITEMS = 4096
+OF_ITEMS = {"object": "response.input_tokens"}
+"""What a count of tokens has besides the count."""
 
 
 class ResponseTool(msgspec.Struct, kw_only=True):
@@ -109,19 +111,7 @@ def responses_call(body: bytes, serving: Serving) -> Call:
     _check(request, serving.caps.json_depth)
     if serving.stored is None or request.store is False:
         _check_nothing_kept(request, serving)
-    wants_logprobs = "message.output_text.logprobs" in (request.include or ())
-    chat = ChatRequest(
-        messages=_messages(request, notes),
-        max_completion_tokens=request.max_output_tokens,
-        tools=[AskedTool(**msgspec.structs.asdict(tool)) for tool in request.tools or []],
-        tool_choice=request.tool_choice,
-        response_format=None if request.text is None else request.text.format,
-        verbosity=None if request.text is None else request.text.verbosity,
-        reasoning_effort=_effort(request.reasoning),
-        logprobs=wants_logprobs or None,
-        top_logprobs=request.top_logprobs if wants_logprobs else None,
-        **{name: getattr(request, name) for name in _SAME},
-    )
+    chat = _chat_of(request, notes)
     try:
         return _call(chat, request, serving, notes)
     except ContextLengthExceeded as error:
@@ -133,8 +123,43 @@ def responses_call(body: bytes, serving: Serving) -> Call:
             raise StreamRefused(asked_model(request.model, serving), error) from None
         raise
     except InvalidRequest as error:
-        error.param = _renamed(in_words_of(error, _RENAMED).param or "", request.input)
-        raise
+        raise _in_own_words(error, request) from None
+
+
+def input_tokens(body: bytes, serving: Serving) -> tuple[int, tuple[str, ...]]:
+    """POST /v1/responses/input_tokens. Returns the number of tokens of the prompt that these items make, and the notes
+    of what was changed in them. Raises InvalidRequest, HttpProblem."""
+    request, notes = decode(body, ResponsesRequest), Notes()
+    _check(request, serving.caps.json_depth)
+    for name in ("previous_response_id", "conversation"):
+        if getattr(request, name) is not None:
+            raise InvalidRequest(f"{name} is not counted.", param=name, fix="Send the whole conversation as input.")
+    try:
+        prompt = prompt_of_chat(checked_chat(_chat_of(request, notes), serving.caps.json_depth, notes), serving)
+    except InvalidRequest as error:
+        raise _in_own_words(error, request) from None
+    return serving.tokenizer.count_rendered(prompt.text, quoted=prompt.quoted), notes.texts
+
+
+def _chat_of(request: ResponsesRequest, notes: Notes) -> ChatRequest:
+    wants_logprobs = "message.output_text.logprobs" in (request.include or ())
+    return ChatRequest(
+        messages=_messages(request, notes),
+        max_completion_tokens=request.max_output_tokens,
+        tools=[AskedTool(**msgspec.structs.asdict(tool)) for tool in request.tools or []],
+        tool_choice=request.tool_choice,
+        response_format=None if request.text is None else request.text.format,
+        verbosity=None if request.text is None else request.text.verbosity,
+        reasoning_effort=_effort(request.reasoning),
+        logprobs=wants_logprobs or None,
+        top_logprobs=request.top_logprobs if wants_logprobs else None,
+        **{name: getattr(request, name) for name in _SAME},
+    )
+
+
+def _in_own_words(error: InvalidRequest, request: ResponsesRequest) -> InvalidRequest:
+    error.param = _renamed(in_words_of(error, _RENAMED).param or "", request.input)
+    return error
 
 
 def _call(chat: ChatRequest, request: ResponsesRequest, serving: Serving, notes: Notes) -> Call:

@@ -245,6 +245,7 @@ ANSWERS: dict[str, Any] = {
         usage=_READ_USAGE,
     ),
     "TokenCount": object_of(input_tokens=COUNT),
+    "ItemTokenCount": object_of(input_tokens=COUNT, object=_const("response.input_tokens")),
     "Tokens": {
         "anyOf": [
             object_of(count=COUNT, max_model_len=COUNT, tokens=list_of(COUNT), token_strs=or_null("array")),

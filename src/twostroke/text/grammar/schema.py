@@ -30,7 +30,7 @@ MAX_UNIQUE = 4
 MAX_NAMED_BYTES = 1024 * 1024
 """The largest size, in bytes, of all objects of a schema whose names `propertyNames` enumerates. Each name gets a copy
 of the schema of its values."""
-MAX_PARTS = 20_000
+MAX_PARTS = 10_000
 """The most parts of a schema for the compiler. Some rules write a part out many times, and where such parts are nested,
 each level multiplies: a schema of 700 bytes can become millions of parts."""
 

@@ -79,7 +79,7 @@ from twostroke.server.stream import Answer
 from twostroke.server.telemetry.explanations import explanation_of
 from twostroke.server.telemetry.history_metrics import HistoryCollector
 from twostroke.server.telemetry.metrics import CONTENT_TYPE
-from twostroke.types.errors import TokenizerFailed, TwostrokeError
+from twostroke.types.errors import BackendError, TwostrokeError
 from twostroke.types.pooling import Task
 
 if TYPE_CHECKING:
@@ -384,8 +384,8 @@ def _json(value: object, status: int = 200) -> Response:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, TokenizerFailed):  # the answer does not name the cause
-        log.error("a text could not be tokenized: %s", error)
+    if isinstance(error, BackendError):  # such as TokenizerFailed; the answer does not name the cause
+        log.error("a request failed: %s", error)
     return problem_of(error).response(request.scope["path"])
 
 

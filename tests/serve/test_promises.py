@@ -48,7 +48,7 @@ GENERATING: dict[str, dict[str, Any]] = {
 }
 """Routes that start work in the engine, each with a body that it takes."""
 NOT_GENERATING = {
-    "/v1/messages/count_tokens",
+    "/v1/messages/count_tokens", "/v1/responses/input_tokens",
     "/v1/embeddings",
     "/v1/rerank",
     "/v1/score",

@@ -12,6 +12,7 @@ import pytest
 from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving
 from twostroke.assembly.settings.option_values import parse_hosts, parse_mode, parse_origins, parse_prefix
+from twostroke.server.gate.one_path import API_PATHS, nothing_at
 from twostroke.server.gate.reach import Reach
 
 KEY = "correct horse"
@@ -50,6 +51,32 @@ def test_a_proxy_may_send_the_names_that_are_allowed(host: str, status: int) -> 
         if status != 200:
             name = host.partition(":")[0]
             assert f"--allow-host {name}" in reply.error["message"] and "proxy" in reply.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/api/v1/v1/messages/count_tokens", "/v1/messages/count_tokens"),
+        ("/openai/deployments/spark/chat/completions", "/v1/chat/completions"),
+        ("/openai/v1/responses", "/v1/responses"),
+        ("/V1/Embeddings", "/v1/embeddings"),
+        ("/models", "/v1/models"),
+        ("/v1/audio/speech", None),
+        ("/a" * 20_000, None),
+    ],
+)
+def test_a_base_url_that_is_nearly_right_is_told(path: str, meant: str | None) -> None:
+    advice = nothing_at(path).partition("at this path.")[2]
+    assert advice == (f" The path here is {meant}: check the base URL that the client has." if meant else "")
+
+
+def test_the_paths_of_the_advice_exist(live: Live) -> None:
+    for path in API_PATHS:
+        assert live.get(path).status in (200, 405)
+    assert "/v1/messages" in live.post("/v1/v1/messages", CHAT).error["message"]
+    assert "/v1/chat" in live.post("/api/v1/chat/completions", CHAT).json["error"], "in the form of Ollama's API"
 
 
 def test_a_page_that_came_by_an_allowed_name_is_the_servers_own() -> None:

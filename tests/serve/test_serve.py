@@ -21,7 +21,7 @@ import pytest
 from tests.patience import PATIENCE_S
 from tests.serve.fakes import fake_parts
 from tests.serve.harness import WAIT_S, wait_until
-from twostroke.server.serve import SAME_SIGNAL_S, bind, run, url_of
+from twostroke.server.serve import SAME_SIGNAL_S, bind, make_server, run, url_of
 from twostroke.types.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -143,6 +143,22 @@ def test_every_client_without_a_key_is_refused(host: str) -> None:
     with pytest.raises(ConfigError) as caught:
         run(fake_parts(), host, 0, lambda _url: pytest.fail("announced"))
     assert "--api-key" in caught.value.fix
+
+
+def test_a_name_of_both_kinds_is_bound_at_its_ipv4_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def both(*_: object, **__: object) -> list[object]:
+        end = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+        return [(socket.AF_INET6, *end, ("::1", 0, 0, 0)), (socket.AF_INET, *end, ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    with bind("localhost", 0) as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
+
+
+def test_an_idle_connection_outlives_those_of_clients() -> None:
+    with bind("127.0.0.1", 0) as listener:
+        server = make_server(fake_parts(), listener, lambda _: None)
+    assert server.config.timeout_keep_alive > 120  # seconds; Go closes after 90, Caddy after 120
 
 
 def test_urls() -> None:

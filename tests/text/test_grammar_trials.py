@@ -104,6 +104,15 @@ def test_short_texts_are_tried_first_and_long_ones_are_refused_first(bench: Benc
     assert bench.quick.tried == [FIRST, THIRD, long]
 
 
+def test_one_that_has_no_place_when_it_comes_is_refused(bench: Bench) -> None:
+    at_work = bench.trials.join(FIRST)
+    assert bench.quick.begun.wait(20)
+    waiting = [bench.trials.join(grammar) for grammar in (THIRD, FOURTH)]
+    assert isinstance(bench.trials.join(Grammar.regex("b" * 300)).exception(20), Overloaded)
+    bench.open()
+    assert all(each.result(20) for each in (at_work, *waiting))
+
+
 def test_an_easy_grammar_does_not_wait_for_hard_ones(bench: Bench) -> None:
     bench.quick.gate.set()
     hard = [bench.trials.join(HARD), bench.trials.join(HARDER)]

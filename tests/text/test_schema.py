@@ -226,3 +226,23 @@ def test_whatever_fits_the_adapted_schema_fits_the_one_that_was_given(schema: An
     if fits(adapted(whole), value):
         plain = json.loads(json.dumps(whole).replace('"uniqueItems": true', '"uniqueItems": false'))
         assert fits(plain, value)
+
+
+def nested(kind: str, depth: int) -> Any:
+    """A schema whose every level is written out many times."""
+    inner: Any = {"type": "string"}
+    few = {f"p{place}": {"type": "string"} for place in range(1, 6)}
+    for _ in range(depth):
+        inner = {
+            "counts": {"type": "object", "properties": {"p0": inner, **few}, "minProperties": 1},
+            "contains": {"type": "array", "contains": inner, "minContains": 64},
+            "names": {"type": "object", "propertyNames": {"enum": list("abcdefghij")}, "additionalProperties": inner},
+        }[kind]
+    return inner
+
+
+@pytest.mark.parametrize("kind", ["counts", "contains", "names"])
+def test_a_small_schema_that_would_become_a_huge_one_is_refused(kind: str) -> None:
+    assert adapted(nested(kind, 2))
+    with pytest.raises(InvalidRequest, match="more than 10,000 parts|too many names"):
+        adapted(nested(kind, 16))

@@ -25,7 +25,7 @@ from twostroke.server.api.llama import routes as llama
 from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call
 from twostroke.server.api.model_list import model_list, one_model
 from twostroke.server.api.ollama import routes as ollama
-from twostroke.server.api.responses_request import ResponsesRequest, responses_call
+from twostroke.server.api.responses_request import OF_ITEMS, ResponsesRequest, input_tokens, responses_call
 from twostroke.server.api.retrieval_request import (
     EmbeddingRequest,
     RerankRequest,
@@ -61,7 +61,7 @@ from twostroke.server.errors import (
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.door_metrics import DoorCollector
 from twostroke.server.gate.image_desk import read_with_images
-from twostroke.server.gate.one_path import OnePath
+from twostroke.server.gate.one_path import OnePath, nothing_at
 from twostroke.server.gate.origins import Origins
 from twostroke.server.gate.security import Gate
 from twostroke.server.live.about import kv_facts
@@ -79,7 +79,7 @@ from twostroke.server.stream import Answer
 from twostroke.server.telemetry.explanations import explanation_of
 from twostroke.server.telemetry.history_metrics import HistoryCollector
 from twostroke.server.telemetry.metrics import CONTENT_TYPE
-from twostroke.types.errors import TokenizerFailed, TwostrokeError
+from twostroke.types.errors import BackendError, TwostrokeError
 from twostroke.types.pooling import Task
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ def routes_of(parts: ServerParts) -> list[Route]:
         *_task_routes(parts),
         *stored_routes(admission, serving.stored),
         *chat_routes(admission, serving.chats),
-        Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
+        Route("/v1/messages/count_tokens", _read(parts, partial(_counted, count_tokens, {})), methods=["POST"]),
+        Route("/v1/responses/input_tokens", _read(parts, partial(_counted, input_tokens, OF_ITEMS)), methods=["POST"]),
         Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
         Route("/apply-template", _read(parts, llama.apply_template), methods=["POST"]),
@@ -249,7 +250,7 @@ def _prepared(
 
     async def prepare(body: bytes, sender: Sender) -> Response:
         read_it = partial(checked, body, sender)
-        found = await read_with_images(admission.lanes, admission.desk, serving.eyes, len(body), read_it)
+        found = await read_with_images(admission.lanes, admission.desk, serving.eyes, body, read_it)
         return found if isinstance(found, Response) else answer(salted(found, sender.client), parts)
 
     return prepare
@@ -284,7 +285,7 @@ def _read(parts: ServerParts, make: Callable[[bytes, Serving], dict[str, Any] | 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.admission) as body:
             whole = partial(answer, body)
-            return await read_with_images(admission.lanes, admission.desk, serving.eyes, len(body), whole)
+            return await read_with_images(admission.lanes, admission.desk, serving.eyes, body, whole)
 
     return endpoint
 
@@ -303,9 +304,9 @@ def _slots(serving: Serving) -> Endpoint:
     return endpoint
 
 
-def _counted(body: bytes, serving: Serving) -> Response:
-    count, warnings = count_tokens(body, serving)
-    response = _json({"input_tokens": count})
+def _counted(count: Any, more: dict[str, str], body: bytes, serving: Serving) -> Response:
+    tokens, warnings = count(body, serving)
+    response = _json({"input_tokens": tokens, **more})
     response.raw_headers += said_of((), warnings)
     return response
 
@@ -383,8 +384,8 @@ def _json(value: object, status: int = 200) -> Response:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, TokenizerFailed):  # the answer does not name the cause
-        log.error("a text could not be tokenized: %s", error)
+    if isinstance(error, BackendError):  # such as TokenizerFailed; the answer does not name the cause
+        log.error("a request failed: %s", error)
     return problem_of(error).response(request.scope["path"])
 
 
@@ -392,7 +393,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     """Returns 404 for an unknown path, 405 with Allow for a wrong method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    messages = {404: "There is nothing at this path.", 405: f"{request.method} is not allowed at this path."}
+    messages = {404: nothing_at(request.scope["path"]), 405: f"{request.method} is not allowed at this path."}
     codes = {404: "not_found", 405: "method_not_allowed"}
     message = messages.get(status, "The request was refused.")
     return Problem(status, message, INVALID, code=codes.get(status), headers=headers).response(request.scope["path"])

@@ -17,7 +17,8 @@ PLAIN = Format("plain")
 @dataclass(frozen=True, slots=True)
 class AnswerTurn:
     """How the answer of a chat is read. earlier_calls, earlier_ids: the number of tool calls earlier in the
-    conversation, and their ids. legacy_functions: True when calls are sent as `function_call`."""
+    conversation, and their ids. legacy_functions: True when calls are sent as `function_call`. hides_thoughts: True
+    when the answer has no thoughts; they are counted all the same."""
 
     form: Format = PLAIN
     tools: ToolUse = ToolUse()
@@ -25,6 +26,7 @@ class AnswerTurn:
     earlier_calls: int = 0
     earlier_ids: frozenset[str] = frozenset()
     legacy_functions: bool = False
+    hides_thoughts: bool = False
 
     def new_reader(self) -> TurnReader:
         """Returns a machine that reads one choice of a chat answer."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import structs
 
+from twostroke.server.api.changed.chat_words import in_chat_words
 from twostroke.server.api.changed.room import within_room
 from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
 from twostroke.server.api.infill import infilled
@@ -101,6 +102,7 @@ def salted(call: Call, client: str) -> Call:
 def chat_call(body: bytes, serving: Serving) -> Call:
     """Read a chat request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, ChatRequest), Notes()
+    in_chat_words(request, serving.caps.json_depth, notes)
     if not to_tools(request):
         return call_of_chat(checked_chat(request, serving.caps.json_depth, notes), serving, "chatcmpl-")
     try:
@@ -140,8 +142,9 @@ def call_of_chat(
         form=_turn_form(serving.format, tools, form),
         tools=tools,
         rendered_end=rendered_end,
-        earlier_calls=sum(len(message.get("tool_calls") or ()) for message in request.messages),
+        earlier_calls=sum(len(calls) for each in request.messages if isinstance(calls := each.get("tool_calls"), list)),
         earlier_ids=call_ids_of(request.messages),
+        hides_thoughts=request.include_reasoning is False,
     )
     return replace(call, turn=turn, asked=asked, warnings=notes.texts)
 

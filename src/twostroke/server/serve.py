@@ -34,7 +34,9 @@ log = logging.getLogger("twostroke.server")
 CUT_S = 2
 SAME_SIGNAL_S = 0.1
 LAST_WORDS_S = 2.0
-KEEP_ALIVE_S = 30
+KEEP_ALIVE_S = 125
+"""The seconds for which an idle connection stays open: longer than clients and proxies keep theirs (Go 90, Caddy
+120). So no request is sent into a connection that the server is closing."""
 SWITCH_S = 0.0005
 Announce = Callable[[str], None]
 Watch = Callable[[], bool]
@@ -248,10 +250,12 @@ def signals_to(server: Server) -> Iterator[None]:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Returns a listening TCP socket. Raises ConfigError that explains what is wrong with the address."""
+    """Returns a listening TCP socket; of a name with addresses of both kinds, such as localhost, at the IPv4 address,
+    where most clients look. Raises ConfigError that explains what is wrong with the address."""
     where = f"{host} port {port}"
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = min(found, key=lambda each: each[0] is not socket.AF_INET)
     except (OSError, UnicodeError) as error:
         raise ConfigError(
             f"{host!r} is no address of this machine.", why=f"{error}.", fix="Use --host 127.0.0.1."

@@ -35,7 +35,10 @@ LIBRARY_SUFFIX = ".so"
 
 def allowed_cpus() -> frozenset[int] | None:
     """Returns the numbers of the CPUs on which the calling thread may run; None where the system does not tell."""
-    return frozenset(os.sched_getaffinity(0))
+    try:
+        return frozenset(os.sched_getaffinity(0))
+    except OSError:  # a sandbox may refuse the call
+        return None
 
 
 def performance_cores() -> int | None:
@@ -54,11 +57,10 @@ def keep_thread_on(cpus: Iterable[int]) -> None:
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
     """Threads and processes that begin inside the block run only on these CPUs; if none is given, on those of the
     caller."""
-    chosen = frozenset(cpus)
-    if not chosen:
+    chosen, before = frozenset(cpus), allowed_cpus()
+    if not chosen or before is None:
         yield
         return
-    before = os.sched_getaffinity(0)
     keep_thread_on(chosen)
     try:
         yield

@@ -96,8 +96,11 @@ def address_space_bytes() -> int | None:
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Limits this process to `num_bytes` of addresses from now on, where the system has such a limit."""
-    resource.setrlimit(resource.RLIMIT_AS, (num_bytes, num_bytes))
+    """Limits this process to `num_bytes` of addresses from now on, where the system has such a limit. A lower limit
+    (`ulimit -v`) stays."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = num_bytes if hard == resource.RLIM_INFINITY else min(hard, num_bytes)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def write_no_files() -> None:
@@ -107,8 +110,9 @@ def write_no_files() -> None:
 
 
 def stand_back(niceness: int) -> None:
-    """Lets other processes run before this one from now on, where the system knows such an order."""
-    os.nice(niceness)
+    """Lets other processes run before this one from now on, where the system knows such an order and allows it."""
+    with contextlib.suppress(OSError):
+        os.nice(niceness)
 
 
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from twostroke.text.history.calls import calls_of
+from twostroke.text.history.calls import calls_of, id_of
 from twostroke.text.history.parts import LINE_END, text_of
 from twostroke.text.history.thoughts import with_thought
 from twostroke.types.errors import InvalidRequest
@@ -75,6 +75,8 @@ def _message(
     if role == "assistant":
         made = with_thought(made)
     made["role"] = role
+    if "tool_call_id" in made and (answered := id_of(made.pop("tool_call_id"))) is not None:
+        made["tool_call_id"] = answered
     content = message.get("content")
     between = joint(role) if isinstance(content, list | tuple) and len(content) > 1 else LINE_END
     made["content"] = text_of(content, f"{where}.content", notes, strict=strict, joint=between)

@@ -292,3 +292,19 @@ def test_responses_that_official_servers_answer(live: Live, fields: Any) -> None
 def test_stream_options_without_a_stream(live: Live) -> None:
     assert ask(live, "chat", stream_options={"include_usage": True}).json["usage"]["prompt_tokens"]
     assert live.complete(stream_options={"include_usage": True}).status == 200
+
+
+# ---- documents and search results ------------------------------------------------------------------------------------
+SEARCH = {"type": "search_result", "title": "T", "source": "https://x", "content": [{"type": "text", "text": "found"}]}
+PARTED = {"type": "document", "title": "D", "source": {"type": "content", "content": [{"type": "text", "text": "in"}]}}
+
+
+def test_search_results_and_documents_in_parts_are_text(live: Live) -> None:
+    ask_tool = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}]}
+    given = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [SEARCH]}
+    asked = [{"role": "user", "content": [SEARCH, PARTED]}]
+    for messages in (asked, [ask_tool, {"role": "user", "content": [given, PARTED]}]):
+        assert warned(ask(live, "say", messages=messages)) == ""
+        assert "T\nhttps://x\nfound" in prompt(live) and "D\nin" in prompt(live)
+    pictured = {**SEARCH, "content": [{"type": "image", "source": {}}]}
+    assert ask(live, "say", messages=[{"role": "user", "content": [pictured]}]).status == 400

@@ -97,12 +97,18 @@ def test_options_reach_the_engine(live: Live) -> None:
         ({"think": "very"}, "think"),
         ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
         ({"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, "images"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "function"),
+        ({"tools": [{"type": "function", "function": [1]}]}, "tools"),
     ],
 )
 def test_what_is_refused(live: Live, fields: dict[str, Any], words: str) -> None:
     reply = live.post("/api/chat", asked(**fields))
     assert reply.status == 400 and set(reply.json) == {"error"} and words in reply.json["error"]
+
+
+@pytest.mark.parametrize("calls", [[{}], [5], {}, 5, "x", [{"function": {"name": "f", "arguments": [1]}, "id": 7}]])
+def test_odd_calls_of_earlier_turns_end_no_conversation(live: Live, calls: Any) -> None:
+    turns = [{"role": "assistant", "content": "a", "tool_calls": calls}, {"role": "user", "content": "go on"}]
+    assert live.post("/api/chat", asked(messages=turns, stream=False)).status == 200
 
 
 def test_an_unknown_model_in_the_words_that_clients_look_for(client: Client, live: Live) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -95,9 +96,15 @@ CHAT: list[tuple[dict[str, Any], str]] = [
     ({"max_completion_tokens": 0}, "max_completion_tokens"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"tools": [{"type": "function", "function": {"name": "f g"}}]}, "tools"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}] * 2}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": "f", "strict": each}} for each in (True, False)]}, "tools"),
     ({"tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(1025)]}, "tools"),
-    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": "x" * 70_000}}}]}, "tools"),
+    (
+        {
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": "x" * 70_000}}}],
+            "tool_choice": "required",
+        },
+        "tools",
+    ),
     ({"tool_choice": "any"}, "tool_choice"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": {"type": "function"}}, "tool_choice"),
@@ -154,7 +161,7 @@ COMPLETION: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": 6}, "logprobs"),
     ({"logprobs": -1}, "logprobs"),
     ({"logprobs": True}, "logprobs"),
-    ({"max_tokens": -1}, "max_tokens"),
+    ({"max_tokens": -2}, "max_tokens"),
     ({"best_of": 0}, "best_of"),
     ({"n": 3, "best_of": 2}, "best_of"),
     ({"prompt": ["a"] * 64, "best_of": 9}, "best_of"),
@@ -225,6 +232,19 @@ def test_completions(live: Live, fields: dict[str, Any], param: str) -> None:
 )
 def test_bodies_that_are_no_request(live: Live, path: str, body: bytes, code: str | None) -> None:
     assert _check(live.post(path, body), None, live)["code"] == code
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "zstd", "deflate", "gzip, identity"])
+def test_a_compressed_body_is_refused_by_its_name(live: Live, encoding: str) -> None:
+    body = gzip.compress(json.dumps({"model": live.model, "prompt": "a"}).encode())
+    reply = live.call("POST", "/v1/completions", body, {"Content-Encoding": encoding})
+    assert (reply.status, reply.error["code"]) == (415, "unsupported_encoding")
+    assert "Content-Encoding" in reply.error["message"] and reply.headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("encoding", ["identity", "Identity", ""])
+def test_a_body_that_is_said_to_be_as_it_is_is_read(live: Live, encoding: str) -> None:
+    assert live.post("/v1/completions", {"model": live.model, "prompt": "a"}, Content_Encoding=encoding).status == 200
 
 
 def test_missing_fields_are_named(live: Live) -> None:

@@ -8,6 +8,7 @@ import select
 import socket
 import struct
 import threading
+from contextlib import suppress
 
 import pytest
 from msgspec import structs
@@ -77,6 +78,24 @@ def test_requests_in_one_piece_are_all_answered_before_the_end(live: Live) -> No
         connection.shutdown(socket.SHUT_WR)
         answer = everything(connection)
     assert answer.count(b"HTTP/1.1 200 ") == 3
+
+
+@pytest.mark.parametrize("lines", [b"\r\n", b"\r\n" * 3, b"\n"])
+def test_empty_lines_in_front_of_a_request_are_ignored(live: Live, lines: bytes) -> None:
+    with connected(live) as connection:
+        for place in range(len(lines)):  # in pieces, cut anywhere
+            connection.sendall(lines[place : place + 1])
+        connection.sendall(asked(live) + lines + asked(live) + lines)
+        connection.shutdown(socket.SHUT_WR)
+        answer = everything(connection)
+    assert answer.count(b"HTTP/1.1 200 ") == 2 and b"HTTP/1.1 400" not in answer
+
+
+def test_a_connection_of_empty_lines_alone_has_an_end() -> None:
+    with serving(patient(FakeEngine(), header_s=0.2)) as live, connected(live) as connection:
+        connection.sendall(b"\r\n" * 1000)
+        with suppress(ConnectionResetError):  # how the server ends a connection that brings no request
+            assert everything(connection) == b""
 
 
 def test_an_end_in_the_middle_of_a_request_ends_the_connection(live: Live) -> None:

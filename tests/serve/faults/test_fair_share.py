@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from contextlib import ExitStack
+
+import pytest
 
 from tests.serve.faults.test_connections import asked
 from tests.serve.harness import WAIT_S, serving, wait_until
@@ -38,3 +41,40 @@ def test_a_short_body_waits_for_no_longer_one() -> None:
             await asyncio.gather(*waiting)
 
     assert asyncio.run(read()) == "read"
+
+
+FORMS = (
+    {"response_format": {"type": "json_object"}},
+    {"text": {"format": {"type": "text"}}},
+    {"format": {"type": "object"}},
+    {"output_format": {}},
+    {"guided_regex": "a"},
+    {"tools": [{"type": "custom", "custom": {"name": "a"}}]},
+    {"tools": [{"type": "function", "function": {"name": "a", "strict": True}}]},
+    {"tool_choice": "required"},
+    {"tool_choice": {"type": "any"}},
+    b'{"respons\\u0065_format": {}}',
+)
+PLAIN = (
+    {"messages": [{"role": "user", "content": "the grammar of \u00e9 is strict: true"}]},
+    {"tools": [{"type": "function", "function": {"name": "a", "strict": False}}], "tool_choice": "auto"},
+    b'{"prompt": "\\u00e9 \\u003c"}',
+)
+
+
+def raw(body: object) -> bytes:
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+@pytest.mark.parametrize("form", FORMS, ids=raw)
+def test_a_plain_question_does_not_wait_for_forms(form: object) -> None:
+    async def read() -> list[str]:
+        lanes, held = Lanes(), threading.Event()
+        try:
+            waiting = [asyncio.ensure_future(lanes.read(raw(form), held.wait)) for _ in range(48)]
+            return [await asyncio.wait_for(lanes.read(raw(each), lambda: "read"), WAIT_S) for each in PLAIN]
+        finally:
+            held.set()
+            await asyncio.gather(*waiting)
+
+    assert asyncio.run(read()) == ["read"] * len(PLAIN)

@@ -11,6 +11,7 @@ import msgspec
 from starlette.types import Scope
 
 from twostroke.server.calls import Call
+from twostroke.server.gate.decode import decoded
 from twostroke.server.gate.security import client_of
 from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import InvalidRequest
@@ -62,7 +63,7 @@ def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
     InvalidRequest."""
     disk_s = NEVER_S if sender.memory_only else 0.0
     if FIELD.encode() in body or b'"store"' in body or SLOT in body:  # most bodies have none and are not parsed again
-        asked = _asked.decode(body)
+        asked = decoded(body, _asked)
         if type(asked.id_slot) is int and 0 < asked.id_slot <= MAX_SLOT:
             call = replace(call, slot=asked.id_slot)
         kept = asked.prompt_cache_retention

@@ -1,7 +1,7 @@
 """Unknown fields of a request: named in a header and in the log, and refused when they look misspelt.
 
-    check = FieldCheck(strict=False)
-    check.ignored(body, ChatRequest) == ("temprature (did you mean temperature?)",)
+check = FieldCheck(strict=False)
+check.ignored(body, ChatRequest) == ("temprature (did you mean temperature?)",)
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
+from twostroke.server.gate.decode import decoded
 from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import InvalidRequest
 
@@ -112,7 +113,7 @@ def nearest(name: str, kind: Kind) -> str | None:
 def _unknown(body: bytes, kind: Kind) -> list[str]:
     """Returns the unknown fields in the order of the body. A field that is null asks for nothing."""
     try:
-        fields = _fields.decode(body)
+        fields = decoded(body, _fields)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return []
     known = HINTS.union(kind.__struct_fields__)

@@ -90,7 +90,7 @@ def response_format_grammar(value: Any) -> Grammar | None:
         schema = value.get("schema")
         return Grammar.json_object() if schema is None else schema_grammar(schema)
     if kind == "json_schema":
-        named = value.get("json_schema")
+        named = value.get("json_schema", value)  # without the wrapper in Responses and llama.cpp
         if not isinstance(named, dict) or named.get("schema") is None:
             raise _wrong("json_schema is no object with a schema")
         return schema_grammar(named["schema"])

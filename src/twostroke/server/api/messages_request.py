@@ -12,7 +12,7 @@ from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
 from twostroke.server.api.disk_wish import longest_ttl_s, with_disk_s
 from twostroke.server.api.history.blocks import ROLES, chat_messages
 from twostroke.server.api.model_list import asked_model
-from twostroke.server.api.schema import ChatRequest, CheckedChat, checked_chat, require_tokens
+from twostroke.server.api.schema import ChatRequest, CheckedChat, checked_chat, in_words_of, require_tokens
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.server.prompts import call_of_chat, prompt_of_chat
@@ -26,13 +26,15 @@ PREFIX = "msg_"
 
 
 class MessagesTool(msgspec.Struct, kw_only=True):
-    """A tool that the client runs. A tool with another type than `custom` is the provider's."""
+    """A tool that the client runs. A tool with another type than `custom` is the provider's. function: OpenAI's form,
+    which some clients send here too."""
 
     name: str | None = None
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     type: str | None = None
     strict: bool | None = None
+    function: FunctionSpec | None = None
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -87,9 +89,20 @@ def messages_call(body: bytes, serving: Serving) -> Call:
     chat.max_tokens, chat.stop, chat.stream = request.max_tokens, request.stop_sequences, request.stream
     chat.temperature, chat.top_p, chat.top_k = request.temperature, request.top_p, request.top_k
     chat.seed, chat.cache_salt, chat.priority = request.seed, request.cache_salt, request.priority
-    call = call_of_chat(_checked(chat, serving, notes), serving, PREFIX, prefill=prefill, asked=request)
+    try:
+        call = call_of_chat(_checked(chat, serving, notes), serving, PREFIX, prefill=prefill, asked=request)
+    except InvalidRequest as error:
+        raise in_words_of(error, _OWN_WORDS) from None
     stay_s = longest_ttl_s(marks_of(request))
     return with_disk_s(call, stay_s) if stay_s else call
+
+
+_OWN_WORDS = {
+    "stop": "stop_sequences",
+    "response_format": "output_config.format",
+    "reasoning_effort": "output_config.effort",
+}
+"""Fields of chat completions by their names here."""
 
 
 def marks_of(request: CountRequest) -> Sequence[Mapping[str, Any]]:
@@ -137,11 +150,12 @@ def _chat_of(request: CountRequest, serving: Serving, notes: Notes) -> tuple[Cha
     chat = ChatRequest(
         model=request.model,
         messages=messages,
-        tools=[_tool(tool, place) for place, tool in enumerate(request.tools or [])],
+        tools=[_tool(tool) for tool in request.tools or []],
         tool_choice=choice,
         parallel_tool_calls=parallel,
         response_format=_response_format(request),
         thinking=request.thinking,
+        include_reasoning=_shows_thoughts(request.thinking or {}),
         reasoning_effort=_effort(request),
         parse_special=request.parse_special,
     )
@@ -150,7 +164,18 @@ def _chat_of(request: CountRequest, serving: Serving, notes: Notes) -> tuple[Cha
 
 def _effort(request: CountRequest) -> str | None:
     effort = (request.output_config or {}).get("effort")
-    return effort if isinstance(effort, str) else None
+    if effort is not None and not isinstance(effort, str):
+        raise InvalidRequest("output_config.effort is no word.", param="output_config")
+    return effort
+
+
+def _shows_thoughts(thinking: Mapping[str, Any]) -> bool:
+    display = thinking.get("display")
+    if display not in (None, "summarized", "omitted"):
+        raise InvalidRequest(
+            f"thinking.display is {named(display)!r}.", param="thinking", fix="Use summarized or omitted."
+        )
+    return display != "omitted"
 
 
 def _check_depths(request: CountRequest, limit: int) -> None:
@@ -170,8 +195,9 @@ def _refuse_unsupported(request: CountRequest) -> None:
 
     An edit that clears thoughts changes nothing: the template decides which thoughts of earlier turns a model sees.
     """
-    edits = (request.context_management or {}).get("edits") or ()
-    kinds = [edit.get("type") if isinstance(edit, dict) else edit for edit in edits]
+    edits = (request.context_management or {}).get("edits") or []
+    listed = edits if isinstance(edits, list) else [edits]
+    kinds = [edit.get("type") if isinstance(edit, dict) else edit for edit in listed]
     asked = {
         "context_management": any(not str(kind).startswith("clear_thinking") for kind in kinds),
         "mcp_servers": bool(request.mcp_servers),
@@ -182,13 +208,10 @@ def _refuse_unsupported(request: CountRequest) -> None:
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
 
 
-def _tool(tool: MessagesTool, place: int) -> AskedTool:
-    if tool.type not in (None, "custom"):
-        return AskedTool(type=tool.type, name=tool.name)
-    if tool.name is None:
-        raise InvalidRequest(f"tools[{place}] has no name.", param=f"tools[{place}]")
-    spec = FunctionSpec(name=tool.name, description=tool.description, parameters=tool.input_schema, strict=tool.strict)
-    return AskedTool(function=spec)
+def _tool(tool: MessagesTool) -> AskedTool:
+    """Returns the tool as all APIs have it. A tool without a type, or of the type custom, is a function here."""
+    function = tool.type in (None, "custom")
+    return AskedTool(**{**msgspec.structs.asdict(tool), "type": "function" if function else tool.type})
 
 
 def _tool_choice(value: dict[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:

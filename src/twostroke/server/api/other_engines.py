@@ -1,4 +1,5 @@
-"""Fields of llama.cpp's requests that mean the same as one of ours: n_predict, repeat_penalty, repeat_last_n.
+"""Fields of llama.cpp's requests that mean the same as one of ours: n_predict, repeat_penalty, repeat_last_n. Also -1
+for max_tokens, by which clients of llama.cpp and of LM Studio ask for no limit.
 
 (The fields for a form of the answer are in grammar.py: grammar, json_schema, regex, ebnf.)
 """
@@ -14,6 +15,7 @@ REPEAT_LAST_N = 64
 UNLIMITED = (-1, -2)
 """The values of n_predict that mean: up to an end token, or up to the end of the context. In both cases the answer ends
 with the context at the latest."""
+NO_LIMIT = -1
 MAX_PENALTY = 10.0
 
 
@@ -30,6 +32,9 @@ class LlamaFields(Protocol):
 
 def in_our_fields(request: LlamaFields) -> None:
     """Fill our fields from llama.cpp's. Raises InvalidRequest when both are set and differ."""
+    if request.max_tokens == NO_LIMIT:
+        request.max_tokens = None
+        request.n_predict = NO_LIMIT if request.n_predict is None else request.n_predict
     count = request.n_predict
     if count is not None and count not in UNLIMITED:
         if count < 0:

@@ -18,15 +18,23 @@ from twostroke.text.talk.switches import BUDGETS, EFFORT, NONE, VALUES, Put, Swi
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes, named
 
+KINDS = ("enabled", "disabled", "adaptive", "auto")
+
 
 def wish_of(effort: str | None, thinking: Any = None) -> Wish:
     """Returns how much the client wants the model to think. thinking: {"type": "enabled", "disabled" or "adaptive",
-    "budget_tokens": N}, as Anthropic and others name it."""
+    "budget_tokens": N}, as Anthropic and others name it. Raises InvalidRequest."""
     found = thinking if isinstance(thinking, Mapping) else {}
     kind, budget = found.get("type"), found.get("budget_tokens")
-    on = None if kind is None else kind != "disabled"
-    whole = isinstance(budget, int) and not isinstance(budget, bool) and budget >= 0
-    return Wish(effort, on, budget if whole else None)
+    if kind is not None and kind not in KINDS:
+        raise InvalidRequest(
+            f"thinking.type is {named(kind)!r}.", param="thinking", fix=f"Use one of {', '.join(KINDS)}."
+        )
+    if isinstance(budget, float) and budget.is_integer():
+        budget = int(budget)
+    if budget is not None and (type(budget) is not int or budget < 0):
+        raise InvalidRequest("The thinking budget must be a whole number of at least 0.", param="thinking")
+    return Wish(effort, None if kind is None else kind != "disabled", budget)
 
 
 def with_wish(

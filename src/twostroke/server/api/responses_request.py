@@ -6,30 +6,34 @@ are then refused, and the answer has `store` false.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from twostroke.server.api.changed.kept_tools import AskedTool, CustomSpec, FunctionSpec
-from twostroke.server.api.history.items import chat_messages
+from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
+from twostroke.server.api.changed.truncated import Messages, room_for, shortened
+from twostroke.server.api.history.items import conversation
 from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.sampler_fields import AskedSamplers
-from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, require_tokens
+from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, in_words_of, require_tokens
 from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, check_depth, decode
-from twostroke.server.prompts import call_of_chat
+from twostroke.server.prompts import call_of_chat, prompt_of_chat
 from twostroke.server.serving import Serving
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes
 from twostroke.types.sampler_fields import FIELD_NAMES
 
 MAX_ITEMS = 4096
+OF_ITEMS = {"object": "response.input_tokens"}
+"""What a count of tokens has besides the count."""
 
 
 class ResponseTool(msgspec.Struct, kw_only=True):
     """A function or another tool, without the wrapper that chat completions put around it. format: the format of a
-    custom tool."""
+    custom tool. function: the wrapper, which some clients send here too."""
 
     type: str
     name: str | None = None
@@ -37,6 +41,7 @@ class ResponseTool(msgspec.Struct, kw_only=True):
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
     format: Any = None
+    function: FunctionSpec | None = None
 
 
 class TextOptions(msgspec.Struct, kw_only=True):
@@ -81,6 +86,7 @@ class ResponsesRequest(AskedSamplers, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
     parse_special: bool | None = None
     priority: int | None = None
+    include_reasoning: bool | None = None
     # Fields of stored work. Without a folder for stored work only null and false pass.
     previous_response_id: Any = None
     background: bool | None = None
@@ -92,12 +98,10 @@ class ResponsesRequest(AskedSamplers, kw_only=True):
     moderation: Any = None
 
 
-NOT_SUPPORTED = (
-    *("prompt", "max_tool_calls", "context_management", "moderation"),
-)
+NOT_SUPPORTED = ("prompt", "max_tool_calls", "context_management", "moderation")
 _SAME = (
     "model temperature top_p stream top_k min_p repetition_penalty seed stop ignore_eos cache_salt "
-    "chat_template_kwargs parallel_tool_calls parse_special priority"
+    "chat_template_kwargs parallel_tool_calls parse_special priority include_reasoning"
 ).split() + list(FIELD_NAMES)
 
 
@@ -107,29 +111,78 @@ def responses_call(body: bytes, serving: Serving) -> Call:
     _check(request, serving.caps.json_depth)
     if serving.stored is None or request.store is False:
         _check_nothing_kept(request, serving)
+    chat = _chat_of(request, notes)
+    try:
+        return _call(chat, request, serving, notes)
+    except ContextLengthExceeded as error:
+        shorter = _truncated(chat, request, serving) if request.truncation == "auto" else None
+        if shorter is not None:
+            return shorter
+        error.param = "input"
+        if request.stream and error.prompt_tokens:
+            raise StreamRefused(asked_model(request.model, serving), error) from None
+        raise
+    except InvalidRequest as error:
+        raise _in_own_words(error, request) from None
+
+
+def input_tokens(body: bytes, serving: Serving) -> tuple[int, tuple[str, ...]]:
+    """POST /v1/responses/input_tokens. Returns the number of tokens of the prompt that these items make, and the notes
+    of what was changed in them. Raises InvalidRequest, HttpProblem."""
+    request, notes = decode(body, ResponsesRequest), Notes()
+    _check(request, serving.caps.json_depth)
+    for name in ("previous_response_id", "conversation"):
+        if getattr(request, name) is not None:
+            raise InvalidRequest(f"{name} is not counted.", param=name, fix="Send the whole conversation as input.")
+    try:
+        prompt = prompt_of_chat(checked_chat(_chat_of(request, notes), serving.caps.json_depth, notes), serving)
+    except InvalidRequest as error:
+        raise _in_own_words(error, request) from None
+    return serving.tokenizer.count_rendered(prompt.text, quoted=prompt.quoted), notes.texts
+
+
+def _chat_of(request: ResponsesRequest, notes: Notes) -> ChatRequest:
     wants_logprobs = "message.output_text.logprobs" in (request.include or ())
-    chat = ChatRequest(
+    return ChatRequest(
         messages=_messages(request, notes),
         max_completion_tokens=request.max_output_tokens,
-        tools=[_tool(tool, place) for place, tool in enumerate(request.tools or [])],
-        tool_choice=_tool_choice(request.tool_choice),
-        response_format=_response_format(request.text),
+        tools=[AskedTool(**msgspec.structs.asdict(tool)) for tool in request.tools or []],
+        tool_choice=request.tool_choice,
+        response_format=None if request.text is None else request.text.format,
         verbosity=None if request.text is None else request.text.verbosity,
         reasoning_effort=_effort(request.reasoning),
         logprobs=wants_logprobs or None,
         top_logprobs=request.top_logprobs if wants_logprobs else None,
         **{name: getattr(request, name) for name in _SAME},
     )
-    try:
-        return call_of_chat(checked_chat(chat, serving.caps.json_depth, notes), serving, "resp_", asked=request)
-    except ContextLengthExceeded as error:
-        error.param = "input"
-        if request.stream and error.prompt_tokens:
-            raise StreamRefused(asked_model(request.model, serving), error) from None
-        raise
-    except InvalidRequest as error:
-        error.param = _renamed(error.param or "", request.input)
-        raise
+
+
+def _in_own_words(error: InvalidRequest, request: ResponsesRequest) -> InvalidRequest:
+    error.param = _renamed(in_words_of(error, _RENAMED).param or "", request.input)
+    return error
+
+
+def _call(chat: ChatRequest, request: ResponsesRequest, serving: Serving, notes: Notes) -> Call:
+    own = msgspec.structs.replace(chat)  # a check fills fields, and a conversation may be checked several times
+    return call_of_chat(checked_chat(own, serving.caps.json_depth, notes), serving, "resp_", asked=request)
+
+
+def _truncated(chat: ChatRequest, request: ResponsesRequest, serving: Serving) -> Call | None:
+    """Returns the call for the longest end of the conversation that leaves room for an answer; None when none does."""
+    most = serving.context_tokens - room_for(request.max_output_tokens, serving.context_tokens)
+
+    def attempt(messages: Messages) -> Call | None:
+        try:
+            call = _call(msgspec.structs.replace(chat, messages=list(messages)), request, serving, Notes())
+        except ContextLengthExceeded:
+            return None
+        return call if call.num_prompt_tokens <= most else None
+
+    found = shortened(chat.messages, attempt)
+    if found is None:
+        return None
+    count, call = found
+    return replace(call, warnings=(*call.warnings, f"the {count} earliest messages were left out (truncation auto)"))
 
 
 def _renamed(param: str, items: str | list[dict[str, Any]] | None) -> str | None:
@@ -156,8 +209,8 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
     for name in NOT_SUPPORTED:
         if getattr(request, name) is not None:
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
-    if request.truncation not in (None, "disabled"):
-        raise InvalidRequest("truncation is only supported as disabled.", param="truncation")
+    if request.truncation not in (None, "disabled", "auto"):
+        raise InvalidRequest("truncation is auto or disabled.", param="truncation")
     if request.top_logprobs is not None and not 0 <= request.top_logprobs <= 20:
         raise InvalidRequest("top_logprobs must be between 0 and 20.", param="top_logprobs")
     for name in ("input", "metadata", "reasoning"):
@@ -184,38 +237,7 @@ def _check_nothing_kept(request: ResponsesRequest, serving: Serving) -> None:
 def _messages(request: ResponsesRequest, notes: Notes) -> list[dict[str, Any]]:
     """Returns the chat messages of the request. An empty input is a user's empty message when there are no instructions
     either."""
-    made: list[dict[str, Any]] = []
-    if request.instructions:
-        made.append({"role": "system", "content": request.instructions})
-    if isinstance(request.input, list):
-        made += chat_messages(request.input, notes)
-    elif request.input is not None:
-        made.append({"role": "user", "content": request.input})
-    return made or [{"role": "user", "content": ""}]
-
-
-def _tool(tool: ResponseTool, place: int) -> AskedTool:
-    where = f"tools[{place}]"
-    if tool.type not in ("function", "custom"):
-        return AskedTool(type=tool.type, name=tool.name)
-    if tool.name is None:
-        raise InvalidRequest(f"{where} is no {tool.type} with a name.", param=where, fix="Send its name.")
-    if tool.type == "custom":
-        form = tool.format if isinstance(tool.format, dict) else None
-        return AskedTool(
-            type="custom", custom=CustomSpec(name=tool.name, description=tool.description, format=form)
-        )
-    spec = FunctionSpec(name=tool.name, description=tool.description, parameters=tool.parameters, strict=tool.strict)
-    return AskedTool(function=spec)
-
-
-def _tool_choice(value: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-    """Returns tool_choice in the form of chat completions, which put the name of a function into an object of its own.
-    """
-    if isinstance(value, dict) and value.get("type") in ("function", "custom"):
-        kind = str(value.get("type"))
-        return {"type": kind, kind: {"name": value.get("name")}}
-    return value
+    return conversation(request.instructions, request.input, notes) or [{"role": "user", "content": ""}]
 
 
 def _effort(reasoning: dict[str, Any] | None) -> str | None:
@@ -223,11 +245,3 @@ def _effort(reasoning: dict[str, Any] | None) -> str | None:
     if found is not None and not isinstance(found, str):
         raise InvalidRequest("reasoning.effort is no word.", param="reasoning.effort")
     return found
-
-
-def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
-    """Returns response_format in the form of chat completions, where the schema is one level deeper."""
-    asked = None if text is None else text.format
-    if asked is not None and asked.get("type") == "json_schema":
-        return {"type": "json_schema", "json_schema": {"name": asked.get("name"), "schema": asked.get("schema")}}
-    return asked

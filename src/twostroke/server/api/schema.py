@@ -7,17 +7,17 @@ their neutral value is not. Fields that are not declared are ignored, and the an
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec, Tool, kept_tools
-from twostroke.server.api.other_engines import in_our_fields
+from twostroke.server.api.other_engines import NO_LIMIT, in_our_fields
 from twostroke.server.api.sampler_fields import AskedSamplers
 from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.text.history.thoughts import NAMES, with_thought
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.grammar import MAX_SCHEMA_BYTES
 from twostroke.types.notes import Notes
 
 MAX_PROMPTS = 64
@@ -107,7 +107,7 @@ class GenerationRequest(AskedSamplers, kw_only=True):
 class ChatRequest(GenerationRequest, kw_only=True):
     """POST /v1/chat/completions. messages: checked by the chat template's package."""
 
-    messages: list[dict[str, Any]]
+    messages: list[dict[str, Any]] = []
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -124,10 +124,19 @@ class ChatRequest(GenerationRequest, kw_only=True):
     chat_template: Any = None
     reasoning_effort: str | None = None  # sets variables of the template: see reasoning_effort.py
     thinking: dict[str, Any] | None = None
+    include_reasoning: bool | None = None  # False leaves the thoughts out of the answer
     moderation: Any = None
     verbosity: Any = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
+    # These fields are other APIs' (changed/chat_words.py).
+    input: str | list[dict[str, Any]] | None = None
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    text: dict[str, Any] | None = None
+    reasoning: bool | dict[str, Any] | None = None
+    enable_thinking: bool | None = None
+    think: bool | str | None = None
 
 
 class MediaPrompt(msgspec.Struct):
@@ -192,6 +201,8 @@ def checked_chat(request: ChatRequest, depth_limit: int, notes: Notes) -> Checke
     if request.n is None:
         request.n = 1
     require_tokens(request.max_tokens, 1, "max_tokens" if request.n_predict is None else "n_predict", REST)
+    if request.max_completion_tokens == NO_LIMIT:
+        request.max_completion_tokens = None
     if request.max_completion_tokens is not None:
         require_tokens(request.max_completion_tokens, 1, "max_completion_tokens", REST)
         request.max_tokens = request.max_completion_tokens
@@ -217,6 +228,17 @@ def require_tokens(count: int | None, least: int, name: str, fix: str = "Send a 
             why="It is the most tokens that an answer may have." + ("" if least else " 0 computes the prompt alone."),
             fix=fix,
         )
+
+
+def in_words_of(error: InvalidRequest, names: Mapping[str, str]) -> InvalidRequest:
+    """Returns the error of a chat request with another API's name of the field, also at the beginning of its text.
+    names: maps fields of chat completions to the other API's."""
+    ours = error.param or ""
+    if ours in names:
+        error.param = names[ours]
+        if error.what.startswith(ours):
+            error.what = names[ours] + error.what.removeprefix(ours)
+    return error
 
 
 def _check_continued(request: ChatRequest) -> None:
@@ -257,7 +279,7 @@ def checked_completion(request: CompletionRequest, depth_limit: int) -> Completi
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1
-    require_tokens(request.max_tokens, 0, "max_tokens", "Send n_predict: -1 for all that the context has room for.")
+    require_tokens(request.max_tokens, 0, "max_tokens", "Send -1 for all that the context has room for.")
     if request.logprobs is not None and not 0 <= request.logprobs <= MAX_COMPLETION_LOGPROBS:
         raise InvalidRequest(
             f"logprobs must be between 0 and {MAX_COMPLETION_LOGPROBS}, not {request.logprobs}.", param="logprobs"
@@ -291,21 +313,14 @@ def _check_shared(request: GenerationRequest, depth_limit: int) -> None:
 def _check_tools(tools: list[Tool], depth_limit: int) -> None:
     if len(tools) > MAX_TOOLS:
         raise InvalidRequest(f"{len(tools)} tools; at most {MAX_TOOLS} are read.", param="tools")
-    names = [tool.function.name for tool in tools]
-    for place, tool in enumerate(tools):
+    for tool in tools:
         if not _TOOL_NAME.fullmatch(tool.function.name):
             raise InvalidRequest(
-                f"tools[{place}].function.name is no name.",
+                f"A tool cannot have the name {tool.function.name[:60]!r}.",
                 param="tools",
                 fix="Use 1 to 128 letters, digits, dots, dashes and underscores.",
             )
         check_depth(tool.function.parameters or {}, depth_limit)
-        if len(msgspec.json.encode(tool.function.parameters)) > MAX_SCHEMA_BYTES:
-            raise InvalidRequest(
-                f"tools[{place}].function.parameters is larger than {MAX_SCHEMA_BYTES:,} bytes.", param="tools"
-            )
-    if len(set(names)) < len(names):
-        raise InvalidRequest("Two tools have the same name.", param="tools")
 
 
 def _same(value: Any, neutral: Any) -> bool:

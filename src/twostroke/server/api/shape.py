@@ -217,6 +217,8 @@ class ChatTurn:
         off before its name: no text for the user."""
         if self._calls_only and isinstance(piece, Said):
             return False
+        if isinstance(piece, Thought) and self._call.turn.hides_thoughts:
+            return False
         return not (self._one and _call_index(piece))
 
     @property

@@ -17,9 +17,12 @@ from twostroke.text.talk.hold.calls import forced_calls, strict_calls
 from twostroke.text.talk.hold.lark import WHOLE, SpecialId
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.grammar import Grammar
+from twostroke.types.grammar import MAX_LARK_BYTES, MAX_SCHEMA_BYTES, Grammar
 from twostroke.types.notes import Notes, named
 
+MOST_HELD_BYTES = 2 * MAX_LARK_BYTES
+"""The largest schemas of a request's tools together, in bytes: their grammar is larger than half of them, and may have
+MAX_LARK_BYTES. The bound ends the work before all tools are written out."""
 ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
 
 
@@ -104,9 +107,20 @@ def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str
 
     When not all tools must fit their schemas, the arguments of a tool that is not strict may be anything.
     """
-    return {
-        tool.function.name: _held(tool, notes) if all_held or tool.function.strict else ANY_ARGUMENTS for tool in tools
-    }
+    made: dict[str, Any] = {}
+    left_bytes = MOST_HELD_BYTES
+    for tool in tools:
+        held = all_held or tool.function.strict
+        made[tool.function.name] = _held(tool, notes) if held else ANY_ARGUMENTS
+        left_bytes -= len(msgspec.json.encode(made[tool.function.name])) if held else 0
+        if left_bytes < 0:
+            raise InvalidRequest(
+                f"The parameters of the tools are more than {MOST_HELD_BYTES:,} bytes when they are written out.",
+                why="This is the most that can be enforced.",
+                param="tools",
+                fix="Leave strict out, send tool_choice auto, or send fewer tools.",
+            )
+    return made
 
 
 def _held(tool: Tool, notes: Notes) -> Any:
@@ -116,6 +130,14 @@ def _held(tool: Tool, notes: Notes) -> Any:
     """
     schema = tool.function.parameters or ANY_ARGUMENTS
     read = checked_in_words
+    size_bytes = len(msgspec.json.encode(schema))
+    if size_bytes > MAX_SCHEMA_BYTES:
+        raise InvalidRequest(
+            f"The parameters of the tool {tool.function.name!r} have {size_bytes:,} bytes.",
+            why=f"At most {MAX_SCHEMA_BYTES:,} can be enforced.",
+            param="tools",
+            fix="Leave strict out, and send tool_choice auto.",
+        )
     if tool.pattern is not None:
         schema, read = text_schema({"pattern": tool.pattern.join(WHOLE)}), adapted_in_words
     if schema.get("type") == "object" and not any(name in schema for name in _SAYS_MORE):

@@ -48,6 +48,7 @@ _RERANKING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
 _BY_TASK = {Task.GENERATE: _GENERATING, Task.EMBED: _EMBEDDING, Task.RERANK: _RERANKING}
 _REQUESTS: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/messages/count_tokens": (CountRequest, "TokenCount", "Count a conversation's tokens.", False),
+    "/v1/responses/input_tokens": (ResponsesRequest, "ItemTokenCount", "Count the tokens of items.", False),
     "/tokenize": (TokenizeRequest, "Tokens", "Text to token ids.", False),
     "/apply-template": (TokenizeRequest, "Rendered", "The prompt that messages make.", False),
     "/detokenize": (DetokenizeRequest, "Detokenized", "Token ids to text.", False),

@@ -137,7 +137,7 @@ _MESSAGES_FIELDS = {
 _RESPONSES_FIELDS = {
     **_MORE_SAMPLING,
     "input": {"anyOf": [{"type": "string", "minLength": 1}, _ITEMS], "description": "Also calls and their outputs."},
-    "truncation": maybe(_const("disabled")),
+    "truncation": {"enum": ["auto", "disabled", None]},
     "background": {"enum": [False, None]},
     "previous_response_id": _NULL,
     "top_logprobs": _between(0, 20, "integer"),
@@ -245,6 +245,7 @@ ANSWERS: dict[str, Any] = {
         usage=_READ_USAGE,
     ),
     "TokenCount": object_of(input_tokens=COUNT),
+    "ItemTokenCount": object_of(input_tokens=COUNT, object=_const("response.input_tokens")),
     "Tokens": {
         "anyOf": [
             object_of(count=COUNT, max_model_len=COUNT, tokens=list_of(COUNT), token_strs=or_null("array")),

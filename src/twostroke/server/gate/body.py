@@ -9,13 +9,22 @@ from contextlib import asynccontextmanager
 from starlette.requests import ClientDisconnect, Request
 
 from twostroke.server.admission import Admission
-from twostroke.server.errors import BODY_TIMEOUT, HttpProblem, body_too_large
+from twostroke.server.errors import BODY_TIMEOUT, HttpProblem, Problem, body_too_large
+
+ENCODED = Problem(
+    415,
+    "The request's body is compressed (Content-Encoding). Send it as it is.",
+    code="unsupported_encoding",
+    headers={"accept-encoding": "identity", "connection": "close"},
+)
 
 
 @asynccontextmanager
 async def reading(request: Request, admission: Admission) -> AsyncIterator[bytes]:
-    """Yields all bytes of the body; they count until the block ends. Raises HttpProblem (413, 408, 503),
+    """Yields all bytes of the body; they count until the block ends. Raises HttpProblem (415, 413, 408, 503),
     ClientDisconnect."""
+    if request.headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
+        raise HttpProblem(ENCODED)
     held = bytearray()  # not a list of pieces: a piece of one byte would take forty bytes
     try:
         try:

@@ -1,5 +1,8 @@
 """JSON bodies made into typed requests, with errors that name the field.
 
+What some programs write a little differently is read too, because their users cannot change it: a mark of the byte
+order in front, half of a surrogate pair where a text was cut within a character, and 8.0 for a whole number.
+
     @body_kind
     class TokenizeRequest(msgspec.Struct, kw_only=True): ...
 
@@ -8,6 +11,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,12 +22,18 @@ from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import InvalidRequest
 
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
+_Read = TypeVar("_Read")
 BODY_KINDS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
 """The kinds of bodies, each with its decoder. All of them are registered before a server opens its socket."""
 COUNTED_BYTES, MOST_VALUES = 4 * 1024 * 1024, 4 * 1024 * 1024
 """In bodies longer than COUNTED_BYTES, commas and brackets are counted before the body is parsed: an empty list of
 three bytes takes 64 bytes of memory. Texts and pictures have few of them, so a long history is not near the bound
 MOST_VALUES."""
+_fields = json_decoder(dict[str, msgspec.Raw])
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_REPLACEMENT = rb"\ufffd"
+_FLOAT = re.compile(rb"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+_MOST_EXACT = 2**53
 
 
 def body_kind(kind: type[_Kind]) -> type[_Kind]:
@@ -40,13 +51,80 @@ def decode(body: bytes, kind: type[_Kind]) -> _Kind:
         raise HttpProblem(too_many_values(MOST_VALUES))
     decoder: msgspec.json.Decoder[_Kind] = BODY_KINDS[kind]
     try:
-        return decoder.decode(body)
+        try:
+            return decoded(body, decoder)
+        except msgspec.ValidationError as error:
+            if "got `float`" not in str(error):
+                raise
+            return decoded(_with_whole_numbers(body), decoder)
     except msgspec.ValidationError as error:
         raise _wrong_field(str(error)) from None
     except RecursionError:
         raise HttpProblem(TOO_DEEP) from None
     except (msgspec.MsgspecError, ValueError) as error:
-        raise HttpProblem(Problem(400, f"The request's body is no JSON: {error}.", code="invalid_json")) from None
+        what = f"The request's body is no JSON: {error}." if body else "The request has no body."
+        raise HttpProblem(Problem(400, what, code="invalid_json")) from None
+
+
+def decoded(body: bytes, decoder: msgspec.json.Decoder[_Read]) -> _Read:
+    """Returns what the decoder reads. Half of a surrogate pair is read as U+FFFD. Raises as the decoder does."""
+    body = body.removeprefix(codecs.BOM_UTF8)
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        halves = _half_pairs(body)
+        if not halves:
+            raise
+        whole = bytearray(body)
+        for place in halves:
+            whole[place : place + len(_REPLACEMENT)] = _REPLACEMENT
+        return decoder.decode(bytes(whole))
+
+
+def _half_pairs(body: bytes) -> list[int]:
+    """Returns the places of escaped surrogates that have no other half. Takes time linear in the body, and other
+    threads may run at each surrogate."""
+    found: list[int] = []
+    high = -1  # the place of a first half whose second half may come
+    for each in _SURROGATE.finditer(body):
+        place = each.start()
+        if _is_escaped(body, place):
+            continue
+        is_low = body[place + 3] in b"cdefCDEF"
+        if is_low and high >= 0 and place == high + len(_REPLACEMENT):
+            high = -1
+            continue
+        if high >= 0:
+            found.append(high)
+        if is_low:
+            found.append(place)
+        high = -1 if is_low else place
+    return [*found, high] if high >= 0 else found
+
+
+def _is_escaped(body: bytes, place: int) -> bool:
+    """Returns True where an odd number of backslashes is in front of the place."""
+    first = place
+    while first and body[first - 1] == ord("\\"):
+        first -= 1
+    return (place - first) % 2 == 1
+
+
+def _with_whole_numbers(body: bytes) -> bytes:
+    """Returns the body with whole numbers where fields are numbers such as 8.0 or 1e2. Some languages know one kind of
+    number only. Numbers within other values stay as they are."""
+    fields = decoded(body, _fields)
+    return msgspec.json.encode({name: _whole(value) for name, value in fields.items()})
+
+
+def _whole(value: msgspec.Raw) -> msgspec.Raw:
+    text = bytes(value)
+    if not _FLOAT.fullmatch(text):
+        return value
+    number = float(text)
+    return msgspec.Raw(b"%d" % number) if number.is_integer() and abs(number) < _MOST_EXACT else value
 
 
 def _wrong_field(message: str) -> InvalidRequest:

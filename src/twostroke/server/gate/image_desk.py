@@ -75,19 +75,19 @@ class ImageDesk:
 
 
 async def read_with_images(
-    lanes: Lanes, desk: ImageDesk, eyes: Eyes | None, size_bytes: int, read: Callable[[Looks | None], T]
+    lanes: Lanes, desk: ImageDesk, eyes: Eyes | None, body: bytes, read: Callable[[Looks | None], T]
 ) -> T:
-    """Returns the result of `read`, which runs in the lane for a body of this size. Images that it asks for are opened
+    """Returns the result of `read`, which runs in the lane for this body. Images that it asks for are opened
     between two reads.
 
     Raises what `read` raises, and InvalidRequest for an image that cannot be opened.
     """
     if eyes is None:
-        return await lanes.run(size_bytes, read, None)
+        return await lanes.read(body, read, None)
     own = eyes.for_request()
     while True:  # each round opens all images that `read` asks for
         try:
-            return await lanes.run(size_bytes, read, own)
+            return await lanes.read(body, read, own)
         except image_eyes.ImagesWanted as wanted:
             images = wanted.images
         await desk.open(eyes, own, images)

@@ -16,6 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 _ABSOLUTE = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 _SLASHES = re.compile("/{2,}")
 MOVED = 308
+API_PATHS = frozenset(
+    "/v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/messages/count_tokens /v1/models "
+    "/v1/embeddings /v1/rerank".split()
+)
+"""The paths that clients make from a base URL and an ending of their own."""
+_MOST_PARTS = 4
 
 
 class OnePath:
@@ -47,6 +53,18 @@ class OnePath:
         if self._prefix and (path + "/").startswith(self._prefix + "/"):
             path = path[len(self._prefix) :]
         return {**changed, "path": path.rstrip("/") or "/"}
+
+
+def nothing_at(path: str) -> str:
+    """Returns the message for a path without a route. A base URL that ends too early or too late gives paths such as
+    /chat/completions or /v1/v1/messages: then the message has the right path."""
+    what = "There is nothing at this path."
+    parts = path.lower().split("/")[-_MOST_PARTS:]
+    for first in range(len(parts)):
+        end = "/" + "/".join(parts[first:])
+        for meant in API_PATHS.intersection((end, "/v1" + end)):
+            return f"{what} The path here is {meant}: check the base URL that the client has."
+    return what
 
 
 def _to_folder(scope: Scope) -> Response:

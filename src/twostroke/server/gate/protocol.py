@@ -57,7 +57,8 @@ class ChunkConnection(h11.Connection):
     """h11's connection, except that a chunk of a chunked body is framed at once: each token of a stream is one chunk.
     h11 makes the same bytes with its state machine, which a chunk does not change.
 
-    It refuses a request with two lengths (RFC 9112, 6.1). written_bytes: the bytes of all answers so far.
+    It refuses a request with two lengths (RFC 9112, 6.1), and ignores empty lines in front of a request (2.2), which
+    old clients send after a body. written_bytes: the bytes of all answers so far.
     """
 
     _chunked = False
@@ -71,6 +72,8 @@ class ChunkConnection(h11.Connection):
 
     def next_event(self) -> Any:
         """See h11.Connection. Raises RemoteProtocolError for a request with two lengths."""
+        if self.their_state is h11.IDLE and (begun := self.trailing_data[0])[:1] in _LINE_ENDS:
+            self._receive_buffer.maybe_extract_at_most(len(begun) - len(begun.lstrip(b"\r\n")))
         event = super().next_event()
         if isinstance(event, h11.Request) and _BOTH.issubset(name for name, _ in event.headers):
             self.two_lengths = True
@@ -93,6 +96,7 @@ class ChunkConnection(h11.Connection):
 
 
 _BOTH = frozenset({b"content-length", b"transfer-encoding"})
+_LINE_ENDS = (b"\r", b"\n")
 
 
 def chunk(data: bytes) -> bytes:

@@ -24,6 +24,9 @@ LABEL_DIGITS = 16
 MAX_HEADERS = 100
 PAGE_PATH = "/"
 PUBLIC_PATHS = frozenset({"/health", "/live", "/ready", *page_files()})
+_FROM_CONTAINERS = re.compile(r"(?:host|gateway)\.[a-z0-9-]{1,40}\.internal")
+"""The names that Docker, Podman and other container engines give to their own machine, such as host.docker.internal.
+Nobody can register a name below `internal`, so no page of another site has such a name."""
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::\d{1,5})?")
 
 BAD_KEY = Problem(
@@ -83,7 +86,8 @@ class Gate:
             host = name
         if not self._loopback_only:
             return None
-        if host and not is_loopback(host) and not self._reach.knows_host(host):
+        own = not host or is_loopback(host) or _FROM_CONTAINERS.fullmatch(host)
+        if not own and not self._reach.knows_host(host):
             return foreign_host(host)
         origin = headers.get(b"origin")
         if origin is None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from twostroke.server.api.keep_alive import keep_alive_s
+from twostroke.server.gate.decode import decoded
 from twostroke.types.decoders import json_decoder
 
 
@@ -50,6 +51,6 @@ def asked_of(body: bytes) -> AskedModel:
     """Returns the fields of a body that concern the model. They are empty when the body is no JSON object, which the
     route then reports itself."""
     try:
-        return _asked.decode(body)
+        return decoded(body, _asked)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return AskedModel()

@@ -217,7 +217,7 @@ def begun_response(body: Json, name: str) -> Json:
         "tool_choice": body.get("tool_choice") or "auto",
         "tools": body.get("tools") or [],
         "top_p": body.get("top_p"),
-        "truncation": "disabled",
+        "truncation": body.get("truncation") or "disabled",
         "usage": None,
         "user": body.get("user"),
     }

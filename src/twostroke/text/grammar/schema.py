@@ -28,8 +28,11 @@ from twostroke.types.errors import InvalidRequest
 
 MAX_UNIQUE = 4
 MAX_NAMED_BYTES = 1024 * 1024
-"""The largest size, in bytes, of an object whose names `propertyNames` enumerates. Each name gets a copy of the schema
-of its values."""
+"""The largest size, in bytes, of all objects of a schema whose names `propertyNames` enumerates. Each name gets a copy
+of the schema of its values."""
+MAX_PARTS = 10_000
+"""The most parts of a schema for the compiler. Some rules write a part out many times, and where such parts are nested,
+each level multiplies: a schema of 700 bytes can become millions of parts."""
 
 Schema = dict[str, Any]
 _NOT_SUPPORTED = (
@@ -72,6 +75,7 @@ class _Adapter:
         self._root = root
         self._pointers = Pointers(root)
         self._open = self._parts_of_compositions()
+        self._num_parts = self._named_bytes = 0
         self.unheld = Unheld(root)
 
     def adapted(self) -> Any:
@@ -80,6 +84,14 @@ class _Adapter:
     def _schema(self, schema: Any, at: str) -> Any:
         if not isinstance(schema, dict):
             return schema
+        self._num_parts += 1
+        if self._num_parts > MAX_PARTS:
+            raise InvalidRequest(
+                f"The JSON schema has more than {MAX_PARTS:,} parts when it is written out.",
+                why="Each level of nested contains, propertyNames or counts of properties multiplies them.",
+                fix="Nest them less.",
+                param="grammar",
+            )
         schema = self._rewritten(schema, at)
         _refuse_unsupported(schema, at)
         made = self._merged(schema, at)
@@ -145,11 +157,21 @@ class _Adapter:
         if self._pointers.lead_into(joined(at, "additionalProperties")):
             raise _refused("propertyNames", at, "A $ref points into the schema of its values.")
         if names is not None:
-            return _with_names(made, [name for name in names if isinstance(name, str)], at)
+            return self._with_names(made, [name for name in names if isinstance(name, str)], at)
         if made.get("properties") or made.get("patternProperties"):
             raise _refused("propertyNames", at, "Beside properties it is supported with enumerated names alone.")
         values = made.get("additionalProperties", {})
         return {**made, "patternProperties": {pattern: values}, "additionalProperties": False}
+
+    def _with_names(self, schema: Schema, names: list[str], at: str) -> Schema:
+        """Returns the object with these names and no others."""
+        properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
+        values = schema.get("additionalProperties", {})
+        self._named_bytes += len(names) * len(json.dumps(values))
+        if self._named_bytes > MAX_NAMED_BYTES:
+            raise _refused("propertyNames", at, "It has too many names for a schema of values of this size.")
+        own = properties or {}
+        return {**schema, "properties": {n: own.get(n, values) for n in names}, "additionalProperties": False}
 
     def _unique(self, schema: Schema, at: str) -> Schema:
         if "uniqueItems" not in schema:
@@ -277,16 +299,6 @@ def _is_plain_object(schema: Any) -> bool:
         return False
     lists = isinstance(schema.get("properties", {}), dict) and isinstance(schema.get("required", []), list)
     return lists and schema.get("type", "object") == "object"
-
-
-def _with_names(schema: Schema, names: list[str], at: str) -> Schema:
-    """Returns the object with these names and no others."""
-    properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
-    values = schema.get("additionalProperties", {})
-    if len(names) * len(json.dumps(values)) > MAX_NAMED_BYTES:
-        raise _refused("propertyNames", at, "It has too many names for a schema of values of this size.")
-    own = properties or {}
-    return {**schema, "properties": {n: own.get(n, values) for n in names}, "additionalProperties": False}
 
 
 def _name_pattern(rule: Schema, at: str) -> str | None:

@@ -89,13 +89,13 @@ class Trials:
         with self._changed:
             if self._closed:
                 raise _closed()
-            trial = self._trials.get(grammar)
-            if trial is None:
-                trial = self._trials[grammar] = _Trial(grammar)
-                refused = self._push(0, trial)
+            trial, refused = self._trials.get(grammar), list[Future[Sources]]()
+            if trial is not None:
+                trial.waiting.append(made)
             else:
-                refused = []
-            trial.waiting.append(made)
+                trial = self._trials[grammar] = _Trial(grammar)
+                trial.waiting.append(made)  # before the push, which may refuse this trial itself
+                refused = self._push(0, trial)
         _fail(refused, self._overloaded())
         made.add_done_callback(lambda done: self._left(grammar, done))
         return made

@@ -33,18 +33,24 @@ def calls_of(value: Any, place: int, notes: Notes) -> list[dict[str, Any]]:
     return made
 
 
+def id_of(value: Any) -> str | None:
+    """Returns an id of a call as text, also where a client wrote it as a number; None where it is no id."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value else None
+
+
 def _call(call: Mapping[str, Any], own_id: str, notes: Notes) -> dict[str, Any]:
     function = _function(call)
     name = function.get("name")
     if not isinstance(name, str) or not name:
         notes.add(f"a tool call without a name was named {NO_NAME}")
         name = NO_NAME
-    found = call.get("id") or call.get("call_id")
     arguments = arguments_of(function.get("arguments"))
     if not isinstance(arguments, Mapping):
         notes.add(f"arguments of a call of {named(name)} are no JSON object and were kept as text")
     made = {key: value for key, value in call.items() if key not in ("custom", "function") and value is not None}
-    made |= {"id": found if isinstance(found, str) and found else own_id, "type": "function"}
+    made |= {"id": id_of(call.get("id")) or id_of(call.get("call_id")) or own_id, "type": "function"}
     return {**made, "function": {**function, "name": name, "arguments": arguments}}
 
 

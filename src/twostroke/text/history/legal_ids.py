@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from twostroke.text.history.calls import id_of
 from twostroke.text.talk.ids import CallIds
 
 
@@ -51,7 +52,7 @@ def _calls_and_result(message: Any) -> tuple[Sequence[Any], str]:
     if not isinstance(message, Mapping):
         return (), ""
     calls, result = message.get("tool_calls"), message.get("tool_call_id")
-    return calls if isinstance(calls, list | tuple) else (), result if isinstance(result, str) else ""
+    return calls if isinstance(calls, list | tuple) else (), id_of(result) or ""
 
 
 def _named(call: Any) -> tuple[str, str] | None:
@@ -59,4 +60,5 @@ def _named(call: Any) -> tuple[str, str] | None:
     function = call.get("function") if isinstance(call, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     call_id = call.get("id") if isinstance(call, Mapping) else None
-    return (name, call_id) if isinstance(name, str) and isinstance(call_id, str) else None
+    call_id = "" if call_id == "" else id_of(call_id)
+    return (name, call_id) if isinstance(name, str) and call_id is not None else None

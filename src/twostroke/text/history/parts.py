@@ -7,7 +7,7 @@ where refusing it would end the conversation. A line in its place tells the mode
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twostroke.types.errors import InvalidRequest
@@ -70,7 +70,8 @@ def _part(part: Any, where: str, notes: Notes, strict: bool) -> str | None:
     if isinstance(part, Mapping) and (kind is None or isinstance(kind, str)):
         if kind in THOUGHT_KEYS:
             return None
-        found = _document_text(part) if kind == "document" else part.get(_TEXT_KEYS.get(kind, ""))
+        read = _DOCUMENTS.get(kind or "")
+        found = read(part) if read is not None else part.get(_TEXT_KEYS.get(kind, ""))
         if isinstance(found, str):
             return found
     if strict and is_image(part):
@@ -91,9 +92,36 @@ def _part(part: Any, where: str, notes: Notes, strict: bool) -> str | None:
 
 
 def _document_text(part: Mapping[str, Any]) -> str | None:
-    """Returns the text of a document that is sent as text, with its title in front; None for any other part."""
+    """Returns the text of a document that is sent as text or as parts of text, with its title in front; None for any
+    other part."""
     source = part.get("source")
-    if not isinstance(source, Mapping) or source.get("type") != "text" or not isinstance(source.get("data"), str):
+    if not isinstance(source, Mapping):
         return None
-    title = part.get("title")
-    return f"{title}\n{source['data']}" if isinstance(title, str) and title else str(source["data"])
+    kind = source.get("type")
+    text = source.get("data") if kind == "text" else _joined(source.get("content")) if kind == "content" else None
+    return _with_heads(text, part.get("title"))
+
+
+def _search_text(part: Mapping[str, Any]) -> str | None:
+    """Returns the text of a search result, with its title and its source in front."""
+    return _with_heads(_joined(part.get("content")), part.get("title"), part.get("source"))
+
+
+_DOCUMENTS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
+    "document": _document_text,
+    "search_result": _search_text,
+}
+
+
+def _joined(content: Any) -> str | None:
+    """Returns the texts of a text or of parts of text; None where another part is among them."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, Sequence) else [None]
+    texts = [part.get("text") if isinstance(part, Mapping) else None for part in parts]
+    return LINE_END.join(map(str, texts)) if all(isinstance(text, str) for text in texts) else None
+
+
+def _with_heads(text: Any, *heads: Any) -> str | None:
+    lines = [head for head in heads if isinstance(head, str) and head]
+    return LINE_END.join([*lines, text]) if isinstance(text, str) else None

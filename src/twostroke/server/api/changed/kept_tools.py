@@ -3,6 +3,10 @@
 Agents list tools that their provider would run (web_search, image_generation, mcp ...) next to their own functions. A
 model of this server cannot use such tools: it does not see them, and the answer's header names them. A request is
 refused only when it forces the model to use one of them.
+
+Some clients write the tools of one API into the requests of another. Cursor sends Responses' flat functions, or
+Anthropic's tools, to chat completions. Their meaning is clear, so every API reads all three forms, of tools and of
+choices.
 """
 
 from __future__ import annotations
@@ -42,12 +46,21 @@ class CustomSpec(msgspec.Struct, kw_only=True):
 
 
 class AskedTool(msgspec.Struct, kw_only=True):
-    """A tool of a chat request, of any kind."""
+    """A tool of any kind. `function` and `custom` are chat completions' form; in the form of Responses their fields
+    stand here, and in Anthropic's the parameters are `input_schema`.
+
+    name: also the name of a tool that the provider would run, when it has one.
+    """
 
     type: str = "function"
     function: FunctionSpec | None = None
     custom: CustomSpec | None = None
-    name: str | None = None  # the name of a tool that the provider would run, when it has one
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    input_schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    format: Any = None
 
 
 class Tool(msgspec.Struct, kw_only=True):
@@ -72,16 +85,31 @@ class KeptTools(msgspec.Struct, kw_only=True):
 def kept_tools(asked: Sequence[AskedTool], choice: str | dict[str, Any] | None, notes: Notes) -> KeptTools:
     """Returns the tools that the model may be offered. Raises InvalidRequest for a function without its fields, and for
     a choice of a tool that was left out."""
-    tools, left_out = [], []
+    tools: dict[str, Tool] = {}
+    left_out: list[str] = []
     for place, tool in enumerate(asked):
         made = _kept(tool, f"tools[{place}]", notes)
         if made is not None:
-            tools.append(made)
+            _add(tools, made, notes)
             continue
         left_out.append(tool.type)
         name = "" if tool.name in (None, tool.type) else f"{named(tool.name)} "
         notes.add(f"the tool {name}of the type {named(tool.type)} was left out: this server cannot run it")
-    return _chosen(tools, choice, left_out)
+    return _chosen(list(tools.values()), choice, left_out)
+
+
+def _add(tools: dict[str, Tool], made: Tool, notes: Notes) -> None:
+    """Add a tool. A tool that is listed twice, as by an agent that reads its MCP servers twice, stands once. Raises
+    InvalidRequest for two different tools with one name."""
+    name = made.function.name
+    before = tools.setdefault(name, made)
+    if before is made:
+        return
+    if before != made:
+        raise InvalidRequest(
+            f"Two different tools have the name {named(name)!r}.", param="tools", fix="Give each tool its own name."
+        )
+    notes.add(f"the tool {named(name)} was listed more than once")
 
 
 def text_tool(name: str, description: str | None, form: dict[str, Any] | None, notes: Notes) -> Tool:
@@ -143,46 +171,81 @@ def _pattern(name: str, definition: str, syntax: Any, notes: Notes) -> str | Non
 
 
 def _kept(tool: AskedTool, where: str, notes: Notes) -> Tool | None:
-    if tool.type == "function":
-        if tool.function is None:
-            raise InvalidRequest(f"{where} has no function.", param=where, fix="Send its name and parameters.")
-        return Tool(function=tool.function)
+    if tool.type == "function" or (tool.type == "custom" and tool.input_schema is not None):
+        return Tool(function=tool.function or _flat_function(tool, where))
     if tool.type == "custom":
-        if tool.custom is None:
-            raise InvalidRequest(f"{where} has no custom.", param=where, fix="Send its name and description.")
-        return text_tool(tool.custom.name, tool.custom.description, tool.custom.format, notes)
+        own = tool.custom or _flat_custom(tool, where)
+        return text_tool(own.name, own.description, own.format, notes)
     return None
 
 
+def _flat_function(tool: AskedTool, where: str) -> FunctionSpec:
+    parameters = tool.input_schema if tool.parameters is None else tool.parameters
+    return FunctionSpec(
+        name=_name_of(tool, where), description=tool.description, parameters=parameters, strict=tool.strict
+    )
+
+
+def _flat_custom(tool: AskedTool, where: str) -> CustomSpec:
+    form = tool.format if isinstance(tool.format, dict) else None
+    return CustomSpec(name=_name_of(tool, where), description=tool.description, format=form)
+
+
+def _name_of(tool: AskedTool, where: str) -> str:
+    if tool.name is None:
+        raise InvalidRequest(f"{where} is no {tool.type} with a name.", param=where, fix="Send its name.")
+    return tool.name
+
+
 def _chosen(tools: list[Tool], choice: str | dict[str, Any] | None, left_out: list[str]) -> KeptTools:
-    if not isinstance(choice, dict):
-        if choice == "required" and not tools and left_out:
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    if isinstance(kind, str) and kind in _WORDS:
+        if _WORDS[kind] == "required" and not tools and left_out:
             raise _cannot(left_out[0])
+        return KeptTools(tools=tools, choice=_WORDS[kind])
+    if not isinstance(choice, dict):
         return KeptTools(tools=tools, choice=choice)
-    kind = choice.get("type")
     if kind == "allowed_tools":
         return _allowed(tools, choice, left_out)
-    if kind == "custom":
-        custom = choice.get("custom")
-        return KeptTools(tools=tools, choice={"type": "function", "function": custom})
-    if kind != "function" and kind in left_out:
+    if kind in ("function", "custom", "tool"):
+        return KeptTools(tools=tools, choice={"type": "function", "function": {"name": _name_in(choice)}})
+    if kind in left_out:
         raise _cannot(str(kind))
     return KeptTools(tools=tools, choice=choice)
+
+
+_WORDS = {"none": "none", "auto": "auto", "required": "required", "any": "required"}
+"""The choices without a name, as a word or as the `type` of an object. Anthropic and Mistral say `any`."""
 
 
 def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> KeptTools:
     """Returns the tools of a choice that allows only some of them."""
     inner = choice.get("allowed_tools")
     inner = inner if isinstance(inner, dict) else choice
-    listed = [each for each in inner.get("tools") or () if isinstance(each, dict)]
-    names = {_name_in(each) for each in listed}
-    mode = inner.get("mode", "auto")
+    mode, listed = inner.get("mode") or "auto", inner.get("tools")
+    if mode not in ("auto", "required") or not isinstance(listed, list):
+        raise InvalidRequest(
+            "tool_choice allows no list of tools.",
+            param="tool_choice",
+            fix="Send mode, auto or required, and tools.",
+        )
+    listed = [each for each in listed if isinstance(each, dict)]
+    names, known = {_name_in(each) for each in listed}, {tool.function.name for tool in tools}
+    for each in listed:
+        if each.get("type", "function") in ("function", "custom") and _name_in(each) not in known:
+            raise InvalidRequest(
+                f"tool_choice allows {named(_name_in(each))!r}, which is none of the tools.",
+                param="tool_choice",
+                fix="Name tools of the request.",
+            )
     return _chosen([tool for tool in tools if tool.function.name in names], mode, left_out)
 
 
-def _name_in(tool: dict[str, Any]) -> Any:
-    inner = tool.get(tool.get("type") or "")
-    return inner.get("name") if isinstance(inner, dict) else tool.get("name")
+def _name_in(tool: dict[str, Any]) -> str | None:
+    """Returns the name in a choice of a tool, in the form of any API; None when there is none."""
+    inner = tool.get(str(tool.get("type")))
+    name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
+    return name if isinstance(name, str) else None
 
 
 def _cannot(kind: str) -> InvalidRequest:

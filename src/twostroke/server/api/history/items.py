@@ -19,6 +19,14 @@ _ABOUT = ("type", "id", "call_id", "status", "name", "namespace", "output", "err
 Messages = list[dict[str, Any]]
 
 
+def conversation(instructions: str | None, asked: str | list[dict[str, Any]] | None, notes: Notes) -> Messages:
+    """Returns the chat messages of `instructions` and `input`."""
+    made: Messages = [{"role": "system", "content": instructions}] if instructions else []
+    if isinstance(asked, list):
+        return made + chat_messages(asked, notes)
+    return made if asked is None else [*made, {"role": "user", "content": asked}]
+
+
 def chat_messages(items: Iterable[Mapping[str, Any]], notes: Notes) -> Messages:
     """Returns the chat messages of the items. Thoughts, texts and calls of one turn are one message."""
     made: Messages = []

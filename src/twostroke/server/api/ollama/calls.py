@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from twostroke.server.api.changed.kept_tools import AskedTool
 from twostroke.server.api.infill import infill_tokens
 from twostroke.server.api.ollama.names import served_name
@@ -82,7 +84,7 @@ def _seen(images: list[Any], text: str, param: str, serving: Serving) -> Any:
         return text
     if serving.eyes is None:
         raise InvalidRequest(f"{serving.served_name} does not take images", param=param)
-    if not all(isinstance(each, str) for each in images):
+    if not isinstance(images, list) or not all(isinstance(each, str) for each in images):
         raise InvalidRequest("Each image must be text in base64.", param=param)
     found = [
         PlacedPart({"type": "image", "source": {"type": "base64", "data": each}}, f"{param}[{place}]")
@@ -92,31 +94,27 @@ def _seen(images: list[Any], text: str, param: str, serving: Serving) -> Any:
 
 
 def _message(message: dict[str, Any], place: int, serving: Serving) -> dict[str, Any]:
-    """Returns Ollama's message in the form of the chat template's package. In Ollama's form the arguments of calls are
-    objects; in the other form they are text."""
+    """Returns Ollama's message in the form of the chat template's package."""
     made = {name: value for name, value in message.items() if name in ("role", "content", "tool_call_id") and value}
     made.setdefault("role", "")
     if (name := message.get("tool_name") or message.get("name")) is not None:
         made["name"] = name
     if message.get("thinking"):
         made["reasoning_content"] = message["thinking"]
-    if message.get("tool_calls"):
-        made["tool_calls"] = [_tool_call(each, place) for each in message["tool_calls"]]
+    calls = message.get("tool_calls")
+    if calls:  # an earlier turn, so nothing in it is refused
+        listed = calls if isinstance(calls, list) else [calls]
+        named = [{**each, "id": each.get("id") or ""} for each in listed if isinstance(each, dict)]
+        made["tool_calls"] = named
     made["content"] = _seen(message.get("images") or [], made.get("content", ""), f"messages[{place}].images", serving)
     return made
 
 
-def _tool_call(call: Any, place: int) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise InvalidRequest("A tool call has no function with a name.", param=f"messages[{place}].tool_calls")
-    arguments = function.get("arguments")
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-    return {
-        "type": "function",
-        "id": call.get("id") or "",
-        "function": {"name": function["name"], "arguments": text},
-    }
+def _tools(asked: list[Any]) -> list[AskedTool]:
+    try:
+        return _tools_of.decode(json.dumps(asked))
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"tools cannot be read: {error}.", param="tools") from None
 
 
 def _answer(
@@ -129,7 +127,7 @@ def _answer(
         chat = ChatRequest(
             model=name,
             messages=[dict(each) for each in kept],
-            tools=_tools_of.decode(json.dumps(tools)) if tools else None,
+            tools=_tools(tools) if tools else None,
             response_format=_format(request.format),
             stream=request.stream is not False,
             logprobs=True if request.logprobs else None,

@@ -194,7 +194,7 @@ class ResponsesShape(TurnShape):
             "tools": [_tool(tool) for tool in asked.tools or []],
             "top_logprobs": asked.top_logprobs or 0,
             "top_p": params.top_p,
-            "truncation": "disabled",
+            "truncation": asked.truncation or "disabled",
             "usage": None if counts is None else self._usage(counts),
             "user": asked.user,
         }

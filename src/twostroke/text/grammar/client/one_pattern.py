@@ -28,7 +28,7 @@ from twostroke.text.grammar.client.rules import (
 MOST_UNFOLDED = 12
 _GROUP = re.compile(r"\(\?:(?:[^()\[\]\\]|\\.|\[\^?[^\[\]\\]+\])*\)|[^()\[\]\\|]|\\.|\[\^?[^\[\]\\]+\]")
 """Matches one group without other groups inside, or one character."""
-_MOST_STEPS = 20_000
+_MOST_STEPS = 5_000
 
 
 class OnePattern(Struct, frozen=True):

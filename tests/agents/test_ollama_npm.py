@@ -18,6 +18,7 @@ from tests.serve.harness import serving
 
 HERE = Path(__file__).parent / "ollama"
 LIMIT_S = 120
+PARTS = ("load_duration", "prompt_eval_duration", "eval_duration")
 NOT_DONE = ("copy", "create", "delete", "push")
 
 
@@ -51,7 +52,7 @@ def test_every_method_of_the_npm_package(node_folder: Path) -> None:
         assert [each["done"] for each in parts] == [*[False] * (len(parts) - 1), True]
         for last in (whole, parts[-1]):
             assert last["eval_count"] == 12 and last["done_reason"] == "stop" and last["prompt_eval_count"] > 0
-            assert last["load_duration"] + last["prompt_eval_duration"] + last["eval_duration"] <= last["total_duration"]
+            assert sum(last[part] for part in PARTS) <= last["total_duration"]
     assert "".join(each["message"]["content"] for each in seen["browser"]) == "hello world"
     assert seen["json"]["done"] and seen["load"]["done_reason"] == "load"
     assert seen["ps"]["models"][0]["context_length"] == CONTEXT

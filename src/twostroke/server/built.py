@@ -12,7 +12,6 @@ from starlette.types import ASGIApp
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.server.parts import ServerParts
 
-
 NamesHeard = Callable[[Sequence[str]], None]
 """Called with all names by which requests may call the models of a server, in a thread that may touch a disk."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from twostroke.cli.shared.server_records import SERVERS, ServerRecord, running_servers
+from twostroke.types.user_path import is_there, user_path
 
 _LATEST = ":latest"
 
@@ -59,7 +59,7 @@ def _meaning(model: str) -> str:
 
     name = meant(model)
     with contextlib.suppress(OSError):
-        if Path(name).expanduser().exists():
-            return str(Path(name).expanduser().resolve())
+        if is_there(name):
+            return str(user_path(name).resolve())
     reference = reference_of(name)
     return name if reference is None else reference.text.lower()

@@ -205,11 +205,15 @@ def model_files(path: Path) -> dict[str, int]:
 
 
 def _packed(path: Path, kept: Path) -> dict[str, int]:
-    """Returns the packed files that were made from this model."""
+    """Returns the packed files that were made from this model; none where their folder may not be read."""
     from twostroke.weights.packed.cache_choice import PACKED
     from twostroke.weights.packed.cache_folder import cached_files
 
-    return {str(file.path): file.num_bytes for file in cached_files(kept / PACKED) if file.origin == str(path)}
+    try:
+        files = cached_files(kept / PACKED)
+    except OSError:
+        return {}
+    return {str(file.path): file.num_bytes for file in files if file.origin == str(path)}
 
 
 def _count(number: int) -> str:

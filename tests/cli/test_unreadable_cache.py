@@ -24,7 +24,7 @@ CALLS = ("stat", "lstat", "open", "listdir", "scandir", "mkdir", "unlink", "utim
 
 @pytest.fixture
 def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """A verb of a user who may not look into the cache folder. (Root may look into any folder, so calls are refused.)"""
+    """A verb of a user who may not look into the cache folder. Root may look anywhere, so calls are refused here."""
     cache = str(tmp_path / "cache")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 

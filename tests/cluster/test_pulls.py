@@ -4,6 +4,7 @@ of a download."""
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import Any
 
 import ollama
 import pytest
+from click.testing import CliRunner
+from huggingface_hub import constants
 from msgspec.structs import replace
 
 from tests.cluster.several import Several, several
 from tests.serve.harness import wait_until
 from tests.weights import hub_models
 from tests.weights.fake_hub import FakeHub, serve
+from twostroke.cli.main import main
 from twostroke.server.errors import HttpProblem
 from twostroke.server.several.news import pull_changes
 from twostroke.server.several.pulls import Pull, Pulls, PullTools, checked_name
@@ -70,6 +74,30 @@ def test_the_fit_is_told_first_and_the_model_answers_afterwards(server: Several,
     server.http.post("/models", json={"model": NEW})
     assert ended(server)["state"] == "finished"
     assert [each["id"] for each in server.http.get("/v1/models").json()["data"]] == names
+
+
+@pytest.mark.slow
+def test_run_and_stop_find_a_model_that_came_while_the_server_runs(
+    server: Several, hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def verb(*words: str) -> Any:
+        done = CliRunner().invoke(main, [*words, "--json"], env=places(hub, tmp_path))
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    (tmp_path / "config" / "twostroke").mkdir(parents=True)
+    (tmp_path / "config" / "twostroke" / "aliases.toml").write_text(f'[aliases]\nmine = "{NEW}"\n')
+    server.http.post("/models", json={"model": NEW})
+    assert ended(server)["state"] == "finished"
+    wait_until(lambda: len(verb("ps")["servers"][0]["names"]) > 1, "the new names in the record")
+    answers = [verb("run", name, "Hello", "--max-tokens", "4") for name in ("spark-GGUF", NEW, "mine")]
+    assert [each["server"] for each in answers] == [server.url] * 3
+    assert len({each["text"] for each in answers}) == 1
+    stopped = verb("stop", NEW)
+    assert (stopped["stopped"], stopped["unloaded"][0]["model"]) == ([], "spark-GGUF")
+    assert server.states() == {"spark": "loaded", "spark-GGUF": "unloaded"}
 
 
 @pytest.mark.slow

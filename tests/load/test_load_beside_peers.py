@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from tools import measure_load
+from tools.load_peers.contenders import Contender, peer
+
+from tests.serve.harness import wait_until
 
 
 def test_rates_grow_until_most_requests_are_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,9 +41,42 @@ def test_the_table_compares_with_the_best_other() -> None:
 
 
 def test_a_server_that_does_not_start_is_told_with_its_words() -> None:
-    command = [sys.executable, "-c", "import sys; sys.exit('no such model')"]
-    with pytest.raises(RuntimeError, match="no such model"), measure_load.started(command, 1):
+    broken = Contender("a", [sys.executable, "-c", "import sys; sys.exit('no such model')"], "nothing")
+    with pytest.raises(RuntimeError, match="no such model"), measure_load.started(broken, 1):
         pass
+
+
+def test_a_server_ends_with_the_processes_that_it_started(tmp_path: Path) -> None:
+    """vLLM's engine is a process of its own, which does not hear what its server is told."""
+    child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    text = f"""
+import http.server, pathlib, subprocess, sys
+made = subprocess.Popen([sys.executable, "-c", {child!r}])
+pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(made.pid))
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+    port = measure_load.free_port()
+    with measure_load.started(Contender("a", [sys.executable, "-c", text, str(port)], "nothing"), port):
+        pid = int((tmp_path / "pid").read_text())
+        assert Path(f"/proc/{pid}").exists()
+    wait_until(lambda: _is_gone(pid), "the end of the child")
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+def test_a_peer_that_is_not_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(SystemExit, match="twostroke bench peers install vllm"):
+        peer("vllm", argparse.Namespace())
 
 
 def test_spark_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.quant.formats import adapter_format
 from twostroke.types.errors import ConfigError
 from twostroke.types.spec.formats import WeightFormat
+from twostroke.types.user_path import user_path
 
 if TYPE_CHECKING:
     from twostroke.ops.passes.with_adapters import AdaptedPart
@@ -92,7 +93,7 @@ def plan_adapters(resolver: Resolver, model: Model) -> AdapterPlan | None:
     rank = resolver.pick(AdapterSettings.adapter_rank, LATER_RANK, "default; those given may have larger ones")
     if not count:
         return None
-    asked = tuple((name, Path(path).expanduser()) for name, path in given)
+    asked = tuple((name, user_path(path)) for name, path in given)
     if len({name for name, _ in asked}) < least:
         raise ConfigError("Two adapters have the same name.", fix="Give each --adapter a name of its own.")
     every = with_adapters.linear_tensors(model.plain) if folder is not None or count > least else ()

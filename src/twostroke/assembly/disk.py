@@ -32,6 +32,7 @@ from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.pool_pages import PoolPages
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.spec.formats import PAGE_TOKENS
+from twostroke.types.user_path import user_path
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
 from twostroke.weights.packed.polite import give_way
@@ -65,7 +66,7 @@ def build_disk(
     """Builds the pages on disk. When `closing` closes them, pages that are not written yet are written first, before
     anything that the writing needs is closed."""
     resolved, pages = facts.resolved, PoolPages(memory)
-    files = DiskFiles(Path(resolved.disk.cache).expanduser() / KV_FOLDER)
+    files = DiskFiles(user_path(resolved.disk.cache) / KV_FOLDER)
     store = DiskStore(files, _identity(facts, pages, executor), resolved.disk.kv_disk, report)
     store.open()
     price = DiskPrice(facts.cost, resolved.steps.max_step_tokens)

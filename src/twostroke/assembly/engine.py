@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +60,7 @@ from twostroke.text.stop_text import stop_text
 from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.made_once import made_once
+from twostroke.types.user_path import user_path
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import BackgroundCheck
@@ -275,7 +275,7 @@ def _forward_and_memory(
 def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
     if resolved.disk.trace is None:
         return None
-    file = RecordFile(Path(resolved.disk.trace).expanduser(), costs.source, report)
+    file = RecordFile(user_path(resolved.disk.trace), costs.source, report)
     closing.callback(file.close)
     return file.write
 

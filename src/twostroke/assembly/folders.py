@@ -18,6 +18,7 @@ from twostroke.assets import spark_draft_path, spark_path
 from twostroke.ops.quant.formats import STORED
 from twostroke.text.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.user_path import user_path
 from twostroke.weights.gguf.unfold import unfold_file
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder, resolve_model
 from twostroke.weights.packed.cache_choice import kept_folder
@@ -42,7 +43,7 @@ def own_template(resolver: Resolver) -> Path | None:
     """Returns the file of --chat-template, which is used instead of the model's own template. Returns None without the
     option."""
     asked = resolver.asked_value(TalkSettings.chat_template)
-    return None if asked is None else Path(asked).expanduser()
+    return None if asked is None else user_path(asked)
 
 
 def texts_of(resolver: Resolver, folder: Path) -> tuple[Tokenizer, ChatTemplate | None]:

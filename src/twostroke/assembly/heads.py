@@ -30,6 +30,7 @@ from twostroke.runner.medusa import ROWS, MedusaHeads, medusa_memory
 from twostroke.types.errors import ConfigError
 from twostroke.types.spec.fields import Fields
 from twostroke.types.speculate import EAGLE, MEDUSA, MTP
+from twostroke.types.user_path import user_path
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder
 from twostroke.weights.json_file import read_object
 from twostroke.weights.loaded import ModelWeights
@@ -96,7 +97,7 @@ def heads_folder(way: str, path: str, model: str) -> Path:
     """Returns PATH of `--speculate medusa:PATH`, or the folder of the heads that ship for this model. Raises
     ConfigError where none ship."""
     if path:
-        return Path(path).expanduser()
+        return user_path(path)
     if model != EMBEDDED:
         raise ConfigError(
             f"--speculate {way} names no folder.",

@@ -15,6 +15,7 @@ from twostroke.images.families import read_settings
 from twostroke.ops.program.model import Model
 from twostroke.text.tokenizer_file import tokenizer_members
 from twostroke.types.errors import CorruptModel, ModelNotFound
+from twostroke.types.user_path import user_path
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.file_names import ENDING, projectors_for
 from twostroke.weights.gguf.projector import open_projector, read_projector, refuse_other_model, token_of_mark
@@ -44,7 +45,7 @@ def sight_files(resolver: Resolver, spec: Model, folder: Path, config: Mapping[s
     asked = resolver.asked_value(ImageSettings.mmproj)
     if asked is None and not (folder / NAME_FILE).is_file():
         return SightFiles(config, read_settings(folder), lambda: Checkpoint.open(folder), False, str(folder))
-    path = Path(asked).expanduser() if asked is not None else _next_to(folder)
+    path = user_path(asked) if asked is not None else _next_to(folder)
     if path is None:
         return None
     if not path.is_file():

@@ -21,6 +21,7 @@ from twostroke.ops.program.values import Vector
 from twostroke.ops.quant.formats import STORED, format_choice, kv_warning
 from twostroke.system import here
 from twostroke.types.speculate import INSIDE
+from twostroke.types.user_path import user_path
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.early.record import remember
 from twostroke.weights.hub.hub import ModelFolder
@@ -82,7 +83,7 @@ def load(
                 return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress), None, sources)
             memory_bytes = int(MEMORY_SHARE * machine.available_bytes)
             packed_files = KeptFolder(
-                Path(resolved.disk.cache).expanduser() / PACKED, resolved.disk.cache_limit, memory_bytes
+                user_path(resolved.disk.cache) / PACKED, resolved.disk.cache_limit, memory_bytes
             )
             found = cached_weights(packed_files, checkpoint, spec, format_for, packer, progress, report)
             return structs.replace(found, sources=sources)
@@ -97,7 +98,7 @@ def load_named(
     file before it knows the model."""
     loaded = load(folder.path, spec, resolved, machine, progress, report)
     if resolved.disk.cache != NO_CACHE:
-        kept = Path(resolved.disk.cache).expanduser()
+        kept = user_path(resolved.disk.cache)
         packed = None if loaded.file is None else loaded.file.path
         remember(kept, folder.source, resolved.model.weights, packed, loaded.sources)
     return loaded

@@ -39,11 +39,11 @@ def list_files(cache: str | None, as_json: bool, verbose: bool) -> None:
     """Show each file: size, formats, the model it was made from, when it was used last and whether a process maps it
     now. Blocks are not compared; see `verify`. Pages of prompts are counted."""
     with clear_errors(verbose):
-        from twostroke.weights.packed.cache_folder import cached_files
+        from twostroke.weights.packed.cache_folder import listed_files
         from twostroke.weights.store.kept_pages import kept_pages
 
         folder = packed_folder(cache)
-        _print(folder, cached_files(folder), as_json, kept_pages(folder.parent))
+        _print(folder, listed_files(folder), as_json, kept_pages(folder.parent))
 
 
 @command.command(cls=ExampleCommand, example="twostroke cache verify")

@@ -21,6 +21,7 @@ from msgspec import Struct
 from twostroke.images.data_url import bytes_of_base64, bytes_of_url
 from twostroke.images.remote.allowed import is_remote
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.user_path import user_path
 
 DETAILS = ("auto", "low", "high", "original")
 
@@ -83,7 +84,7 @@ def _local_bytes(image: Any, most_bytes: int) -> bytes:
         return bytes_of_url(image, most_bytes)
     if isinstance(image, (str, Path)):
         try:
-            with Path(image).expanduser().open("rb") as file:
+            with user_path(image).open("rb") as file:
                 return file.read(most_bytes + 1)
         except OSError as error:
             raise InvalidRequest(f"The image file cannot be read: {error.strerror}.", param="image") from None

@@ -60,6 +60,7 @@ from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.talk.ask import asked_format
 from twostroke.text.talk.learn.find import find_format
 from twostroke.types.errors import ConfigError
+from twostroke.types.user_path import user_path
 
 SHOWN: tuple[Field[Any], ...] = (
     *(NameSettings.served_name, ModelSettings.weights, CacheSettings.key_factors, MemorySettings.weight_bytes),
@@ -139,7 +140,7 @@ def build_server(
 def adapter_folder(text: str | None) -> Path | None:
     """Returns the folder from which clients may load adapters; None when there is none. Raises ConfigError when it is
     no folder."""
-    folder = None if text is None else Path(text).expanduser()
+    folder = None if text is None else user_path(text)
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"--adapter-folder {folder} is no folder.", fix="Give one that holds folders of adapters.")
     return folder
@@ -179,18 +180,18 @@ def stored_work(resolved: Resolved) -> StoredWork | None:
     if folder is None:
         return None
     bounds = Bounds(max_bytes=resolved.stored.stored_bytes, age_s=resolved.stored.stored_age)
-    return StoredWork(Path(folder).expanduser(), bounds, new_hex_id)
+    return StoredWork(user_path(folder), bounds, new_hex_id)
 
 
 def slots_in(cache: Path, disk: SlotDisk) -> Slots:
     """Saved slots lie among the pages, so that the same verbs list and remove them. cache: the cache folder."""
-    return Slots(cache.expanduser() / KV_FOLDER / "slots", disk)
+    return Slots(user_path(cache) / KV_FOLDER / "slots", disk)
 
 
 def stored_chats(resolved: Resolved) -> StoredChats | None:
     """Returns the store of the page's chats; None when they stay in browsers. Raises ConfigError."""
     folder = resolved.stored.chats
-    return None if folder is None else StoredChats(Path(folder).expanduser(), resolved.stored.chats_bytes)
+    return None if folder is None else StoredChats(user_path(folder), resolved.stored.chats_bytes)
 
 
 def tool_servers(resolved: Resolved) -> tuple[ToolServer, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -12,17 +12,26 @@ from starlette.types import ASGIApp
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.server.parts import ServerParts
 
+NamesHeard = Callable[[Sequence[str]], None]
+"""Called with all names by which requests may call the models of a server, in a thread that may touch a disk."""
+
+
+def _names_stay(_heard: NamesHeard) -> None:
+    pass
+
 
 @dataclass(eq=False)
 class BuiltServer:
     """parts: the parts for `run`. facts: the facts of a start-up message. make_app: makes the app of a server with
-    several models; None for the usual app. Used with `with`, which closes it at the end."""
+    several models; None for the usual app. follow_names: called once, with a function that hears the names whenever a
+    model has come while the server runs. Used with `with`, which closes it at the end."""
 
     parts: ServerParts
     resolved: Resolved
     facts: dict[str, Any]
     close: Callable[[], None]
     make_app: Callable[[ServerParts], ASGIApp] | None = None
+    follow_names: Callable[[NamesHeard], None] = _names_stay
 
     def __enter__(self) -> BuiltServer:
         return self

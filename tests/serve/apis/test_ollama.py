@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -242,8 +243,6 @@ def asynchronous(live: Live) -> Iterator[ollama.AsyncClient]:
 
 
 def test_the_asynchronous_client(asynchronous: ollama.AsyncClient) -> None:
-    import asyncio
-
     async def talk() -> str:
         return "".join([p.message.content or "" async for p in await asynchronous.chat(MODEL, USER, stream=True)])
 
@@ -266,3 +265,43 @@ def test_langchain_tools() -> None:
     with serve(CALL) as live:
         made = ChatOllama(model=MODEL, base_url=live.url).bind_tools(TOOLS).invoke("hi")
         assert [(call["name"], call["args"]) for call in made.tool_calls] == [("weather", {"city": "Ulm"})]
+
+
+@pytest.mark.slow
+def test_llama_index(live: Live) -> None:
+    from llama_index.core.llms import ChatMessage
+    from llama_index.llms.ollama import Ollama
+
+    model = Ollama(model=MODEL, base_url=live.url, temperature=0.5, keep_alive="5m")
+    assert model.metadata.context_window == CONTEXT  # what /api/show tells
+    whole = model.chat([ChatMessage(role="user", content="hi")])
+    assert whole.message.content == "hello world" and whole.raw["usage"]["completion_tokens"] == 12
+    assert [each.delta for each in model.stream_chat([ChatMessage(role="user", content="hi")])][0]
+    assert str(model.complete("hi")) == "hello world"
+    assert [str(each) for each in model.stream_complete("hi")][-1] == "hello world"
+    params = live.parts.serving.engine.prompts[-1].params  # type: ignore[attr-defined]
+    assert params.temperature == 0.5
+
+    async def talk() -> str:
+        return str(await model.acomplete("hi"))
+
+    assert asyncio.run(talk()) == "hello world"
+    strict = Ollama(model=MODEL, base_url=live.url, json_mode=True)
+    strict.complete("hi")
+    assert live.parts.serving.engine.prompts[-1].params.grammar is not None  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_llama_index_tools() -> None:
+    from llama_index.core.tools import FunctionTool
+    from llama_index.llms.ollama import Ollama
+
+    def weather(city: str) -> str:
+        """Of a city."""
+        return city
+
+    with serve(CALL) as live:
+        model = Ollama(model=MODEL, base_url=live.url)
+        made = model.chat_with_tools([FunctionTool.from_defaults(weather)], "hi")
+        calls = model.get_tool_calls_from_response(made)
+        assert [(call.tool_name, call.tool_kwargs) for call in calls] == [("weather", {"city": "Ulm"})]

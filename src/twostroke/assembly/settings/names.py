@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from twostroke.assembly.settings.env import config_folder
+from twostroke.types.user_path import is_there
 from twostroke.weights.store.aliases import meaning_of, read_aliases
 
 ALIASES = "aliases.toml"
@@ -18,13 +19,6 @@ def alias_file() -> Path:
 def meant(name: str) -> str:
     """Returns the model that a name stands for: the name itself where it is a path that exists, or no alias. Raises
     ConfigError where the aliases cannot be read."""
-    if "/" in name or not name or _exists(name):
+    if "/" in name or not name or is_there(name):
         return name
     return meaning_of(name, read_aliases(alias_file())) or name
-
-
-def _exists(name: str) -> bool:
-    try:
-        return Path(name).expanduser().exists()
-    except (OSError, RuntimeError):
-        return False

@@ -21,6 +21,7 @@ from twostroke.cli.shared.interrupt import finish_undisturbed
 
 if TYPE_CHECKING:
     from twostroke.assembly.settings.resolver import Resolved
+    from twostroke.cli.shared.server_records import OwnRecord
     from twostroke.server.built import BuiltServer
     from twostroke.server.gate.door import Door
     from twostroke.server.process.worker import Line
@@ -44,7 +45,8 @@ def serve_built(
     from twostroke.server.serve import run
 
     def announce(url: str) -> None:
-        sockets.enter_context(_record(built, url, supervised=line is not None))
+        record = sockets.enter_context(_record(built, url, supervised=line is not None))
+        built.follow_names(record.rename)
         if as_json:
             print_json({"url": url, **built.facts})
         else:
@@ -62,7 +64,7 @@ def serve_built(
             finish_undisturbed()  # only open resources remain to be closed
 
 
-def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextManager[None]:
+def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextManager[OwnRecord]:
     """Writes the record by which `ps`, `run` and `stop` find this server. supervised: whether the parent process is the
     one to end."""
     from twostroke.assembly.settings.engine_settings import ModelSettings

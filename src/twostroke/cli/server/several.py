@@ -6,7 +6,6 @@ import math
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ from twostroke.assembly.settings.server_settings import NameSettings, SeveralSet
 from twostroke.cli.server.replicas import server_options, words_of
 from twostroke.cli.server.run_built import serve_built
 from twostroke.types.errors import ConfigError
+from twostroke.types.user_path import user_path
 
 if TYPE_CHECKING:
     from twostroke.assembly.settings.resolver import Resolver
@@ -107,9 +107,9 @@ def _sources(references: Sequence[str], options: Mapping[str, Any], asked: Resol
         ModelSource(reference, usual_names(reference), given, keep_s=stays_s, at_start=True) for reference in references
     ]
     if (file := asked.asked_value(SeveralSettings.models)) is not None:
-        found += file_sources(Path(file).expanduser(), given, on_demand_s)
+        found += file_sources(user_path(file), given, on_demand_s)
     if (folder := asked.asked_value(SeveralSettings.models_dir)) is not None:
-        found += folder_sources(Path(folder).expanduser(), given, on_demand_s)
+        found += folder_sources(user_path(folder), given, on_demand_s)
     if asked.asked_value(SeveralSettings.store):
         from twostroke.cli.store.cache_place import hub_cache
 

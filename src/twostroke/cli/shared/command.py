@@ -165,11 +165,23 @@ def print_error(error: TwostrokeError) -> None:
     _print_error(error.what, error.why, error.fix)
 
 
+MOST_SHOWN = 600
+"""Characters of a line of an error. A name that a user gives may have thousands."""
+
+
 def _print_error(what: str, why: str, fix: str) -> None:
-    click.echo(f"error: {what}", err=True)
+    click.echo(f"error: {_shown(what)}", err=True)
     for label, text in (("why", why), ("fix", fix)):
         if text:
-            click.echo(f"  {label}: {text}", err=True)
+            click.echo(f"  {label}: {_shown(text)}", err=True)
+
+
+def _shown(text: str) -> str:
+    """Returns a text that changes no terminal: characters without a shape are written as their escapes, and the middle
+    of a text that is too long is left out."""
+    plain = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+    half = MOST_SHOWN // 2
+    return plain if len(plain) <= MOST_SHOWN else f"{plain[:half]} ... {plain[-half:]}"
 
 
 def print_json(value: Any) -> None:

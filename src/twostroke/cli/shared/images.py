@@ -6,10 +6,10 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.user_path import user_path
 
 MOST_BYTES = 20 << 20
 REMOTE = ("http://", "https://", "data:")
@@ -30,7 +30,7 @@ def image_part(name: str) -> dict[str, Any]:
     if name.lower().startswith(REMOTE):
         return {"type": "image_url", "image_url": {"url": name}}
     try:
-        with Path(name).expanduser().open("rb") as file:
+        with user_path(name).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InvalidRequest(f"The image file {name} cannot be read: {error.strerror}.") from None
@@ -80,6 +80,6 @@ def _sent_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_file(path: str) -> bool:
     try:
-        return Path(path).expanduser().is_file()
+        return user_path(path).is_file()
     except (OSError, RuntimeError, ValueError):
         return False

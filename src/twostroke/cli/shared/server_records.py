@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -67,22 +68,39 @@ def running_servers(folder: Path) -> list[ServerRecord]:
     return sorted(found, key=lambda record: int(record.began))
 
 
-@contextlib.contextmanager
-def recorded(folder: Path, pid: int, url: str, model: str, names: Sequence[str]) -> Iterator[None]:
-    """Keeps a record of this server until the block ends. Where the record cannot be written, there is none, and
-    serving continues.
+class OwnRecord:
+    """The record of this process's server. Where it cannot be written there is none, and serving continues.
 
-    The record has the name of this process, because several workers of one supervisor follow one another.
+    The file has the name of this process, because several workers of one supervisor follow one another.
     """
-    path = folder / f"{os.getpid()}.json"
-    record = ServerRecord(pid, began_of(pid), url, model, tuple(names))
-    with contextlib.suppress(OSError):
-        write_whole(path, msgspec.json.encode(record).decode())
+
+    def __init__(self, folder: Path, record: ServerRecord) -> None:
+        self._path, self._record = folder / f"{os.getpid()}.json", record
+        self._lock, self._ended = threading.Lock(), False
+        self.rename(record.names)
+
+    def rename(self, names: Sequence[str]) -> None:
+        """Records these names from now on. For any thread; it writes to a disk."""
+        with self._lock, contextlib.suppress(OSError):
+            if not self._ended:
+                self._record = msgspec.structs.replace(self._record, names=tuple(names))
+                write_whole(self._path, msgspec.json.encode(self._record).decode())
+
+    def end(self) -> None:
+        """Removes the record, for good."""
+        with self._lock, contextlib.suppress(OSError):
+            self._ended = True
+            self._path.unlink()
+
+
+@contextlib.contextmanager
+def recorded(folder: Path, pid: int, url: str, model: str, names: Sequence[str]) -> Iterator[OwnRecord]:
+    """Keeps a record of this server until the block ends."""
+    record = OwnRecord(folder, ServerRecord(pid, began_of(pid), url, model, tuple(names)))
     try:
-        yield
+        yield record
     finally:
-        with contextlib.suppress(OSError):
-            path.unlink()
+        record.end()
 
 
 def _read(path: Path) -> ServerRecord | None:

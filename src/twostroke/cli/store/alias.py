@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.types.errors import ConfigError, ModelNotFound
+from twostroke.types.user_path import is_there, user_path
 
 
 @click.command(cls=ExampleCommand, example="twostroke alias mine llama3.2:1b")
@@ -58,9 +57,8 @@ def _full(model: str) -> str:
     from twostroke.weights.hub.reference import reference_of
 
     name = meant(model)
-    path = Path(name).expanduser()
-    if path.exists():
-        return str(path.absolute())
+    if is_there(name):
+        return str(user_path(name).absolute())
     if name in SHIPPED or reference_of(name) is not None:
         return name
     raise ModelNotFound(

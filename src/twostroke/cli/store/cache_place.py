@@ -6,6 +6,7 @@ from pathlib import Path
 
 from twostroke.assembly.settings.engine_settings import DiskSettings
 from twostroke.types.errors import ConfigError
+from twostroke.types.user_path import user_path
 
 
 def hub_cache() -> Path:
@@ -27,4 +28,4 @@ def packed_folder(asked: str | None) -> Path:
     chosen = resolver.pick(DiskSettings.cache, str(read_machine().cache_folder), "default cache folder")
     if chosen == NO_CACHE:
         raise ConfigError("The cache is off.", fix="Name its folder: --cache FOLDER.")
-    return Path(chosen).expanduser() / PACKED
+    return user_path(chosen) / PACKED

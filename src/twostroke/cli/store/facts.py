@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twostroke.types.errors import ModelError, ModelNotFound, TwostrokeError
+from twostroke.types.user_path import is_there
 
 if TYPE_CHECKING:
     from twostroke.lab.planner.fit import MemoryFit
@@ -119,7 +120,7 @@ def found_here(model: str, revision: str | None = None) -> ModelFolder:
     try:
         return resolve_model(name, revision, offline=True)
     except ModelNotFound as error:
-        if Path(name).expanduser().exists() or reference_of(name) is None:
+        if is_there(name) or reference_of(name) is None:
             raise
         fix = f"`twostroke pull {model} --dry-run` asks the hub, and `twostroke pull {model}` downloads it."
         raise ModelNotFound(f"{model} is not on this machine.", why=error.what, fix=fix) from None
@@ -188,7 +189,7 @@ def _reference(model: str) -> str | None:
     from twostroke.weights.hub.reference import reference_of
 
     name = meant(model)
-    found = None if name == EMBEDDED or Path(name).expanduser().exists() else reference_of(name)
+    found = None if name == EMBEDDED or is_there(name) else reference_of(name)
     return None if found is None else found.text
 
 
@@ -204,11 +205,15 @@ def model_files(path: Path) -> dict[str, int]:
 
 
 def _packed(path: Path, kept: Path) -> dict[str, int]:
-    """Returns the packed files that were made from this model."""
+    """Returns the packed files that were made from this model; none where their folder may not be read."""
     from twostroke.weights.packed.cache_choice import PACKED
     from twostroke.weights.packed.cache_folder import cached_files
 
-    return {str(file.path): file.num_bytes for file in cached_files(kept / PACKED) if file.origin == str(path)}
+    try:
+        files = cached_files(kept / PACKED)
+    except OSError:
+        return {}
+    return {str(file.path): file.num_bytes for file in files if file.origin == str(path)}
 
 
 def _count(number: int) -> str:

@@ -24,6 +24,7 @@ from twostroke.types.errors import (
     TwostrokeError,
     UnsupportedModel,
 )
+from twostroke.types.user_path import is_there
 
 if TYPE_CHECKING:
     from twostroke.lab.planner.fit import MemoryFit
@@ -100,7 +101,7 @@ def prospect_of(wish: PullWish) -> Prospect:
     from twostroke.weights.hub.reference import reference_of
 
     name = meant(wish.model)
-    reference = None if name == EMBEDDED or Path(name).expanduser().exists() else reference_of(name)
+    reference = None if name == EMBEDDED or is_there(name) else reference_of(name)
     if reference is None:
         return Prospect(name, None)
     if hub_offline():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from twostroke.cli.shared.server_records import SERVERS, ServerRecord, running_servers
+from twostroke.types.user_path import is_there, user_path
 
 _LATEST = ":latest"
 
@@ -20,14 +20,25 @@ def local_servers() -> list[ServerRecord]:
 
 def having(servers: Sequence[ServerRecord], model: str) -> list[ServerRecord]:
     """The servers that were started with this model, or serve it under this name."""
-    wanted, names = _meaning(model), _spellings(model)
-    return [each for each in servers if names & set(map(_plain, each.names)) or _meaning(each.model) == wanted]
+    return [each for each in servers if _name_in(each, model)]
 
 
 def name_there(server: ServerRecord, model: str) -> str:
     """How requests to this server name the model."""
+    return _name_in(server, model) or server.names[0]
+
+
+def _name_in(server: ServerRecord, model: str) -> str:
+    """Returns the server's name for the model: one that is spelled so, or else one that means the same. Returns "" for
+    a server without it."""
     names = _spellings(model)
-    return next((name for name in server.names if _plain(name) in names), server.names[0])
+    spelled = next((name for name in server.names if _plain(name) in names), "")
+    if spelled or not server.names:
+        return spelled
+    wanted = _meaning(model)
+    if server.model:
+        return server.names[0] if _meaning(server.model) == wanted else ""
+    return next((name for name in server.names if _meaning(name) == wanted), "")
 
 
 def _spellings(model: str) -> set[str]:
@@ -48,7 +59,7 @@ def _meaning(model: str) -> str:
 
     name = meant(model)
     with contextlib.suppress(OSError):
-        if Path(name).expanduser().exists():
-            return str(Path(name).expanduser().resolve())
+        if is_there(name):
+            return str(user_path(name).resolve())
     reference = reference_of(name)
     return name if reference is None else reference.text.lower()

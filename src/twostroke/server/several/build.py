@@ -76,9 +76,8 @@ def build_several(
         attach_stored(switch, parts, models.batch_may_run)
         return guarded(switch, parts)
 
-    names = [name for group in models.groups.values() for name in group.source.names]
-    facts = {"served_name": first.serving.served_name, "models": list(models.groups), "names": names}
-    return BuiltServer(shared, resolved, facts, models.close, make_app)
+    facts = {"served_name": first.serving.served_name, "models": list(models.groups), "names": models.all_names()}
+    return BuiltServer(shared, resolved, facts, models.close, make_app, models.follow_names)
 
 
 class Fetching(Struct, frozen=True):

@@ -18,6 +18,7 @@ from twostroke.distributed.cluster.model_process import ModelProcess, ProcessEnd
 from twostroke.distributed.fleet.loading import Action, Loading, LoadingRules, ModelState, Refuse, Start
 from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.server.api.model_list import plain_name
+from twostroke.server.built import NamesHeard
 from twostroke.server.parts import ServerParts
 from twostroke.server.several.group import Launch, ModelGroup
 from twostroke.server.several.news import ModelStatus, News, whole_share
@@ -53,6 +54,7 @@ class Models:
         self.clock, self._launch = clock, launch
         self.pulls: Pulls | None = None
         self.news = News()
+        self._names_heard: NamesHeard | None = None
         self._building: dict[str, asyncio.Lock] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -78,6 +80,16 @@ class Models:
             added = msgspec.structs.replace(source, names=own, shown=own[:1])
             self.groups[added.name] = ModelGroup(added, self._launch, self.look_soon)
             self._launch.say(f"{added.name} is here now")
+            if self._loop is not None and self._names_heard is not None:
+                self._loop.run_in_executor(None, self._names_heard, self.all_names())
+
+    def all_names(self) -> list[str]:
+        """Returns every name of every model, without adapters."""
+        return [name for group in self.groups.values() for name in group.source.names]
+
+    def follow_names(self, heard: NamesHeard) -> None:
+        """Call `heard`, in another thread, whenever a model has come."""
+        self._names_heard = heard
 
     def names(self) -> list[str]:
         """Returns the names that requests may ask for: one name of each model, then its adapters."""

@@ -19,6 +19,7 @@ from msgspec import Struct
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.types.lazy_module import LazyModule
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
+from twostroke.types.user_path import user_path
 from twostroke.weights.gguf.container import GgufHeader
 from twostroke.weights.gguf.file_names import ENDING, chosen, first_part, parts_of, quant_of, stem_of, whole_models
 from twostroke.weights.gguf.quants import usual
@@ -97,7 +98,7 @@ def resolve_model(
     another `endpoint`. Raises ModelNotFound, ConfigError (a revision of a local folder), ModelError (full disk, broken
     server).
     """
-    local = Path(name_or_path).expanduser()
+    local = user_path(name_or_path)
     found = _local_gguf(local) or (local.resolve() if _is_local(local) else None)
     if found is not None:
         if revision is not None:
@@ -132,7 +133,7 @@ def resolve_config(
 
     For arguments and errors see resolve_model.
     """
-    local = Path(name_or_path).expanduser()
+    local = user_path(name_or_path)
     meant = None if _exists(local) else reference_of(name_or_path)
     if meant is None or meant.wanted:
         found = resolve_model(name_or_path, revision, offline, cache_dir, endpoint).path

@@ -24,6 +24,7 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import FormatChoice
 from twostroke.ops.program.values import Weight
 from twostroke.types.spec.formats import WeightFormat
+from twostroke.types.user_path import is_there
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import Progress, pack_into
 from twostroke.weights.loaded import ModelWeights
@@ -99,7 +100,7 @@ def cached_weights(
     """
     checkpoint = check_tensors(checkpoint, model)
     entry = cache_entry(folder.path, checkpoint, model, format_for)
-    if entry.path.exists():
+    if is_there(entry.path):
         try:
             told = progress if folder.holds(entry.plan.file_bytes) else None
             mapped = map_file(entry.path, entry.plan, lambda file: _read_cold(file, told))
@@ -127,7 +128,10 @@ def _read_cold(file: PackedFile, progress: Progress | None) -> None:
 def _tell_older(folder: Path, entry: CacheEntry, warn: Callable[[str], None]) -> None:
     """Names the files of this checkpoint that were packed in another layout. They explain why a start after an update
     packs again."""
-    for path in sorted(folder.glob(f"{entry.plan.key['fingerprint']}-*.pack")):
+    found: list[Path] = []
+    with suppress(OSError):
+        found = sorted(folder.glob(f"{entry.plan.key['fingerprint']}-*.pack"))
+    for path in found:
         with suppress(StaleFile, OSError):
             layout = header_of(path).key.get("layout")
             if layout != LAYOUT:

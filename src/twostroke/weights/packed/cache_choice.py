@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from twostroke.types.user_path import user_path
+
 NO_CACHE = "off"
 """The word that a user gives instead of a folder to keep no cache."""
 
@@ -13,4 +15,4 @@ PACKED = "packed"
 
 def kept_folder(asked: str | None, usual: Path) -> Path | None:
     """Returns the cache folder that was asked for, else the usual one; None where no cache is kept."""
-    return None if asked == NO_CACHE else Path(asked).expanduser() if asked else usual
+    return None if asked == NO_CACHE else user_path(asked) if asked else usual

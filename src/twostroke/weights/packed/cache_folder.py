@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twostroke.types.errors import ConfigError
+from twostroke.types.unreadable import why_unreadable
 from twostroke.weights.packed.file import header_of, open_file
 from twostroke.weights.packed.header import StaleFile
 from twostroke.weights.packed.in_use import in_use
@@ -53,8 +54,25 @@ class CachedFile:
 
 def cached_files(folder: Path) -> list[CachedFile]:
     """Returns all files of a folder, sorted by name; none where there is no folder. Headers are read, blocks are not
-    compared."""
-    return [_described(path) for path in sorted(folder.glob("*" + SUFFIX))]
+    compared. Raises OSError for a folder that may not be read."""
+    try:
+        names = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [_described(path) for path in names]
+
+
+def listed_files(folder: Path) -> list[CachedFile]:
+    """Returns the files as `cached_files` does. Raises ConfigError for a folder that may not be read: it is not an
+    empty one."""
+    try:
+        return cached_files(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"The packed weights in {folder} cannot be read.",
+            why=why_unreadable(error),
+            fix="Check who owns the folder, or name another one by --cache.",
+        ) from None
 
 
 def chosen_files(folder: Path, names: Sequence[str]) -> list[CachedFile]:
@@ -63,7 +81,7 @@ def chosen_files(folder: Path, names: Sequence[str]) -> list[CachedFile]:
 
     Raises ConfigError for a name that fits no file.
     """
-    found = cached_files(folder)
+    found = listed_files(folder)
     if not names:
         return found
     chosen: dict[str, CachedFile] = {}

@@ -69,19 +69,26 @@ def removal_of(cache: Path, repo_id: str, wanted: Sequence[str] | None = None) -
 
 
 def remove(removal: Removal) -> None:
-    """Deletes the files, names first, so that the remaining files are always whole. Raises ConfigError where deleting
-    is not allowed."""
+    """Deletes the files, bytes first. Where it is cut short, the names that are left still lead the next removal to
+    the rest, and show that the model is here only in part. Raises ConfigError where deleting is not allowed."""
     try:
-        for path in (*removal.links, *removal.blobs):
+        for path in (*removal.blobs, *removal.links):
             path.unlink(missing_ok=True)
         if removal.folder is not None:
-            shutil.rmtree(removal.folder)
+            _remove_folder(removal.folder)
     except OSError as error:
         raise ConfigError(
             f"{error.filename} cannot be deleted.",
             why=f"{error.strerror}.",
             fix="Check who owns the folder; what is left can be removed by the same command.",
         ) from None
+
+
+def _remove_folder(folder: Path) -> None:
+    """Deletes a folder, of which another process may delete files at the same moment. Raises OSError."""
+    while folder.is_dir():
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 def _repositories(cache: Path) -> list[Path]:

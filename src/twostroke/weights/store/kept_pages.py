@@ -12,7 +12,7 @@ from msgspec import Struct
 from twostroke.engine.disk.files import KV_FOLDER, SECRET, DiskFiles
 from twostroke.engine.disk.index import FoundFile, leaving
 from twostroke.weights.packed.cache_choice import PACKED
-from twostroke.weights.packed.cache_folder import cached_files
+from twostroke.weights.packed.cache_folder import listed_files
 from twostroke.weights.store.unused import DAY_S, Waste
 
 UNUSED = "{files:,} files of prompts that no request read for {days:,.0f} days"
@@ -59,7 +59,7 @@ def waste_over(cache: Path, keep_bytes: int, found: Sequence[Waste]) -> list[Was
     """Returns packed weights and pages to remove, the least recently used first. After they and the `found` waste are
     removed, the others take at most keep_bytes. Files that a process uses stay."""
     pages, gone = kept_pages(cache), {path for waste in found for path in (waste.path, *waste.files)}
-    packed = {file.path: file for file in cached_files(cache / PACKED) if file.path not in gone}
+    packed = {file.path: file for file in listed_files(cache / PACKED) if file.path not in gone}
     fixed = sum(file.num_bytes for file in packed.values() if file.in_use is not False)
     files = [file for file in pages.files if pages.folder / file.name not in gone]
     entries = {str(pages.folder / file.name): FoundFile("", file.num_bytes, file.used_ns) for file in files}

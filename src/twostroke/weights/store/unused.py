@@ -17,7 +17,7 @@ from twostroke.types.errors import ConfigError, CorruptModel
 from twostroke.weights.gguf.unfold import NAME_FILE, UNFOLDED
 from twostroke.weights.json_file import read_object
 from twostroke.weights.packed.cache_choice import PACKED
-from twostroke.weights.packed.cache_folder import CachedFile, CacheState, cached_files
+from twostroke.weights.packed.cache_folder import CachedFile, CacheState, listed_files
 from twostroke.weights.packed.file import DISK_UNIT_BYTES
 from twostroke.weights.packed.header import ORIGIN_CHARACTERS
 from twostroke.weights.packed.in_use import alone
@@ -48,7 +48,7 @@ def packed_waste(cache: Path, hub: Path, now_s: float, older_s: float) -> list[W
     """Returns packed files that can be removed, except those that a process maps. A file counts as used when it is
     written. hub: the hub's cache."""
     found = []
-    for file in cached_files(cache / PACKED):
+    for file in listed_files(cache / PACKED):
         why = _why(file, hub, now_s, older_s)
         if why and file.in_use is False:
             found.append(Waste(file.path, file.num_bytes, why, file.origin))

@@ -21,6 +21,25 @@ _MOST_LOGIT = 88.7228391
 """Nearly the natural logarithm of the largest 32-bit float. It keeps penalties finite."""
 
 
+_MOST_STEPS = 2
+"""Steps for each token, after which the repetitions are found all at once."""
+
+
+def same_beginnings(tokens: Sequence[int]) -> list[int]:
+    """Returns for each place how many tokens from there on are the same as those from the beginning on. (The Z
+    algorithm; D. Gusfield, Algorithms on Strings, Trees, and Sequences, 1997, section 1.4.)"""
+    size, left, right = len(tokens), 0, 0
+    found = [size] * size
+    for place in range(1, size):
+        length = min(right - place, found[place - left]) if place < right else 0
+        while place + length < size and tokens[length] == tokens[place + length]:
+            length += 1
+        if place + length > right:
+            left, right = place, place + length
+        found[place] = length
+    return found
+
+
 class Dry(Struct, frozen=True):
     """multiplier, base, allowed: see `Dry._penalty`. last: how many of the known tokens are looked at; -1 means all.
     breakers: tokens at which a repetition stops."""
@@ -52,15 +71,19 @@ class Dry(Struct, frozen=True):
         tokens = list(known[len(known) - size :])
         if size < 2 or tokens[-1] in self.breakers:
             return {}
-        last, end, found, place = tokens[-1], size - 1, dict[int, int](), -1
-        while True:
+        last, end, found, place, steps = tokens[-1], size - 1, dict[int, int](), -1, 0
+        while steps < _MOST_STEPS * size:
             try:
                 place = tokens.index(last, place + 1, end)
             except ValueError:
                 return found
-            follows = tokens[place + 1]
-            if follows not in self.breakers:
-                found[follows] = max(found.get(follows, 0), self._length(tokens, place))
+            steps += (length := self._length(tokens, place))
+            self._note(found, tokens[place + 1], length)
+        return self._all_at_once(tokens)
+
+    def _note(self, found: dict[int, int], follows: int, length: int) -> None:
+        if follows not in self.breakers:
+            found[follows] = max(found.get(follows, 0), length)
 
     def _length(self, tokens: list[int], place: int) -> int:
         """Returns how many tokens up to `place` are the same as those at the end. At least one is."""
@@ -71,6 +94,16 @@ class Dry(Struct, frozen=True):
                 break
             length += 1
         return length
+
+    def _all_at_once(self, tokens: list[int]) -> dict[int, int]:
+        """Returns the repetitions in time that grows with the number of tokens alone. A text that repeats itself all
+        along, such as one token many times, would otherwise take the square of it."""
+        backwards, found = tokens[::-1], dict[int, int]()
+        most = next((place for place, token in enumerate(backwards) if token in self.breakers), len(tokens))
+        for place, length in enumerate(same_beginnings(backwards)):
+            if place and length:
+                self._note(found, backwards[place - 1], min(length, most))
+        return found
 
     def _penalty(self, length: int) -> float:
         """Returns multiplier * base ^ (length - allowed), computed only by products."""

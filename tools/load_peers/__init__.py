@@ -1,0 +1,1 @@
+"""Servers of other engines that `tools.measure_load` measures next to Twostroke."""

@@ -1,4 +1,7 @@
-"""The proposer `oracle`, which is for tests and measurements. It knows the answers, and a set share of its guesses is wrong."""
+"""The proposer `oracle`, which is for tests and measurements.
+
+It knows the answers, and a set share of its guesses is wrong.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_where_too_many_wait_the_oldest_is_refused_and_the_newest_is_first(bench
     at_work = bench.trials.join(FIRST)
     assert bench.quick.begun.wait(PATIENCE_S)
     waiting = {grammar: bench.trials.join(grammar) for grammar in (SECOND, THIRD, FOURTH)}
-    assert isinstance(waiting[SECOND].exception(20), Overloaded)
+    assert isinstance(waiting[SECOND].exception(PATIENCE_S), Overloaded)
     bench.open()
     assert [each.result(20)[0] for each in (at_work, waiting[THIRD], waiting[FOURTH])] == [
         f"source of {grammar.text}" for grammar in (FIRST, THIRD, FOURTH)
@@ -98,7 +98,7 @@ def test_short_texts_are_tried_first_and_long_ones_are_refused_first(bench: Benc
     at_work = bench.trials.join(FIRST)
     assert bench.quick.begun.wait(PATIENCE_S)
     waiting = {grammar: bench.trials.join(grammar) for grammar in (THIRD, longer, long)}
-    assert isinstance(waiting[longer].exception(20), Overloaded)
+    assert isinstance(waiting[longer].exception(PATIENCE_S), Overloaded)
     bench.open()
     assert all(each.result(20) for each in (at_work, waiting[THIRD], waiting[long]))
     assert bench.quick.tried == [FIRST, THIRD, long]
@@ -106,9 +106,9 @@ def test_short_texts_are_tried_first_and_long_ones_are_refused_first(bench: Benc
 
 def test_one_that_has_no_place_when_it_comes_is_refused(bench: Bench) -> None:
     at_work = bench.trials.join(FIRST)
-    assert bench.quick.begun.wait(20)
+    assert bench.quick.begun.wait(PATIENCE_S)
     waiting = [bench.trials.join(grammar) for grammar in (THIRD, FOURTH)]
-    assert isinstance(bench.trials.join(Grammar.regex("b" * 300)).exception(20), Overloaded)
+    assert isinstance(bench.trials.join(Grammar.regex("b" * 300)).exception(PATIENCE_S), Overloaded)
     bench.open()
     assert all(each.result(20) for each in (at_work, *waiting))
 

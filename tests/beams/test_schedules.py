@@ -112,8 +112,8 @@ def test_beams_share_full_pages_and_copy_one_each(loaded: Load) -> None:
             copies += 0 if step is None else len(step.plan.page_copies)
             assert step is None or all(each.num_tokens == 1 for each in step.plan.sequences[1:])  # nothing twice
     assert most_used == 3 + 4  # the prompt's full pages count once, and each beam has a page of its own
-    # After the 50 tokens, each of four beams has 14 positions of a page and fills some of them. The copied part of the
-    # prompt, and of a common beginning, exists more than once.
+    # After the 50 tokens, each of four beams has 14 positions of a page and fills some of them. Each beam has its own
+    # copy of the last part of the prompt, or of the text that beams share.
     assert most_waste > 4 * 2 and copies > 3
     assert gauges.waste_tokens == gauges.pages_used == 0
 

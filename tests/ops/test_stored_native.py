@@ -106,7 +106,7 @@ def test_every_number_of_rows(kind, one_thread):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_largest_codes_by_the_largest_activations(kind, one_thread):
-    """Sums of 16 bits must hold them: rows of one code alone, by activations that all round to 127 or -127."""
+    """The largest sums must fit 16 bits: all codes of a row are equal, and all activations round to 127 or -127."""
     values = random_values(kind, 64, 256)
     values.codes[:32], values.codes[32:] = CODES[kind][0], CODES[kind][1]
     weight = packed(kind, 64, 256, values)

@@ -35,8 +35,8 @@ NO_ENCODE = Encode()
 
 
 def prefill_share(segments: Sequence[Segment], cost: StepCost | None) -> float:
-    """Returns the prefill's share of model and sampling, from 0 to 1: what the step took more than its decoding
-    sequences alone would have, as predicted.
+    """Returns the prefill's share of model and sampling, from 0 to 1: how much longer the step
+    is predicted to take than a step with its decoding sequences alone.
 
     Without a cost model it goes by rows.
     """

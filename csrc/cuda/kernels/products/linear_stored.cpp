@@ -140,7 +140,7 @@ struct StoredHead {
 // bits.
 template <int kWords>
 struct StoredPiece {
-  static constexpr int kHigh = kWords - 4;  // bits above a nibble; with 4, codes are bytes
+  static constexpr int kHigh = kWords - 4;  // words with the bits above a nibble; with 4, codes are bytes
   Words4 words[kWords];
   StoredHead head;
 

@@ -47,7 +47,7 @@ def open_loop(rate_per_s: float, count: int, prompt: Lengths, output: Lengths, s
 def bursts(
     rate_per_s: float, count: int, prompt: Lengths, output: Lengths, seed: int = 0, shape: float = 0.25
 ) -> list[WorkloadRequest]:
-    """Makes requests with Gamma arrivals. The smaller the shape, the more they come together."""
+    """Makes requests with Gamma arrivals. With a smaller shape, more of them come in bursts."""
     return plain(gamma_bursts(rate_per_s, count, Draws(seed, "arrivals"), shape), prompt, output, seed)
 
 

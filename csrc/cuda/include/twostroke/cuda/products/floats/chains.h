@@ -172,7 +172,7 @@ TS_DEVICE_INLINE void add_floats(const FloatSource& from, Weights& weights, X& x
   }
 }
 
-// The same for this thread, whichever part it has.
+// Does the same with the code for the part that this thread has.
 template <class Shape, int kPerWord, bool kAligned, class Weights, class X>
 TS_DEVICE_INLINE void add_by_part(const FloatSource& from, Weights& weights, X& x, float (&sums)[Shape::kRows][Shape::kOwn]) {
   const bool adds = warp_index() * Shape::kRows < from.tokens && thread_index() < Shape::kAdders;

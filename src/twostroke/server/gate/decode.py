@@ -1,7 +1,7 @@
 """JSON bodies made into typed requests, with errors that name the field.
 
-What some programs write a little differently is read too, because their users cannot change it: a mark of the byte
-order in front, half of a surrogate pair where a text was cut within a character, and 8.0 for a whole number.
+Some programs write JSON a little differently, and their users cannot change it. So a mark of the byte order in front is
+skipped. Half of a surrogate pair, where a text was cut within a character, is U+FFFD. A whole number may be 8.0.
 
     @body_kind
     class TokenizeRequest(msgspec.Struct, kw_only=True): ...

@@ -1,7 +1,7 @@
 """Threads that read requests (JSON, template, tokenizer), in lanes by length: short texts never wait for long ones.
 
-Requests that ask for a form of the answer have a lane of their own: a schema of 700 bytes, or a grammar of a tool, can
-take a hundred times as long to read as a question of the same length.
+Requests that ask for a form of the answer have a lane of their own. A schema of 700 bytes, or the grammar of a tool,
+can take a hundred times as long to read as a question of the same length.
 """
 
 from __future__ import annotations

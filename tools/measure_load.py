@@ -225,6 +225,7 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="one core computes something else meanwhile")
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the server that runs is ended, too
     if asked.only_try:
         print(tried(asked))
         return

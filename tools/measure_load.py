@@ -225,7 +225,6 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="one core computes something else meanwhile")
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the server that runs is ended, too
     if asked.only_try:
         print(tried(asked))
         return
@@ -236,4 +235,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the server that runs is ended, too
     main()

@@ -297,7 +297,7 @@ def test_llama_index_tools() -> None:
     from llama_index.llms.ollama import Ollama
 
     def weather(city: str) -> str:
-        """Of a city."""
+        """The weather of a city."""
         return city
 
     with serve(CALL) as live:

@@ -1,7 +1,6 @@
-// Many rows of ts_linear for AVX-512 with VNNI, where there are no matrix registers: a block of up to 16 rows by 16 columns.
-// One register of weights meets all rows of a block before the next is loaded, so that memory is read at an even pace after the
-// products, and int4 is unpacked in registers on ports that the products leave idle. Measured, 256 columns of k by 64 from the
-// first-level cache: products at 98% of their peak, with unpacking 120 ns more a block of rows, of 71 ns a row.
+// Many rows of ts_linear for AVX-512 with VNNI, where there are no matrix registers: blocks of up to 16 rows. A block is crossed in bands of
+// up to 6 rows by the panel's whole width, so that 24 products share 10 loads. Loads are as scarce as products where one register of
+// weights meets 16 rows: each product then needs a load of its own. int4 becomes bytes once for all rows.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
 #include "twostroke/x86/linear_avx512.h"
@@ -18,108 +17,84 @@ struct BlockRows {
   const int32_t* corrections;
 };
 
-// As many vectors of columns at once as the registers hold sums for. The whole width of a panel reads memory front to back.
-constexpr int kWholeWidthRows = 6;
-constexpr int across(int rows) { return rows <= kWholeWidthRows ? kVectors : rows <= 12 ? 2 : 1; }
+constexpr int kBandRows = 6;  // 24 sums, 4 weights and an activation: 29 of 32 registers
+constexpr int bands(int rows) { return (rows + kBandRows - 1) / kBandRows; }
 
-// data: (columns / 4, 64, 4) bytes, weight + 128.
-template <int kRows>
-void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
-  constexpr int kAcross = across(kRows);
+// Rows kFirst to kFirst + kBand of kRows. data: (columns / 4, 64, 4) bytes, weight + 128. One band alone reads memory front to back, and
+// fetches the lines after those that it reads.
+template <int kRows, int kFirst, int kBand>
+TS_INLINE void int8_band(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
+  __m512i integers[kBand][kVectors];
+  begin(x.corrections + kFirst, integers);
   const int64_t bytes = group.columns * kPanel;
-  for (int j = 0; j < kVectors; j += kAcross) {
-    __m512i integers[kRows][kAcross];
-    begin(x.corrections, integers);
-    const uint8_t* from = data + 64 * j;
-    const int8_t* q = x.q;
-    for (int64_t at = 0; at < bytes; at += kTurn * kQuadBytes, from += kTurn * kQuadBytes, q += kTurn * 4 * kRows) {
-      const Ahead near = Ahead::of<kFarOfOne, kNearOfOne>(data, bytes, group.after, at);
-      if (kAcross < kVectors) ahead->step();
+  const int8_t* q = x.q + 4 * kFirst;
+  for (int64_t at = 0; at < bytes; at += kTurn * kQuadBytes, q += kTurn * 4 * kRows) {
+    const Ahead near = Ahead::of<kFarOfOne, kNearOfOne>(data, bytes, group.after, at);
+    if (kBand < kRows) ahead->step();
+    TS_UNROLL
+    for (int i = 0; i < kTurn; ++i) {
+      const uint8_t* from = data + at + i * kQuadBytes;
+      __m512i weights[kVectors];
       TS_UNROLL
-      for (int i = 0; i < kTurn; ++i) {
-        __m512i weights[kAcross];
-        TS_UNROLL
-        for (int n = 0; n < kAcross; ++n) {
-          weights[n] = load(from + i * kQuadBytes + 64 * n);
-          if (kAcross == kVectors) near.prefetch(from + i * kQuadBytes + 64 * n);
-        }
-        multiply(weights, q + i * 4 * kRows, 4, integers);
+      for (int j = 0; j < kVectors; ++j) {
+        weights[j] = load(from + 64 * j);
+        if (kBand == kRows) near.prefetch(from + 64 * j);
       }
+      multiply(weights, q + i * 4 * kRows, 4, integers);
     }
-    fold_columns<Columns512>(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
   }
+  fold_columns<Columns512>(integers, x.scales + kFirst, group.scales, sums + kFirst * kPanel);
 }
 
-// What becomes of unpacked bytes next to their products: kept as int8_block reads them, for the next blocks of rows, or not.
-struct Kept {
-  uint8_t* block;
-  TS_INLINE void operator()(int64_t at, __m512i four) const { _mm512_storeu_si512(block + at, four); }
-};
-struct Dropped {
-  TS_INLINE void operator()(int64_t, __m512i) const {}
-};
+template <int kRows, int... kBand>
+TS_INLINE void each_band(std::integer_sequence<int, kBand...>, const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead,
+                         float* sums) {
+  constexpr int kBands = sizeof...(kBand);
+  (int8_band<kRows, kRows * kBand / kBands, kRows * (kBand + 1) / kBands - kRows * kBand / kBands>(data, group, x, ahead, sums), ...);
+}
 
-template <int kRows, class Keep>
-void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, const Keep& keep, Fetch* ahead, float* sums) {
-  for (int j = 0; j < kVectors; ++j) {
-    __m512i integers[kRows][1];
-    begin(x.corrections, integers);
-    const uint8_t* step = data;
-    const int8_t* q = x.q;
-    for (int64_t k = 0; k < group.columns; k += kStep, step += kInt4StepBytes, q += kStep * kRows) {
+template <int kRows>
+void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
+  each_band<kRows>(std::make_integer_sequence<int, bands(kRows)>(), data, group, x, ahead, sums);
+}
+
+// A group of int4 as int8_band reads it.
+void unpack_group(const Group& group, Fetch* ahead, uint8_t* to) {
+  const uint8_t* step = group.data;
+  for (int64_t k = 0; k < group.columns; k += kStep, step += kInt4StepBytes, to += kStep * kPanel) {
+    for (int j = 0; j < kVectors; ++j) {
       ahead->step();
-      unpack_step<128>(step, j, [&](int quad, __m512i four) __attribute__((always_inline)) {
-        keep(k * kPanel + quad * kQuadBytes + 64 * j, four);
-        multiply<kRows, 1>({four}, q + quad * 4 * kRows, 4, integers);
-      });
+      unpack_step<128>(step, j, [&](int quad, __m512i four) TS_ALWAYS { _mm512_storeu_si512(to + quad * kQuadBytes + 64 * j, four); });
     }
-    fold_columns<Columns512>(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
   }
 }
 
 typedef void (*BlockKernel)(const uint8_t* data, const Group&, const BlockRows&, Fetch* ahead, float* sums);
-typedef void (*PackedKernel)(const uint8_t* data, const Group&, const BlockRows&, const Dropped&, Fetch* ahead, float* sums);
 
 BlockKernel int8_of(int64_t rows) {
   return kernel_of<BlockKernel, kRowBlock>(rows, [](auto count) { return int8_block<count()>; });
 }
 
-PackedKernel int4_of(int64_t rows) {
-  return kernel_of<PackedKernel, kRowBlock>(rows, [](auto count) { return int4_block<count(), Dropped>; });
-}
-
-// Moments to fetch ahead while a group meets these rows: one each kTurn quads of k, of a block of int4 each step.
+// Moments to fetch ahead while int8_block meets these rows: one each kTurn quads of k of each band, where a block has several.
 int64_t moments_of(int64_t columns, int64_t rows) {
-  const int64_t last = rows % kRowBlock;
-  const int wide = across(static_cast<int>(last));
-  return columns / (4 * kTurn) * (rows / kRowBlock * kVectors + (last == 0 || wide == kVectors ? 0 : kVectors / wide));
-}
-
-int64_t int4_moments_of(int64_t columns, int64_t rows) {
-  return columns / kStep * kVectors + moments_of(columns, rows > kRowBlock ? rows - kRowBlock : 0);
+  const int last = bands(static_cast<int>(rows % kRowBlock)), whole = bands(kRowBlock);
+  return columns / (4 * kTurn) * (rows / kRowBlock * whole + (last > 1 ? last : 0));
 }
 
 }  // namespace
 
-// The first block of rows unpacks int4 weights to bytes next to its products; the other blocks read these bytes.
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
   const bool packed = kind == TS_W_INT4;
   const int64_t lines = panel_bytes(kind, group.columns) / 64;
-  const int64_t moments = packed ? int4_moments_of(group.columns, rows) : moments_of(group.columns, rows);
+  const int64_t moments = moments_of(group.columns, rows) + (packed ? group.columns / kStep * kVectors : 0);
   Fetch ahead = {group.after, lines, moments == 0 ? 0 : (lines + moments - 1) / moments};
+  if (packed) unpack_group(group, &ahead, block);
   const uint8_t* data = packed ? block : group.data;
   const int64_t first_pair = group.index * x.pair_stride;
   const int8_t* q = x.q + group.index * x.q_group_stride;
   for (int64_t r = 0; r < rows; r += kRowBlock, q += x.q_stride, sums += kRowBlock * kPanel) {
     const int64_t count = rows - r < kRowBlock ? rows - r : kRowBlock;
-    const BlockRows some = {q, x.scales + first_pair + r, x.corrections + first_pair + r};
-    if (!packed || r > 0) {
-      int8_of(count)(data, group, some, &ahead, sums);
-    } else if (rows > kRowBlock) {
-      int4_block<kRowBlock>(group.data, group, some, Kept{block}, &ahead, sums);
-    } else {
-      int4_of(count)(group.data, group, some, {}, &ahead, sums);
-    }
+    int8_of(count)(data, group, {q, x.scales + first_pair + r, x.corrections + first_pair + r}, &ahead, sums);
   }
 }
 

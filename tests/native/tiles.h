@@ -175,11 +175,11 @@ inline void multiply_pairs(const Product& p) {
 #undef _tile_dpbf16ps
 #undef _tile_dpbssd
 #undef _tile_dpbsud
-#define _tile_loadconfig(from) tiles::load_config(from)
-#define _tile_release() tiles::release()
-#define _tile_loadd(to, base, stride) tiles::load(to, base, stride)
-#define _tile_stored(from, base, stride) tiles::store(from, base, stride)
-#define _tile_zero(to) tiles::zero(to)
-#define _tile_dpbf16ps(to, a, b) tiles::multiply_pairs(tiles::Product(to, a, b, "TDPBF16PS"))
-#define _tile_dpbssd(to, a, b) tiles::multiply_bytes<int8_t, int8_t>(tiles::Product(to, a, b, "TDPBSSD"))
-#define _tile_dpbsud(to, a, b) tiles::multiply_bytes<int8_t, uint8_t>(tiles::Product(to, a, b, "TDPBSUD"))
+#define _tile_loadconfig(from) ::tiles::load_config(from)
+#define _tile_release() ::tiles::release()
+#define _tile_loadd(to, base, stride) ::tiles::load(to, base, stride)
+#define _tile_stored(from, base, stride) ::tiles::store(from, base, stride)
+#define _tile_zero(to) ::tiles::zero(to)
+#define _tile_dpbf16ps(to, a, b) ::tiles::multiply_pairs(::tiles::Product(to, a, b, "TDPBF16PS"))
+#define _tile_dpbssd(to, a, b) ::tiles::multiply_bytes<int8_t, int8_t>(::tiles::Product(to, a, b, "TDPBSSD"))
+#define _tile_dpbsud(to, a, b) ::tiles::multiply_bytes<int8_t, uint8_t>(::tiles::Product(to, a, b, "TDPBSUD"))

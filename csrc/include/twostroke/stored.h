@@ -26,11 +26,9 @@ void multiply_stored(const StoredGroup& weights, const Group& group, const TileR
 // Levels that multiply codes as they lie have these. As many rows meet a panel in one go:
 constexpr int64_t kStoredFewRows = kLevel.stored_few_rows;
 
-// The same sums += one group, of any number of rows. From kTallRows on, codes of 4, 5 and 6 bits become bytes once for all of them. At
-// AVX-512 blocks of rows meet these bytes and codes of 8 bits (stored_tall_avx512.cpp).
+// The same sums += one group, of any number of rows. AVX-512 makes codes of less than a byte bytes once for all of them, AVX2 from kTallRows on.
 constexpr int64_t kTallRows = 20;
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
-void multiply_stored_tall(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
 
 // The same sums of a whole panel and 1..kStoredFewRows rows, without a copy: its data is read once, as it lies.
 TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn);

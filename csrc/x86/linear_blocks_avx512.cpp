@@ -10,9 +10,9 @@ namespace {
 
 constexpr int kTurn = 4;  // quads of k between two moments to fetch ahead
 
-// What one block of rows has of one group.
+// What one block of rows has of one group. after: the q of the block after it.
 struct BlockRows {
-  const int8_t* q;  // (quads, rows, 4)
+  const int8_t *q, *after;  // (quads, rows, 4)
   const float* scales;
   const int32_t* corrections;
 };
@@ -20,8 +20,14 @@ struct BlockRows {
 constexpr int kBandRows = 6;  // 24 sums, 4 weights and an activation: 29 of 32 registers
 constexpr int bands(int rows) { return (rows + kBandRows - 1) / kBandRows; }
 
+// As many bytes as 16 rows have in kTurn quads.
+TS_INLINE void fetch_lines(const int8_t* from) {
+  TS_UNROLL
+  for (int line = 0; line < kTurn; ++line) __builtin_prefetch(from + 64 * line, 0, 3);
+}
+
 // Rows kFirst to kFirst + kBand of kRows. data: (columns / 4, 64, 4) bytes, weight + 128. One band alone reads memory front to back, and
-// fetches the lines after those that it reads.
+// fetches the lines after those that it reads. Of several bands, the first fetches the next block's activations, the second its sums.
 template <int kRows, int kFirst, int kBand>
 TS_INLINE void int8_band(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
   __m512i integers[kBand][kVectors];
@@ -30,7 +36,10 @@ TS_INLINE void int8_band(const uint8_t* data, const Group& group, const BlockRow
   const int8_t* q = x.q + 4 * kFirst;
   for (int64_t at = 0; at < bytes; at += kTurn * kQuadBytes, q += kTurn * 4 * kRows) {
     const Ahead near = Ahead::of<kFarOfOne, kNearOfOne>(data, bytes, group.after, at);
-    if (kBand < kRows) ahead->step();
+    if constexpr (kBand < kRows) {
+      ahead->step();
+      if (kFirst + kBand < kRows) fetch_lines((kFirst == 0 ? x.after : reinterpret_cast<const int8_t*>(sums + kRows * kPanel)) + at / 4);
+    }
     TS_UNROLL
     for (int i = 0; i < kTurn; ++i) {
       const uint8_t* from = data + at + i * kQuadBytes;
@@ -94,7 +103,7 @@ void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t ro
   const int8_t* q = x.q + group.index * x.q_group_stride;
   for (int64_t r = 0; r < rows; r += kRowBlock, q += x.q_stride, sums += kRowBlock * kPanel) {
     const int64_t count = rows - r < kRowBlock ? rows - r : kRowBlock;
-    int8_of(count)(data, group, {q, x.scales + first_pair + r, x.corrections + first_pair + r}, &ahead, sums);
+    int8_of(count)(data, group, {q, q + x.q_stride, x.scales + first_pair + r, x.corrections + first_pair + r}, &ahead, sums);
   }
 }
 

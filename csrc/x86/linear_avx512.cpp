@@ -7,10 +7,8 @@
 namespace twostroke {
 namespace {
 
-// Few rows read the weights from memory as a stream; many rows find them in the second-level cache.
-template <int kRows>
+// Fetches weights, which the rows of one tile read once, from memory.
 TS_INLINE void prefetch(const uint8_t* data) {
-  if (kRows > kStreamRows) return;
   TS_UNROLL
   for (int j = 0; j < kVectors; ++j) prefetch_line(data + 64 * j);
 }
@@ -62,17 +60,6 @@ void int8_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
 }
 
 template <int kRows>
-TS_INLINE void multiply_add(__m512 (&sums)[kRows][kVectors], const __m512 (&weights)[kVectors], const float* x,
-                            int64_t stride) {
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const __m512 value = _mm512_set1_ps(x[r * stride]);
-    TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) sums[r][j] = _mm512_fmadd_ps(value, weights[j], sums[r][j]);
-  }
-}
-
-template <int kRows>
 void f32_tile(const Panel& panel, const TileRows& x, float* sums) {
   __m512 totals[kRows][kVectors];
   for (auto& row : totals) {
@@ -83,7 +70,7 @@ void f32_tile(const Panel& panel, const TileRows& x, float* sums) {
     __m512 weights[kVectors];
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) weights[j] = _mm512_loadu_ps(data + 64 * j);
-    prefetch<kRows>(data);
+    prefetch(data);
     multiply_add<kRows>(totals, weights, x.x + k, x.x_stride);
   }
   store_rows(totals, sums);
@@ -101,7 +88,7 @@ void bf16_tile(const Panel& panel, const TileRows& x, float* sums) {
   int64_t k = 0;
   for (; k + 2 <= panel.columns; k += 2, data += kQuadBytes) {
     __m512 weights[kVectors];
-    prefetch<kRows>(data);
+    prefetch(data);
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) weights[j] = _mm512_castsi512_ps(_mm512_slli_epi32(load(data + 64 * j), 16));
     multiply_add<kRows>(totals, weights, x.x + k, x.x_stride);

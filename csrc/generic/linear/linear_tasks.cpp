@@ -26,15 +26,25 @@ void quantize_block_task(void* arg, int64_t index, int32_t) {
   }
 }
 
+// Multiplies one panel of floats by the rows of one tile, or of several tiles at levels with a kernel for them. after: what is read next.
+void float_rows(int32_t kind, const Panel& panel, [[maybe_unused]] const uint8_t* after, const TileRows& x, int64_t rows, float* sums) {
+  if constexpr (kFloatRows > kTileRows) {
+    if (rows > kTileRows) return float_tiles(kind, panel, after, x, rows, sums);
+  }
+  float_kernel(kind, rows)(panel, x, sums);
+}
+
 // One panel stays in the second-level cache while all rows are multiplied by it.
 void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, const Place& out) {
-  alignas(64) float sums[kMaxParts * kTileRows * kPanel];
-  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    for (int64_t part = 0; part < last_part(job, index); ++part) {
+  alignas(64) float sums[kMaxParts * kFloatRows * kPanel];
+  const int64_t parts = last_part(job, index);
+  each_tile(first_row, last_row, kFloatRows, [&](int64_t row, int64_t rows) {
+    for (int64_t part = 0; part < parts; ++part) {
       const Panel panel = panel_of(job, part_panel(job, index, part));
-      float_kernel(job.w.kind, rows)(panel, tile_rows(job, row), sums + part * kTileRows * kPanel);
+      const int64_t next = part + 1 < parts ? part_panel(job, index, part + 1) : index + 1;
+      float_rows(job.w.kind, panel, panel_of(job, next).data, tile_rows(job, row), rows, sums + part * kFloatRows * kPanel);
     }
-    job.finish(job, index, rows, sums, kTileRows * kPanel, {out.at + (row - first_row) * out.stride, out.stride});
+    job.finish(job, index, rows, sums, kFloatRows * kPanel, {out.at + (row - first_row) * out.stride, out.stride});
   });
 }
 

@@ -70,15 +70,6 @@ inline void blocks_by_group(const Job& job, const Group& group, int64_t first_ro
   block_group(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, block, sums);
 }
 
-// Fetches the rows of the next tile. They lie in the second-level cache or farther away, and a tile takes longer than a CPU looks ahead.
-inline void fetch_rows(const TileRows& x, const Group& group, int64_t rows, const float* sums) {
-  for (int64_t r = 0; r < rows; ++r) {
-    const int8_t* q = x.q + r * x.q_stride + group.first;
-    for (int64_t k = 0; k < group.columns; k += 64) __builtin_prefetch(q + k, 0, 3);
-    for (int64_t c = 0; c < kPanel; c += 16) __builtin_prefetch(sums + r * kPanel + c, 0, 3);
-  }
-}
-
 // Runs the kernels of one group over all tiles of rows. kernel: returns the kernel for a number of rows. data: the group's bytes, as they
 // are stored or unpacked.
 inline void tiles_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, GroupKernel (*kernel)(int64_t),

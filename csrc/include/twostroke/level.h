@@ -16,6 +16,7 @@ struct Level {
 
   // Products of packed weights, by the number of rows of activations.
   int64_t tile_rows = 4;  // rows of a register tile
+  int64_t float_rows = tile_rows;  // up to this many rows are multiplied by a few columns of floats before the next; more than tile_rows needs kernels
   int64_t int4_rows = 0;  // up to this many rows, int4 is multiplied from its nibbles; more rows share one unpacking to bytes
   bool int4_codes = false;  // more rows than int4_rows share codes and multipliers in separate arrays, not their products
   int64_t blocked_rows = kNever;  // from this many rows on, the rows of a block are multiplied together
@@ -61,6 +62,7 @@ constexpr Level avx512() {
   level.name = "avx512";
   level.byte_products = true;
   level.tile_rows = 6;  // 6 x 4 accumulators, 4 weights and 1 activation take 29 of 32 registers
+  level.float_rows = 4 * level.tile_rows;
   level.blocked_rows = 4;
   level.stream_rows = 3;
   level.int8_read_on = 12;

@@ -47,6 +47,15 @@ struct TileRows {
   int64_t subgroups;
 };
 
+// Fetches the rows of the next tile. They are in the second-level cache or farther away, and a tile takes longer than a CPU looks ahead.
+inline void fetch_rows(const TileRows& x, const Group& group, int64_t rows, const float* sums) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const int8_t* q = x.q + r * x.q_stride + group.first;
+    for (int64_t k = 0; k < group.columns; k += 64) __builtin_prefetch(q + k, 0, 3);
+    for (int64_t c = 0; c < kPanel; c += 16) __builtin_prefetch(sums + r * kPanel + c, 0, 3);
+  }
+}
+
 // Sets sums (rows, 64) to the products, without bias. The kernel fixes `rows`. A row's arithmetic is the same in every kernel.
 typedef void (*TileKernel)(const Panel&, const TileRows&, float* sums);
 
@@ -56,6 +65,10 @@ typedef void (*GroupKernel)(const uint8_t* data, const Group&, const TileRows&, 
 
 // The kernel for a float ts_weight_kind and 1..kTileRows rows.
 TileKernel float_kernel(int32_t kind, int64_t rows);
+
+// Computes the same for kTileRows to kFloatRows rows, at levels that have it. It fetches the bytes from `after` on meanwhile.
+constexpr int64_t kFloatRows = kLevel.float_rows;
+void float_tiles(int32_t kind, const Panel&, const uint8_t* after, const TileRows&, int64_t rows, float* sums);
 
 // The kernels below are defined at the levels whose ways need them (linear_way.cpp).
 

@@ -84,6 +84,10 @@ struct Columns512 {
   static TS_INLINE Floats to_floats(Integers integers) { return _mm512_cvtepi32_ps(integers); }
   static TS_INLINE Floats from_bf16(const uint8_t* data) { return load_bf16(data); }
   static TS_INLINE Floats from_f32(const uint8_t* data) { return _mm512_loadu_ps(data); }
+  static TS_INLINE Floats low_halves(const uint8_t* data) { return _mm512_castsi512_ps(_mm512_slli_epi32(twostroke::load(data), 16)); }
+  static TS_INLINE Floats high_halves(const uint8_t* data) {
+    return _mm512_castsi512_ps(_mm512_and_si512(twostroke::load(data), _mm512_set1_epi32(static_cast<int32_t>(0xffff0000u))));
+  }
   static TS_INLINE Floats from_f16(const uint8_t* data) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)));
   }
@@ -93,6 +97,18 @@ struct Columns512 {
     return _mm512_cvtepi32_ps(kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
   }
 };
+
+// One k: floats of a panel by the values of kRows rows.
+template <int kRows>
+TS_INLINE void multiply_add(__m512 (&sums)[kRows][kVectors], const __m512 (&weights)[kVectors], const float* x,
+                            int64_t stride) {
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 value = _mm512_set1_ps(x[r * stride]);
+    TS_UNROLL
+    for (int j = 0; j < kVectors; ++j) sums[r][j] = _mm512_fmadd_ps(value, weights[j], sums[r][j]);
+  }
+}
 
 template <int kRows>
 TS_INLINE void store_rows(const __m512 (&from)[kRows][kVectors], float* sums) {
@@ -153,12 +169,17 @@ TS_INLINE __m512i multiplier_pair(const uint8_t* step, int pair, int j) {
 template <int kOffset, class Put>
 TS_INLINE void unpack_part(const uint8_t* step, int j, int part, const Put& put) {
   const __m512i nibble = _mm512_set1_epi8(15);
-  const __m512i pair = multiplier_pair(step, part / 2, j);
-  const __m512i m = part % 2 == 0 ? _mm512_and_si512(pair, _mm512_set1_epi32(15)) : _mm512_srli_epi32(pair, 4);
-  const __m512i both = _mm512_or_si512(m, _mm512_slli_epi32(m, 16));
+  // A column's pair of multipliers in each of its four bytes.
+  const __m512i places = _mm512_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606, 0x07070707, 0x08080808,
+                                           0x09090909, 0x0a0a0a0a, 0x0b0b0b0b, 0x0c0c0c0c, 0x0d0d0d0d, 0x0e0e0e0e, 0x0f0f0f0f);
+  const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(step + part / 2 * kPanel + 16 * j));
+  const __m512i pairs = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(sixteen), places);
+  const __m512i m = _mm512_and_si512(part % 2 == 0 ? pairs : _mm512_srli_epi16(pairs, 4), nibble);
+  const __m512i both = _mm512_and_si512(m, _mm512_set1_epi16(255));
   // (nibble - 8) * m + offset = nibble * m - (8 m - offset), all modulo 256
-  const __m512i eights = _mm512_slli_epi32(_mm512_or_si512(both, _mm512_slli_epi32(both, 8)), 3);
-  const __m512i less = _mm512_sub_epi8(eights, _mm512_set1_epi8(static_cast<char>(kOffset)));
+  const __m128i eights = _mm_setr_epi8(0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120);
+  const __m128i less_of = _mm_sub_epi8(eights, _mm_set1_epi8(static_cast<char>(kOffset)));
+  const __m512i less = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(less_of), m);
   TS_UNROLL
   for (int i = 0; i < 2; ++i) {
     const int oct = 2 * part + i;

@@ -75,7 +75,7 @@ UNOPTIMIZED = ("-Xclang", "-O0", "-U_FORTIFY_SOURCE")
 """Flags for the fastest compilation. Headers of the system would warn about code that is not optimized."""
 TRAPPING = (*LIGHT, "-fsanitize=undefined", "-fsanitize-trap=undefined")
 MOST_CACHE_BYTES = 256 << 20
-UNROLLED = ("stored_avx2.cpp", "stored_avx512.cpp")
+UNROLLED = ("stored_avx2.cpp", "stored_few_avx512.cpp")
 """Sources with much unrolled code. Traps in it take the optimizer minutes, so with TRAPPING they are UNOPTIMIZED."""
 IN_USE_S = 3600.0
 """The seconds since its last use in which a file of the cache is never removed: another build may link it."""

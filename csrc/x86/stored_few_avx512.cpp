@@ -1,5 +1,5 @@
-// Products with stored codes in their stored form, for AVX-512 with VNNI. Few rows are multiplied by a panel that is read once, because a
-// stream waits for memory. Many rows are multiplied by one group after the other.
+// Multiplies few rows by stored codes without unpacking them first, for AVX-512 with VNNI. A panel is read once, because a stream waits for
+// memory.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/x86/stored_codes_avx512.h"
 
@@ -50,16 +50,7 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, con
   }
 }
 
-// The third bits of a quad of 16 rows, at bit 2 of each code. from: two bytes for each row, whose bit 4 i + q belongs to column i of quad
-// q.
-TS_INLINE __m512i thirds(const uint8_t* from, int quad) {
-  const __m512i each = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-  const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
-  const __m512i wanted = _mm512_set1_epi16(static_cast<int16_t>(0x1001 << quad));
-  return _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(_mm512_shuffle_epi8(each, spread), wanted), 4);
-}
-
-// Multiplies one plane of codes without nibbles: 32 / kHigh columns. third: the place of their third bits, if they have them.
+// Multiplies one plane of codes that have no other: 32 / kHigh columns. third: where their third bits begin, if they have them.
 template <int kHigh, bool kThird, int kRows, int kAcross, class Lines>
 TS_INLINE void add_plane(const uint8_t* at, const uint8_t* third, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   TS_UNROLL
@@ -178,47 +169,7 @@ __attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, cons
   store_rows(totals, sums);
 }
 
-// Adds one group to sums, for kRows rows of a tile.
-template <int32_t kKind, int kRows>
-__attribute__((noinline)) void add_tile(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group, const TileRows& x,
-                                        const GroupAfter& ahead, float* sums) {
-  __m512 totals[kRows][kVectors];
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_loadu_ps(sums + r * kPanel + 16 * j);
-  }
-  add_codes<kKind, kRows, kVectors>(head, codes, sub, group, 0, x, ahead, totals);
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(sums + r * kPanel + 16 * j, totals[r][j]);
-  }
-}
-
-template <int32_t kKind>
-using Tile = void (*)(const Head<kKind>&, const uint8_t* codes, int64_t sub, const Group&, const TileRows&, const GroupAfter&, float* sums);
-
-// Multiplies many rows by one group, in tiles of nearly equal height. A tile has at most four rows, because the sums of more would not fit
-// the registers together with the codes.
-template <int32_t kKind>
-void add_rows(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {
-  constexpr int kTile = 4;
-  Head<kKind> head;
-  const uint8_t* codes = head.read(group.data, group.columns / sub, Nothing());
-  int64_t tiles = (rows + kTile - 1) / kTile;
-  Fetch ahead = fetch_after(stored_shape(kKind), group, tiles * (group.columns / sub));
-  for (; tiles > 0; --tiles) {
-    const int64_t count = (rows + tiles - 1) / tiles;
-    kernel_of<Tile<kKind>, kTile>(count, [](auto number) { return add_tile<kKind, decltype(number)::value>; })(
-        head, codes, sub, group, x, GroupAfter{&ahead}, sums);
-    x = rows_after(x, count);
-    rows -= count;
-    sums += count * kPanel;
-  }
-}
-
-// kLike: a kind that differs only in the columns of a step.
+// kLike: a kind that differs from this one only in the columns of a step.
 template <int32_t kKind, int32_t kLike, int kRows, bool kAlone>
 void panel_of_kind(const Panel& panel, const TileRows& x, float* sums) {
   whole_panel<kLike, kRows, kAlone>(panel, stored_shape(kKind).sub, x, sums);
@@ -230,57 +181,43 @@ TileKernel few_rows_of(int64_t rows, bool in_turn) {
   return kernel_of<TileKernel, kStoredFewRows>(rows, [](auto number) { return panel_of_kind<kKind, kLike, decltype(number)::value, false>; });
 }
 
-struct Kernels {
-  TileKernel (*few)(int64_t rows, bool in_turn);
-  void (*some)(const Group&, int64_t sub, TileRows, int64_t rows, float* sums);
-};
+using FewRows = TileKernel (*)(int64_t rows, bool in_turn);
 
-template <int32_t kKind, int32_t kLike = kKind>
-constexpr Kernels kernels_of() {
-  return {few_rows_of<kKind, kLike>, add_rows<kLike>};
-}
-
-Kernels kernels(int32_t kind) {
+FewRows few_rows(int32_t kind) {
   switch (kind) {
-    case TS_W_FLAT8: return kernels_of<TS_W_FLAT8>();
-    case TS_W_FLAT4: return kernels_of<TS_W_FLAT4>();
-    case TS_W_FLAT8_MIN: return kernels_of<TS_W_FLAT8_MIN>();
-    case TS_W_SUPER2: return kernels_of<TS_W_SUPER2>();
-    case TS_W_SUPER2_MIN: return kernels_of<TS_W_SUPER2_MIN>();
-    case TS_W_SUPER3: return kernels_of<TS_W_SUPER3>();
-    case TS_W_FLAT4_IQ: return kernels_of<TS_W_FLAT4_IQ>();
-    case TS_W_SUPER4_IQ: return kernels_of<TS_W_SUPER4_IQ>();
-    case TS_W_FLAT4_MIN: return kernels_of<TS_W_FLAT4_MIN>();
-    case TS_W_FLAT5: return kernels_of<TS_W_FLAT5>();
-    case TS_W_FLAT5_MIN: return kernels_of<TS_W_FLAT5_MIN>();
-    case TS_W_SUPER8: return kernels_of<TS_W_SUPER8>();
-    case TS_W_SUPER8_MIN: return kernels_of<TS_W_SUPER8_MIN>();
-    case TS_W_SUPER4_16: return kernels_of<TS_W_SUPER4_16>();
-    case TS_W_SUPER4_MIN_16: return kernels_of<TS_W_SUPER4_MIN_16, TS_W_SUPER4_MIN>();
-    case TS_W_SUPER5_MIN: return kernels_of<TS_W_SUPER5_MIN>();
-    case TS_W_SUPER6: return kernels_of<TS_W_SUPER6>();
-    case TS_W_SUPER6_MIN: return kernels_of<TS_W_SUPER6_MIN>();
-    case TS_W_AFFINE4_128: return kernels_of<TS_W_AFFINE4_128, TS_W_AFFINE4_32>();
-    case TS_W_AFFINE4_64: return kernels_of<TS_W_AFFINE4_64, TS_W_AFFINE4_32>();
-    case TS_W_AFFINE4_32: return kernels_of<TS_W_AFFINE4_32>();
-    case TS_W_AFFINE8_128: return kernels_of<TS_W_AFFINE8_128, TS_W_AFFINE8_32>();
-    case TS_W_AFFINE8_64: return kernels_of<TS_W_AFFINE8_64, TS_W_AFFINE8_32>();
-    case TS_W_AFFINE8_32: return kernels_of<TS_W_AFFINE8_32>();
-    case TS_W_E2M1_32: return kernels_of<TS_W_E2M1_32>();
-    case TS_W_E2M1_16: return kernels_of<TS_W_E2M1_16, TS_W_E2M1_32>();
-    default: return kernels_of<TS_W_SUPER4_MIN>();
+    case TS_W_FLAT8: return few_rows_of<TS_W_FLAT8, TS_W_FLAT8>;
+    case TS_W_FLAT4: return few_rows_of<TS_W_FLAT4, TS_W_FLAT4>;
+    case TS_W_FLAT8_MIN: return few_rows_of<TS_W_FLAT8_MIN, TS_W_FLAT8_MIN>;
+    case TS_W_SUPER2: return few_rows_of<TS_W_SUPER2, TS_W_SUPER2>;
+    case TS_W_SUPER2_MIN: return few_rows_of<TS_W_SUPER2_MIN, TS_W_SUPER2_MIN>;
+    case TS_W_SUPER3: return few_rows_of<TS_W_SUPER3, TS_W_SUPER3>;
+    case TS_W_FLAT4_IQ: return few_rows_of<TS_W_FLAT4_IQ, TS_W_FLAT4_IQ>;
+    case TS_W_SUPER4_IQ: return few_rows_of<TS_W_SUPER4_IQ, TS_W_SUPER4_IQ>;
+    case TS_W_FLAT4_MIN: return few_rows_of<TS_W_FLAT4_MIN, TS_W_FLAT4_MIN>;
+    case TS_W_FLAT5: return few_rows_of<TS_W_FLAT5, TS_W_FLAT5>;
+    case TS_W_FLAT5_MIN: return few_rows_of<TS_W_FLAT5_MIN, TS_W_FLAT5_MIN>;
+    case TS_W_SUPER8: return few_rows_of<TS_W_SUPER8, TS_W_SUPER8>;
+    case TS_W_SUPER8_MIN: return few_rows_of<TS_W_SUPER8_MIN, TS_W_SUPER8_MIN>;
+    case TS_W_SUPER4_16: return few_rows_of<TS_W_SUPER4_16, TS_W_SUPER4_16>;
+    case TS_W_SUPER4_MIN_16: return few_rows_of<TS_W_SUPER4_MIN_16, TS_W_SUPER4_MIN>;
+    case TS_W_SUPER5_MIN: return few_rows_of<TS_W_SUPER5_MIN, TS_W_SUPER5_MIN>;
+    case TS_W_SUPER6: return few_rows_of<TS_W_SUPER6, TS_W_SUPER6>;
+    case TS_W_SUPER6_MIN: return few_rows_of<TS_W_SUPER6_MIN, TS_W_SUPER6_MIN>;
+    case TS_W_AFFINE4_128: return few_rows_of<TS_W_AFFINE4_128, TS_W_AFFINE4_32>;
+    case TS_W_AFFINE4_64: return few_rows_of<TS_W_AFFINE4_64, TS_W_AFFINE4_32>;
+    case TS_W_AFFINE4_32: return few_rows_of<TS_W_AFFINE4_32, TS_W_AFFINE4_32>;
+    case TS_W_AFFINE8_128: return few_rows_of<TS_W_AFFINE8_128, TS_W_AFFINE8_32>;
+    case TS_W_AFFINE8_64: return few_rows_of<TS_W_AFFINE8_64, TS_W_AFFINE8_32>;
+    case TS_W_AFFINE8_32: return few_rows_of<TS_W_AFFINE8_32, TS_W_AFFINE8_32>;
+    case TS_W_E2M1_32: return few_rows_of<TS_W_E2M1_32, TS_W_E2M1_32>;
+    case TS_W_E2M1_16: return few_rows_of<TS_W_E2M1_16, TS_W_E2M1_32>;
+    default: return few_rows_of<TS_W_SUPER4_MIN, TS_W_SUPER4_MIN>;
   }
 }
 
 }  // namespace
 
-TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) { return kernels(kind).few(rows, in_turn); }
-
-void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  const StoredShape shape = stored_shape(kind);
-  if (rows >= kTallRows && !shape.alone) return multiply_stored_tall(kind, group, x, rows, sums);
-  kernels(kind).some(group, stored_shape(kind).sub, x, rows, sums);
-}
+TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) { return few_rows(kind)(rows, in_turn); }
 
 }  // namespace twostroke
 #endif

@@ -12,9 +12,12 @@ from typing import Any
 
 
 class Lazily(ModuleType):
-    """A module that is imported when an attribute of it is asked for."""
+    """A module that is imported when an attribute of it is asked for. pytest asks each name of a file for its marks,
+    which begin with an underscore: these import nothing."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         return getattr(import_module(self.__name__), name)
 
 

@@ -112,10 +112,8 @@ class Peer:
         folder.mkdir(parents=True, exist_ok=True)
         self._rows, self._log = folder / "rows.npy", (folder / "log.txt").open("w+")
         (folder / "asked.json").write_text(json.dumps({**asked, "rows": str(self._rows)}))
-        self._process = subprocess.Popen(
-            [str(python), "-c", script, str(folder / "asked.json")],
-            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log, "text": True},
-        )
+        words, pipe = [str(python), "-c", script, str(folder / "asked.json")], subprocess.PIPE
+        self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=self._log, text=True)
 
     def encode(self) -> float:
         """Encodes the picture once. Returns the seconds."""

@@ -14,7 +14,7 @@ from twostroke.distributed.replica.page_feeds import LinkId, PageFeeds
 from twostroke.distributed.replica.page_pulls import PageFetch, PagePulls
 from twostroke.distributed.replica.row_feeds import RowFeeds, RowStore
 from twostroke.distributed.replica.row_pulls import RowPulls
-from twostroke.distributed.replica.streams import Streams
+from twostroke.distributed.replica.streams import ReplicaStreams
 from twostroke.distributed.wire.frames import (
     Assignment,
     Frame,
@@ -39,7 +39,7 @@ class ReplicaCore:
     """
 
     def __init__(
-        self, streams: Streams, pages: PageExchange | None = None, images: RowStore | None = None
+        self, streams: ReplicaStreams, pages: PageExchange | None = None, images: RowStore | None = None
     ) -> None:
         self.outbox: deque[tuple[LinkId, Frame]] = deque()
         numbers = itertools.count(1)
@@ -145,7 +145,8 @@ class ReplicaCore:
 
     def step(self) -> ReplicaLoad | None:
         """Computes one step, and puts a StepNews into `outbox` for each front whose streams got something. Returns the
-        load after the step; None where nothing can be computed. Raises EngineStopped as `Streams.settle` does."""
+        load after the step; None where nothing can be computed. Raises EngineStopped, as `settle` of the streams does.
+        """
         news = self._streams.step()
         if news is None:
             return None

@@ -25,46 +25,46 @@ class NoGrammars:
 
 
 class NoStreams:
-    """Satisfies Streams where no request is computed. Each request is refused."""
+    """Satisfies ReplicaStreams where no request is computed. Each request is refused."""
 
     has_work = wants_memory = False
 
     def open(self, link_id: LinkId) -> None:
-        """See Streams."""
+        """See ReplicaStreams."""
 
     def serves(self, link_id: LinkId) -> bool:
-        """See Streams."""
+        """See ReplicaStreams."""
         return True
 
     def why_not(self, request: Request) -> str:
-        """See Streams."""
+        """See ReplicaStreams."""
         return NO_TEXT
 
     def has(self, link_id: LinkId, number: int) -> bool:
-        """See Streams."""
+        """See ReplicaStreams."""
         return False
 
     def queue(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> Refused | None:
-        """See Streams."""
+        """See ReplicaStreams."""
         return Refused(work.number, NO_TEXT)
 
     def cancel(self, link_id: LinkId, number: int) -> None:
-        """See Streams."""
+        """See ReplicaStreams."""
 
     def close(self, link_id: LinkId) -> None:
-        """See Streams."""
+        """See ReplicaStreams."""
 
     def explanation(self, asked: RecordAsked) -> Explanation | None:
-        """See Streams."""
+        """See ReplicaStreams."""
         return None
 
     def step(self) -> News | None:
-        """See Streams."""
+        """See ReplicaStreams."""
         return None
 
     def settle(self) -> None:
-        """See Streams."""
+        """See ReplicaStreams."""
 
     def load(self, page_rate: float, encode_s: float) -> ReplicaLoad:
-        """See Streams."""
+        """See ReplicaStreams."""
         return ReplicaLoad(page_rate=page_rate, encode_s=encode_s)

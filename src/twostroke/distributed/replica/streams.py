@@ -46,7 +46,7 @@ News = Sequence[tuple[LinkId, tuple[WireEvent, ...]]]
 """What each front is told of its streams after a step."""
 
 
-class Streams(Protocol):
+class ReplicaStreams(Protocol):
     """The streams of a replica, as its core asks for them. Only one thread at a time may use it."""
 
     @property
@@ -114,7 +114,7 @@ class _Link:
 
 
 class LoopStreams:
-    """Satisfies Streams with a step loop. times: predicts steps. explainer: explains where time went; its ledger
+    """Satisfies ReplicaStreams with a step loop. times: predicts steps. explainer: explains where time went; its ledger
     records each request and each step. why_not: returns why a request cannot be computed here, or nothing. disk: None
     where no pages are kept on one."""
 
@@ -139,29 +139,29 @@ class LoopStreams:
 
     @property
     def has_work(self) -> bool:
-        """See Streams."""
+        """See ReplicaStreams."""
         return self._loop.has_work
 
     @property
     def wants_memory(self) -> bool:
-        """See Streams."""
+        """See ReplicaStreams."""
         gauges = self._book.gauges()
         return bool(gauges.running or gauges.waiting)
 
     def open(self, link_id: LinkId) -> None:
-        """See Streams."""
+        """See ReplicaStreams."""
         self._links[link_id] = _Link()
 
     def serves(self, link_id: LinkId) -> bool:
-        """See Streams."""
+        """See ReplicaStreams."""
         return link_id in self._links
 
     def has(self, link_id: LinkId, number: int) -> bool:
-        """See Streams."""
+        """See ReplicaStreams."""
         return number in self._links[link_id].ids
 
     def queue(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> Refused | None:
-        """See Streams."""
+        """See ReplicaStreams."""
         link = self._links[link_id]
         beams = (f"{work.request.group_id}/{place}" for place in range(1, 1 + len(work.beams)))
         pairs = zip((work.request.request_id, *beams), (work.number, *work.beams), strict=True)
@@ -188,7 +188,7 @@ class LoopStreams:
         return None
 
     def cancel(self, link_id: LinkId, number: int) -> None:
-        """See Streams."""
+        """See ReplicaStreams."""
         link = self._links.get(link_id)
         request_id = None if link is None else link.ids.get(number)
         if link is not None and request_id is not None:
@@ -196,19 +196,19 @@ class LoopStreams:
                 _forget(link, event.request_id)
 
     def close(self, link_id: LinkId) -> None:
-        """See Streams."""
+        """See ReplicaStreams."""
         link = self._links.pop(link_id, None)
         for request_id in [] if link is None else list(link.numbers):
             self._ended(self._book.abort(request_id, self._clock()))
 
     def explanation(self, asked: RecordAsked) -> Explanation | None:
-        """See Streams."""
+        """See ReplicaStreams."""
         found = self._ledger.accounts.find(asked.group)
         own = [each for each in found if each.request_id.endswith(f".{asked.number}")]
         return self._explainer.explanation(own[-1]) if own else None
 
     def step(self) -> News | None:
-        """See Streams."""
+        """See ReplicaStreams."""
         step = self._loop.step()
         if step is None:
             return None
@@ -216,14 +216,14 @@ class LoopStreams:
         return list(self._news(self._ended(step.events), starts))
 
     def settle(self) -> None:
-        """See Streams."""
+        """See ReplicaStreams."""
         self._ledger.close_step(self._clock())
         self._loop.check_machine(
             EngineStopped("The replica has stopped.", why="Its machine fails.", fix="Restart it.")
         )
 
     def load(self, page_rate: float, encode_s: float) -> ReplicaLoad:
-        """See Streams."""
+        """See ReplicaStreams."""
         gauges = self._book.gauges()
         counts = NOTHING_COUNTED if self._disk is None else self._disk.counts
         pending = sum(sum(link.tokens[name] for name in link.came_s) for link in self._links.values())

@@ -1,26 +1,33 @@
 """Seconds and errors of encoders of images with random weights: here, in llama.cpp's mtmd and in OpenVINO.
 
     python -m tools.measure_encoder [--shapes siglip-896,qwen3-vl-1024x768] [--weights int8,bf16] [--rounds 3]
-        [--threads 2] [--peer llama.cpp=build/bin/llama-mtmd-cli] [--peer openvino=venv/bin/python] [--save FILE.json]
+        [--layers 3,5] [--threads 2] [--clock wall] [--peer llama.cpp=PYTHON] [--peer openvino=PYTHON]
+        [--save FILE.json]
 
-From pixels to image rows, by turns, once more than --rounds, and the first round counts as warm-up. An error is the
-largest difference from transformers in float32, as a share of the range of all rows. llama-mtmd-cli comes out of the
-source tree that the package llama_cpp_python brings (`pip download --no-deps --no-binary :all: llama_cpp_python`):
-`cmake -S vendor/llama.cpp -B build -DLLAMA_CURL=OFF`, then `cmake --build build --target llama-mtmd-cli`. OpenVINO
-needs an environment with openvino, torch and transformers. For a quiet machine; the shape `tiny` tries the script, and
-`--layers 2` a part of a tower.
+From pixels to image rows. A tower is measured with two small numbers of layers, by default 3 and 5. The rule for the
+published number of layers: the difference between the two times is the time of the layers between them, each layer
+takes the same time, and what is left of the smaller time is the rest. All engines take turns, once more than --rounds,
+and the first round counts as warm-up; the median counts. An error is the largest difference from transformers in
+float32, as a share of the range of all rows, after the larger number of layers.
+
+The share of the limit: the operations of an encode (a multiply-add is two), over its seconds, over what the loops of
+`twostroke doctor` reach: in int8 where weights are int8, otherwise in float32.
+
+PYTHON is the interpreter of an environment: with llama_cpp_python, whose libraries MTMD_CPP_LIB may name, and with
+openvino, nncf, torch and transformers. `--clock cpu` counts processor seconds over the number of threads, for a
+machine that others use as well; peers' threads that wait in a loop count as busy there, so take --threads 1 with it.
+The shape `tiny` tries the script.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import statistics
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -29,14 +36,18 @@ import torch
 import transformers
 from gguf import GGMLQuantizationType as Type
 from msgspec import Struct, structs
-from tests.vision.families import FAMILIES, GEMMA_MARKS, gemma3_sliding, qwen_ids
+from tests.vision.families import FAMILIES, GEMMA_MARKS, qwen_ids
 from tests.vision.family import TEXT, Family, library
 from tests.vision.folders import picture, png
 from tests.vision.projectors import write_projector, write_text
+from tools.encoder_peers import LLAMA, OPENVINO, Peer
 
 from twostroke.assembly.engine import build_sync
+from twostroke.backends.cpu.limits import LimitMeter
+from twostroke.cost.shape import Segment
 from twostroke.images.parts import AskedImage
 from twostroke.ops.operands import F32Array
+from twostroke.types.plan import Role
 
 PEERS = ("llama.cpp", "openvino")
 WIDTH = 2560
@@ -46,36 +57,53 @@ computed."""
 
 class EncoderShape(Struct, frozen=True):
     """family: the family with the tower's real sizes. size: the size of the picture in pixels. arch, word: the names of
-    the two models in a GGUF file."""
+    the two models in a GGUF file. layers: the layers of the published tower."""
 
     family: Family
     size: tuple[int, int]
     arch: str
     word: str
+    layers: int
 
 
-class Measured(Struct, frozen=True):
-    """error: the largest difference from transformers; None when the rows of a peer are not read."""
+class Way(Struct, frozen=True):
+    """One engine with one tower. encode: encodes the picture once and returns the seconds. rows: returns the rows of
+    the first encode."""
 
     engine: str
-    seconds: tuple[float, ...]
-    error: float | None
+    encode: Callable[[], float]
+    rows: Callable[[], F32Array]
+    flops: int = 0
+
+
+class Figures(Struct, frozen=True):
+    """The seconds of an encode with few and with more layers, and those of the published tower by the rule. error: the
+    largest difference from transformers. share: the share of the machine's limit; 0 where nobody counts operations."""
+
+    engine: str
+    few_s: float
+    more_s: float
+    layer_s: float
+    whole_s: float
+    error: float
+    share: float = 0.0
 
     def line(self) -> str:
         """Returns the figures as one line for people."""
-        error = "" if self.error is None else f", error {self.error:.1e}"
-        return f"{self.engine:<24} {statistics.median(self.seconds):8.3f} s, {min(self.seconds):8.3f} at best{error}"
+        share = f", {self.share:.0%} of the limit" if self.share else ""
+        each = f"{1e3 * self.layer_s:7.1f} ms a layer"
+        return f"{self.engine:<20} {self.whole_s:7.2f} s ({each}), error {self.error:.1e}{share}"
 
 
-def siglip(layers: int = 27) -> torch.nn.Module:
-    """Returns SigLIP so400m at 896 x 896, as Gemma 3 has it, with random weights."""
+def siglip(layers: int = 27, **changed: int) -> torch.nn.Module:
+    """Returns SigLIP so400m at 896 x 896, as Gemma 3 has it, with random weights. changed: fields of vision_config."""
     find = library(GEMMA_MARKS).token_to_id
     text = {**TEXT, "hidden_size": WIDTH, "num_hidden_layers": 2, "head_dim": 16, "query_pre_attn_scalar": 16}
     config = transformers.Gemma3Config(
         text_config={**text, "sliding_window": 12, "layer_types": ["sliding_attention"] * 2},
         vision_config={
             **{"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": layers, "num_attention_heads": 16},
-            **{"image_size": 896, "patch_size": 14, "model_type": "siglip_vision_model"},
+            **{"image_size": 896, "patch_size": 14, "model_type": "siglip_vision_model", **changed},
         },
         mm_tokens_per_image=256,
         boi_token_index=find("<start_of_image>"),
@@ -94,7 +122,7 @@ def qwen3_vl(layers: int = 24) -> torch.nn.Module:
         vision_config={
             **{"depth": layers, "hidden_size": 1024, "intermediate_size": 4096, "num_heads": 16, "patch_size": 16},
             **{"spatial_merge_size": 2, "out_hidden_size": WIDTH, "num_position_embeddings": 2304},
-            "deepstack_visual_indexes": [each for each in (5, 11, 17) if each < layers] or [0],
+            "deepstack_visual_indexes": [5, 11, 17] if layers > 17 else [0, 1, 2],
         },
         tie_word_embeddings=False,
         **qwen_ids(),
@@ -107,20 +135,26 @@ def _settings(name: str, **changed: object) -> dict[str, object]:
     return {**FAMILIES[name].settings, **changed}
 
 
+TINY = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 2, "image_size": 64, "patch_size": 4}
 SQUARE, AREAS = {"height": 896, "width": 896}, {"shortest_edge": 65_536, "longest_edge": 16_777_216}
 SHAPES = {
     "tiny": EncoderShape(
-        structs.replace(FAMILIES["gemma3"], judge=gemma3_sliding), (32, 32), "gemma3", "gemma3"
+        structs.replace(
+            FAMILIES["gemma3"],
+            judge=partial(siglip, **TINY),
+            settings=_settings("gemma3", size={"height": 64, "width": 64}),
+        ),
+        *((64, 64), "gemma3", "gemma3", 27),
     ),
     "siglip-896": EncoderShape(
         structs.replace(FAMILIES["gemma3"], judge=siglip, settings=_settings("gemma3", size=SQUARE)),
-        *((896, 896), "gemma3", "gemma3"),
+        *((896, 896), "gemma3", "gemma3", 27),
     ),
     "qwen3-vl-1024x768": EncoderShape(
         structs.replace(
             FAMILIES["qwen3-vl"], judge=qwen3_vl, settings=_settings("qwen3-vl", size=AREAS, patch_size=16)
         ),
-        *((1024, 768), "qwen3vl", "qwen3vl_merger"),
+        *((1024, 768), "qwen3vl", "qwen3vl_merger", 24),
     ),
 }
 
@@ -147,84 +181,59 @@ def error_of(rows: F32Array, law: F32Array) -> float:
     return float(np.abs(rows - law).max() / (law.max() - law.min()))
 
 
-def ours(folder: Path, shape: EncoderShape, law: F32Array, weights: str, threads: int) -> Callable[[], Measured]:
-    """Returns a function that encodes one picture with this engine. Each call uses a new key, so that no kept rows are
-    used."""
-    heart = build_sync(str(folder), {"weights": weights, "threads": threads, "context": 512, "kv_memory": "16MB"})
+def ours(folder: Path, shape: EncoderShape, weights: str, asked: argparse.Namespace, opened: ExitStack) -> Way:
+    """Returns this engine with one format of weights. Each encode uses a new key, so that no kept rows are used."""
+    options = {"weights": weights, "threads": asked.threads, "context": 512, "kv_memory": "16MB"}
+    heart = opened.enter_context(build_sync(str(folder), options))
     if heart.eyes is None or heart.images is None:
         raise SystemExit(f"{folder} reads no images")
     kept, tiles = heart.images.kept, heart.eyes.open(AskedImage(png(picture(*shape.size)), False)).tiles
+    patches = sum(tile.rows for tile in tiles) * kept.cost.merge
+    whole = Segment((patches - 1) // 2, patches, False, Role.PREFILL, scored=sum(tile.rows for tile in tiles))
+    clock = time.process_time if asked.clock == "cpu" else time.perf_counter
     count = 0
 
-    def measure() -> Measured:
+    def encode() -> float:
         nonlocal count
         count += 1
-        fresh = [structs.replace(tile, key=-count * 100 - place) for place, tile in enumerate(tiles)]
-        begin_s = time.perf_counter()
-        rows = [kept.of(tile) for tile in fresh]
-        seconds = time.perf_counter() - begin_s
-        return Measured(f"twostroke {weights}", (seconds,), error_of(np.concatenate(rows), law))
+        begin_s = clock()
+        for place, tile in enumerate(tiles):
+            kept.of(structs.replace(tile, key=-count * 100 - place))
+        return clock() - begin_s
 
-    return measure
+    def rows() -> F32Array:
+        return np.concatenate([kept.made_of(tile) for tile in tiles])
 
-
-def mtmd(cli: Path, folder: Path, kind: str, threads: int) -> Callable[[], Measured]:
-    """Returns a function that encodes the picture with llama.cpp. It reads the milliseconds of the encode from the
-    output; the rows are not read."""
-    files = [str(folder / name) for name in ("text.gguf", f"mmproj-{kind}.gguf", "picture.png")]
-    words = [str(cli), "-m", files[0], "--mmproj", files[1], "--image", files[2], "-p", "?", "-n", "1"]
-    words += ["--chat-template", "chatml"]
-
-    def measure() -> Measured:
-        done = subprocess.run([*words, "-t", str(threads)], capture_output=True, text=True, check=True)
-        found = re.findall(r"image slice encoded in (\d+) ms", done.stdout + done.stderr)
-        return Measured(f"llama.cpp {kind}", (sum(map(int, found)) / 1000,), None)
-
-    return measure
-
-
-OPENVINO = """
-import json, sys, time
-import numpy as np, openvino, torch, transformers
-asked = json.load(open(sys.argv[1]))
-judge = transformers.AutoModelForImageTextToText.from_pretrained(asked["folder"], dtype=torch.float32).eval()
-given = {name: torch.tensor(np.load(path)) for name, path in asked["given"].items()}
-class Tower(torch.nn.Module):
-    def forward(self, pixels):
-        found = judge.model.get_image_features(pixel_values=pixels, **rest)
-        rows = found.pooler_output if found.pooler_output is not None else found.last_hidden_state
-        return torch.cat([each.reshape(-1, each.shape[-1]) for each in rows])
-pixels = given.pop("pixel_values")
-rest = given
-core = openvino.Core()
-model = openvino.convert_model(Tower().eval(), example_input=pixels)
-if asked["kind"] == "int8":
-    import nncf
-    model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
-compiled = core.compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": asked["threads"], "PERFORMANCE_HINT": "LATENCY"})
-for _ in range(asked["rounds"]):
-    begin = time.perf_counter()
-    rows = compiled(pixels.numpy())[0]
-    print(json.dumps(time.perf_counter() - begin), flush=True)
-np.save(asked["rows"], rows)
-"""
+    return Way(f"twostroke {weights}", encode, rows, kept.cost.cost.predict([whole]).work.flops)
 
 
 def openvino(
-    python: Path, folder: Path, shape: EncoderShape, law: F32Array, kind: str, rounds: int, threads: int
-) -> Measured:
-    """Measures all rounds of OpenVINO in one process, because each start converts the model. The rows that are added to
-    later layers are left out."""
-    given = {}
+    python: Path, folder: Path, shape: EncoderShape, kind: str, asked: argparse.Namespace, opened: ExitStack
+) -> Way:
+    """Returns OpenVINO with one kind of weights."""
+    own, given = folder / f"openvino-{kind}", {}
+    own.mkdir()
     for name, value in shape.family.inputs([picture(*shape.size)]).items():
-        given[name] = str(folder / f"{name}.npy")
+        given[name] = str(own / f"{name}.npy")
         np.save(given[name], value.numpy())
-    asked, rows = folder / "asked.json", folder / "rows.npy"
-    facts = {"folder": str(folder), "given": given, "kind": kind, "threads": threads, "rounds": rounds}
-    asked.write_text(json.dumps({**facts, "rows": str(rows)}))
-    done = subprocess.run([str(python), "-c", OPENVINO, str(asked)], capture_output=True, text=True, check=True)
-    seconds = tuple(map(float, done.stdout.split()))
-    return Measured(f"OpenVINO {kind}", seconds[1:], error_of(np.load(rows), law[:, :WIDTH]))
+    facts = {"folder": str(folder), "given": given, "kind": kind, "threads": asked.threads, "clock": asked.clock}
+    peer = opened.enter_context(Peer(python, OPENVINO, own, facts))
+    return Way(f"OpenVINO {kind}", peer.encode, peer.rows)
+
+
+def llama(
+    python: Path, folder: Path, shape: EncoderShape, kind: Type, asked: argparse.Namespace, opened: ExitStack
+) -> Way:
+    """Returns llama.cpp with the encoder in one kind of mmproj file."""
+    own = folder / f"llama-{kind.name}"
+    own.mkdir()
+    text, encoder, seen = own / "text.gguf", own / "mmproj.gguf", own / "picture.npy"
+    write_text(folder, text, shape.arch)
+    write_projector(folder, encoder, shape.word, partial(type_of, kind))
+    np.save(seen, np.asarray(picture(*shape.size)))
+    files = {"text": str(text), "encoder": str(encoder), "picture": str(seen)}
+    peer = Peer(python, LLAMA, own, {**files, "threads": asked.threads, "clock": asked.clock})
+    return Way(f"llama.cpp {kind.name}", opened.enter_context(peer).encode, peer.rows)
 
 
 def type_of(kind: Type, name: str, shape: tuple[int, ...]) -> Type:
@@ -235,53 +244,65 @@ def type_of(kind: Type, name: str, shape: tuple[int, ...]) -> Type:
     return Type.F16 if "input_projection" in name else kind
 
 
-def write_files(folder: Path, shape: EncoderShape) -> Path:
-    """Writes the GGUF files for llama.cpp, and the picture, to a new folder. Returns the folder."""
-    files = folder / "files"
-    files.mkdir()
-    write_text(folder, files / "text.gguf", shape.arch)
-    for kind in (Type.F16, Type.Q8_0):
-        write_projector(folder, files / f"mmproj-{kind.name}.gguf", shape.word, partial(type_of, kind))
-    (files / "picture.png").write_bytes(png(picture(*shape.size)))
-    return files
+def ways_of(folder: Path, shape: EncoderShape, asked: argparse.Namespace, opened: ExitStack) -> list[Way]:
+    """Returns all engines that were asked for, with the tower in this folder."""
+    found = [ours(folder, shape, weights, asked, opened) for weights in asked.weights.split(",") if weights]
+    peers = dict(asked.peer)
+    if python := peers.get("llama.cpp"):
+        found += [llama(python, folder, shape, kind, asked, opened) for kind in (Type.F16, Type.Q8_0)]
+    if python := peers.get("openvino"):
+        found += [openvino(python, folder, shape, kind, asked, opened) for kind in ("usual", "f32", "int8")]
+    return found
 
 
-def by_turns(ways: Sequence[Callable[[], Measured]], rounds: int) -> list[Measured]:
-    """Returns the figures of each way over all rounds; the first round is left out."""
-    found = [[way() for way in ways] for _ in range(rounds + 1)][1:]
-    return [
-        structs.replace(each[0], seconds=tuple(one.seconds[0] for one in each)) for each in zip(*found, strict=True)
-    ]
-
-
-def measure_shape(name: str, asked: argparse.Namespace) -> list[Measured]:
-    """Measures one shape in all engines that were asked for."""
-    shape = SHAPES[name]
-    if asked.layers is not None:
-        judge = partial(shape.family.judge, asked.layers)
-        shape = structs.replace(shape, family=structs.replace(shape.family, judge=judge))
-    with tempfile.TemporaryDirectory(prefix="encoder-") as place:
+def measured(shape: EncoderShape, layers: int, asked: argparse.Namespace) -> tuple[list[Way], list[float], list[float]]:
+    """Returns the engines with a tower of so many layers, their median seconds, and their errors."""
+    family = structs.replace(shape.family, judge=partial(shape.family.judge, layers))
+    own = structs.replace(shape, family=family)
+    with tempfile.TemporaryDirectory(prefix="encoder-") as place, ExitStack() as opened:
         folder = Path(place)
-        law = expected(shape, shape.family.write(folder, even))
-        ways = [ours(folder, shape, law, weights, asked.threads) for weights in asked.weights.split(",")]
-        peers = dict(asked.peer)
-        if cli := peers.get("llama.cpp"):
-            files = write_files(folder, shape)
-            ways += [mtmd(cli, files, kind, asked.threads) for kind in ("F16", "Q8_0")]
-        found = by_turns(ways, asked.rounds)
-        if python := peers.get("openvino"):
-            for kind in ("f32", "int8"):
-                rest = (asked.rounds + 1, asked.threads)
-                found.append(openvino(python, folder, shape, law, kind, *rest))
-        return found
+        law = expected(own, family.write(folder, even))
+        ways = ways_of(folder, own, asked, opened)
+        rounds = [[way.encode() / asked.clock_threads for way in ways] for _ in range(asked.rounds + 1)][1:]
+        errors = [error_of(way.rows(), law) for way in ways]
+        return ways, [statistics.median(each) for each in zip(*rounds, strict=True)], errors
+
+
+def scaled(layers: int, measured_layers: tuple[int, int], few: float, more: float) -> float:
+    """Returns the figure of a tower with `layers` layers from its figures with few and with more of them."""
+    least, most = measured_layers
+    return few + (layers - least) * (more - few) / (most - least)
+
+
+def measure_shape(shape: EncoderShape, asked: argparse.Namespace, rates: Mapping[str, float]) -> list[Figures]:
+    """Measures one shape in all engines that were asked for. rates: operations a second, by arithmetic."""
+    few, more = asked.layers
+    ways, few_s, _ = measured(shape, few, asked)
+    larger, more_s, errors = measured(shape, more, asked)
+    counted = (max(way.flops for way in each) for each in (ways, larger))
+    found, flops = [], scaled(shape.layers, asked.layers, *counted)
+    for way, least_s, most_s, error in zip(ways, few_s, more_s, errors, strict=True):
+        layer_s, whole_s = (most_s - least_s) / (more - few), scaled(shape.layers, asked.layers, least_s, most_s)
+        rate = rates["int8" if "int8" in way.engine else "f32"]
+        share = flops / whole_s / rate
+        found.append(Figures(way.engine, least_s, most_s, layer_s, whole_s, error, share))
+    return found
 
 
 def peer_of(text: str) -> tuple[str, Path]:
-    """Parses "llama.cpp=build/bin/llama-mtmd-cli" into a name and a path. Raises ArgumentTypeError for other forms."""
+    """Parses "openvino=venv/bin/python" into a name and a path. Raises ArgumentTypeError for other forms."""
     name, _, path = text.partition("=")
     if name not in PEERS or not path:
         raise argparse.ArgumentTypeError(f"{text} is not NAME=PATH; names are {', '.join(PEERS)}")
     return name, Path(path)
+
+
+def two_numbers(text: str) -> tuple[int, int]:
+    """Parses "3,5". Raises ValueError for other forms."""
+    few, more = map(int, text.split(","))
+    if not 0 < few < more:
+        raise ValueError(text)
+    return few, more
 
 
 def main() -> None:
@@ -291,17 +312,24 @@ def main() -> None:
     parser.add_argument("--weights", default="int8,bf16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--layers", type=int, help="Layers of the tower; without it, those of the published model.")
-    parser.add_argument("--peer", type=peer_of, action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--layers", type=two_numbers, default=(3, 5))
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--peer", type=peer_of, action="append", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
+    asked.clock_threads = asked.threads if asked.clock == "cpu" else 1
+    clock = time.process_time if asked.clock == "cpu" and asked.threads == 1 else time.perf_counter
+    with closing(LimitMeter(asked.threads, clock)) as meter:
+        limits = meter.measure()
+    print(limits.words())
+    rates = {"f32": limits.f32_flops_per_s, "int8": limits.int8_ops_per_s}
     report = {}
     for name in asked.shapes.split(","):
-        found = measure_shape(name, asked)
+        found = measure_shape(SHAPES[name], asked, rates)
         print("\n".join([name, *(f"  {each.line()}" for each in found)]), flush=True)
         report[name] = [structs.asdict(each) for each in found]
     if asked.save is not None:
-        asked.save.write_text(json.dumps(report, indent=2) + "\n")
+        asked.save.write_text(json.dumps({"limits": limits.as_json(), **report}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

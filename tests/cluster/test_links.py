@@ -27,6 +27,7 @@ from twostroke.distributed.replica import server as replica_module
 from twostroke.distributed.replica.core import ReplicaCore
 from twostroke.distributed.replica.page_feeds import PageFeeds
 from twostroke.distributed.replica.server import ReplicaServer
+from twostroke.distributed.replica.streams import LoopStreams
 from twostroke.distributed.wire.frames import Assignment, Cancel, Hello, ReplicaFacts
 from twostroke.distributed.wire.translate import wire_request
 from twostroke.engine.beams.book import BeamBook
@@ -59,7 +60,8 @@ class SlowGrammars:
 
 def core() -> ReplicaCore:
     book = BeamBook(Scheduler(CacheManager(24, 4), SchedulerLimits(16, 4, 1)), lambda request: None)
-    return ReplicaCore(StepLoop(book, InventedModel(), time.monotonic, print, lambda: None), SameTime(), explainer())  # type: ignore[arg-type]
+    loop = StepLoop(book, InventedModel(), time.monotonic, print, lambda: None)
+    return ReplicaCore(LoopStreams(loop, SameTime(), explainer()))  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -51,8 +51,9 @@ def test_preemptions_and_guesses_are_those_of_all_replicas() -> None:
         for place, (built, _) in enumerate(replicas):
             # Whether memory runs short depends on the routing, and whether guesses pay depends on measured times.
             core = built.replica._core
-            core._book._scheduler._preemptions += 3 + place
-            core._guesses = core._guesses.plus(VerifiedGuesses(2, 5, 3 + place, (2, 1 + place)))
+            streams = core._streams
+            streams._book._scheduler._preemptions += 3 + place
+            streams._guesses = streams._guesses.plus(VerifiedGuesses(2, 5, 3 + place, (2, 1 + place)))
         loads = [built.replica._core.load() for built, _ in replicas]
         guesses = [load.guesses for load in loads]
         assert all(load.preemptions >= 3 for load in loads)

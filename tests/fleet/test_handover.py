@@ -38,7 +38,7 @@ def run_split(seed: int, roles: tuple[str, ...] = SPLIT, count: int = MOST, **ra
     for name, request in requests.items():
         check_answer(world, name, request)
     for core in world.cores.values():
-        core._book._scheduler._cache.check()
+        core._streams._book._scheduler._cache.check()
     return world
 
 

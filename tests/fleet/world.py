@@ -25,6 +25,7 @@ from twostroke.distributed.fleet.moving import Sooner
 from twostroke.distributed.fleet.router import LeastSeconds
 from twostroke.distributed.replica.core import ReplicaCore
 from twostroke.distributed.replica.page_exchange import PageExchange, hash_of
+from twostroke.distributed.replica.streams import LoopStreams
 from twostroke.distributed.wire.frames import (
     Arithmetic,
     Assignment,
@@ -165,7 +166,7 @@ class World:
         faults: list[BaseException] = []
         pages = PageExchange(cache, model)
         loop = StepLoop(book, model, lambda: self.now, faults.append, lambda: None)
-        core = ReplicaCore(loop, SameTime(), explainer(), pages)  # type: ignore[arg-type]
+        core = ReplicaCore(LoopStreams(loop, SameTime(), explainer()), pages)  # type: ignore[arg-type]
         self.cores[name] = core
         self.hung.discard(name)
         self._connect(name)

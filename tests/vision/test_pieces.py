@@ -11,6 +11,7 @@ import pytest
 from tests.scheduler.fakes import LineCost
 from tests.vision.folders import FAMILIES, picture, png, write_family
 from tests.vision.towers import found_encoder, open_encoder
+from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.backends.cpu import available_levels
 from twostroke.cost import encode_pieces
 from twostroke.cost.encode_cost import EncodeCost
@@ -46,7 +47,7 @@ def test_rows_have_the_same_bits_however_they_are_cut(
     write_family(name, tmp_path)
     values, tiles = tiles_of(tmp_path)
     for weights in ("f32", "int8"):
-        with open_encoder(tmp_path, available_levels()[-1], values, weights_format=weights) as encoder:
+        with open_encoder(tmp_path, available_levels()[-1], values, form=EncoderFormat.next_to(weights)) as encoder:
             whole = [encoder.encode(tile) for tile in tiles]
             for most in (1, 5, 32, 50):
                 monkeypatch.setattr(encode_pieces, "LEAST_ROWS", min(most, 32))

@@ -16,16 +16,20 @@ from twostroke.assembly.find import find_model
 from twostroke.assembly.settings import config
 from twostroke.assembly.settings.engine_settings import StepSettings
 from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.shape import Segment
+from twostroke.cost.step_work import WorkCounter
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.engine.scheduler.limits.whole_spans import WholeSpans
 from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.lab.sim.images import SimulatedImages
 from twostroke.lab.workload.request import WorkloadRequest
-from twostroke.types.images import ImageSpan, ImageTile
+from twostroke.models.common.work import work_of
+from twostroke.types.images import ImageSpan, ImageTile, later_pairs
 from twostroke.types.plan import Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import KVKind
 
 TILE = ImageTile(-1, 2, 4, 8, 8, b"")
 LENGTH = 40
@@ -115,3 +119,23 @@ def test_a_start_of_a_model_whose_rows_see_what_came_before_says_nothing(tmp_pat
     write_family("qwen3-vl", tmp_path)
     found = find_model(str(tmp_path), {"context": 512, "kv_memory": "2MB"})
     assert "see each other" not in found.resolver.resolved().reason_of(StepSettings.step_limiter)
+
+
+def test_later_positions_of_a_span_are_counted_as_earlier_ones(tmp_path: Path) -> None:
+    """Rows of a span that see each other cost attention as many pairs as rows times rows."""
+    write_family("gemma3", tmp_path)
+    found = find_model(str(tmp_path), {"images": "on", "weights": "f32"})
+    table = work_of(found.spec, "f32", KVKind.F32)
+    counter, rows = WorkCounter(table), 8
+    plain, whole = (counter.step([Segment(5, rows, False, Role.PREFILL, later=later)]) for later in (0, 28))
+    pair_flops = sum(seen.pair_flops for seen in table.seen)
+    assert whole.attention.flops - plain.attention.flops == 28 * pair_flops > 0
+    assert later_pairs([ImageSpan(5, TILE, together=True), ImageSpan(20, TILE)], 0, 40) == 28
+    assert later_pairs([ImageSpan(5, TILE, together=True)], 10, 40) == 3  # the first five rows came from cached pages
+    assert later_pairs([ImageSpan(5, TILE, together=True)], 13, 40) == 0
+
+
+def test_a_planned_step_counts_its_spans() -> None:
+    sequence, step = sequence_of(ImageSpan(5, TILE, together=True)), StepLoad()
+    step.add(sequence, 20)
+    assert [segment.later for segment in step.segments()] == [28]

@@ -11,14 +11,14 @@ import numpy as np
 from PIL import Image
 
 from tests.scheduler.fakes import LineCost
-from twostroke.assembly.sight import encoder_kv, encoder_sizes, read_table
+from twostroke.assembly.encoder_format import EncoderFormat
+from twostroke.assembly.sight import encoder_sizes, read_table
 from twostroke.backends.cpu import CpuOps
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.encode_pieces import PieceKind
 from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
 from twostroke.ops.operands import F32Array
 from twostroke.ops.passes.row_cuts import parts_of
-from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.folder import read_folder
 from twostroke.runner.image_encoder import ImageEncoder, TowerValues
@@ -28,6 +28,8 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.tensors import with_prefix
+
+FLOATS = EncoderFormat.next_to("f32")
 
 
 class RowsOfPieces(EncodeCost, frozen=True):
@@ -46,24 +48,24 @@ def found_encoder(folder: Path) -> SightEncoder:
 
 @contextmanager
 def open_encoder(
-    folder: Path, level: str, values: F32Array, rows: int = 64, weights_format: str = "f32"
+    folder: Path, level: str, values: F32Array, rows: int = 64, form: EncoderFormat = FLOATS
 ) -> Iterator[ImageEncoder]:
     """Opens the encoder. values: the meaning of bytes. rows: the most image rows. The seconds of an encode are rows of
     a piece."""
     found = found_encoder(folder)
     sight, table, newline = found.sight, None, None
+    model = form.model(found.model)
     with Checkpoint.open(folder) as checkpoint:
-        weights = load_weights(checkpoint, found.model, format_choice(weights_format), NumpyPacker())
+        weights = load_weights(checkpoint, model, form.choice, NumpyPacker())
         if sight.learned is not None:
-            table = read_table(with_prefix(checkpoint, found.model), sight.learned)
+            table = read_table(with_prefix(checkpoint, model), sight.learned)
         if sight.newline:
-            newline = with_prefix(checkpoint, found.model).read(sight.newline)
+            newline = with_prefix(checkpoint, model).read(sight.newline)
     sizes = encoder_sizes(sight, sight.most_rows(rows))
-    kv_kind = encoder_kv(weights_format)
-    memory = StepMemory(found.model.program, weights.matrices, weights.vectors, kv_kind, sizes)
+    memory = StepMemory(model.program, weights.matrices, weights.vectors, form.kv, sizes)
     ops = CpuOps(level, 2)
-    parts = [ops.compile(part, memory) for part in parts_of(found.model.program)]
-    made = TowerValues(found.pixels, found.places, found.model.program.kept)
+    parts = [ops.compile(part, memory) for part in parts_of(model.program)]
+    made = TowerValues(found.pixels, found.places, model.program.kept)
     usual = encode_cost(found, LineCost())
     cost = RowsOfPieces(usual.cost, usual.merge, usual.layers, usual.window, usual.whole)
     try:

@@ -199,13 +199,19 @@ bool takes_matrix(int32_t kv_kind, int64_t head_dim) {
   return kLevel.matrix_registers && kv_kind == TS_KV_BF16 && head_dim % kChunk == 0;
 }
 
+// Returns the number of rows of a block, with all query heads of a KV head.
+int64_t block_rows(const ts_kv_layer* layer) {
+  if (layer->latent != 0) return kLatentBlockRows;
+  return in_integers(layer) && !kWordProducts ? kRegisterTiles.byte_block_rows : kBlockRows;
+}
+
 // Chooses the sizes of blocks and of a thread's memory.
 void plan(AttentionJob* job, int64_t threads) {
   const int64_t least = job->layer->kind == TS_KV_INT4 ? 2 * kLanes : kLanes;
   int64_t longest = 1;
   for (int64_t s = 0; s < job->sequences; ++s) longest = larger(longest, tokens_of(job, s));
   job->group = job->heads / job->layer->kv_heads;
-  job->tokens_per_block = smaller(longest, larger(1, (job->layer->latent != 0 ? kLatentBlockRows : kBlockRows) / job->group));
+  job->tokens_per_block = smaller(longest, larger(1, block_rows(job->layer) / job->group));
   job->key_padded = divide_up(job->layer->head_dim, least) * least;
   job->value_padded = divide_up(job->layer->value_dim, least) * least;
   // Matrix registers are not used with two head sizes or with latents, because neither was ever measured.

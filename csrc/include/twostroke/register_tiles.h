@@ -8,8 +8,10 @@ struct RegisterTiles {
   // Attention: rows x pages of scores, rows x vectors of outputs. wide: for K and V that are widened before; thin: for K and V that are
   // widened on the way.
   int wide_rows = 2, wide_vectors = 1, thin_rows = 1, thin_vectors = 2;
-  // Attention over integers: rows x pages of scores, rows of two digits x vectors of outputs.
-  int score_rows = 2, value_rows = 1, integer_vectors = 2;
+  // Attention over integers: rows x pages of scores, rows of two digits x vectors of outputs. widest_integers: the most vectors that the
+  // last register tile of a row of outputs may have; a tile of one vector would wait for its own sums.
+  int score_rows = 2, value_rows = 1, integer_vectors = 2, widest_integers = 2;
+  int byte_block_rows = 192;  // rows of a block of queries, where products are of bytes
   int scan_tokens = 2;  // ssd_scan: tokens that go through a row together
   int adapter_rows = 2, adapter_ranks = 8;  // low_rank: rows of a tile, and ranks of a row
   int rotated_lanes = 4;                       // rotation: lanes of one register
@@ -35,6 +37,8 @@ constexpr RegisterTiles avx512() {
   tiles.thin_rows = tiles.score_rows = 4;
   tiles.wide_vectors = tiles.thin_vectors = tiles.integer_vectors = 4;
   tiles.value_rows = 2;
+  tiles.byte_block_rows = 64;
+  tiles.widest_integers = 6;  // 24 sums, six vectors of V and one factor take 31 registers
   tiles.scan_tokens = 8;  // inputs and sums take 16 registers
   tiles.adapter_rows = 4;
   tiles.adapter_ranks = 16;

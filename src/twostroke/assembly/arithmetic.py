@@ -35,6 +35,6 @@ def arithmetic_here(
 def encoder_arithmetic_here(kept: KeptRows, plan: SightPlan, resolved: Resolved) -> Arithmetic:
     """Returns the arithmetic that decides the bits of image rows. kept: the loaded encoder, which encodes a small tile
     for it."""
-    weights, rows = resolved.model.weights, kept.made_of(plan.probe())
+    form, rows = plan.form(resolved), kept.made_of(plan.probe())
     turned = repr(plan.encoder.model.program.ropes)
-    return encoder_arithmetic(resolved.cpu.cpu_level, weights, plan.kv(resolved).name.lower(), turned, rows.tobytes())
+    return encoder_arithmetic(resolved.cpu.cpu_level, form.weights, form.kv.name.lower(), turned, rows.tobytes())

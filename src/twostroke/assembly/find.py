@@ -191,8 +191,9 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         check_objectives(costs, settings.steps.objectives)
         resolver.put(StepSettings.step_cost, "measured" if costs.measured else "guessed", costs.source)
     if seeing is not None and seeing.together:
-        beside = [Segment.decode(0), Segment.prefill(0, seeing.most_rows, False)]
-        tell_whole_images(resolver, seeing.most_rows, costs.now.predict(beside).seconds)
+        rows = seeing.most_rows
+        beside = [Segment.decode(0), Segment.prefill(0, rows, False)._replace(later=rows * (rows - 1) // 2)]
+        tell_whole_images(resolver, rows, costs.now.predict(beside).seconds)
     return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 

@@ -33,10 +33,11 @@ from twostroke.assembly.settings.env import asked_by_environment
 from twostroke.assembly.settings.resolver import collect
 from twostroke.cost.shape import Segment
 from twostroke.distributed.cluster.link import secret_key
-from twostroke.distributed.replica.core import PREFILL_TOKENS, ReplicaCore
-from twostroke.distributed.replica.encode_core import EncodeCore, NoGrammars
+from twostroke.distributed.replica.core import ReplicaCore
+from twostroke.distributed.replica.no_streams import NoGrammars, NoStreams
 from twostroke.distributed.replica.page_exchange import PageExchange
 from twostroke.distributed.replica.server import ReplicaServer
+from twostroke.distributed.replica.streams import PREFILL_TOKENS, LoopStreams
 from twostroke.distributed.wire.frames import Arithmetic, ReplicaFacts, ReplicaRole
 from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.engine.scheduler.limits.last_chunk import SmallLastChunk
@@ -128,7 +129,8 @@ def build_replica(
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
     possible = partial(why_not, spec.task, len(adapters))
-    core = ReplicaCore(stepper.loop, times, heart.explainer, exchange, possible, images, heart.disk)
+    streams = LoopStreams(stepper.loop, times, heart.explainer, possible, heart.disk)
+    core = ReplicaCore(streams, exchange, images)
     replica = ReplicaServer(core, facts, heart.grammars, endpoint.listener, secret_key(endpoint.secret), say)
     formats, sizes = (ModelSettings.weights, CacheSettings.kv_format), (CacheSettings.kv_tokens, StepSettings.context)
     shown = resolved.values(*formats, CpuSettings.cpu_level, CpuSettings.threads, *sizes)
@@ -160,7 +162,8 @@ def _build_encoder(found: FoundEncoder, endpoint: ReplicaEndpoint, say: Callable
         encoder=arithmetic,
     )
     key = secret_key(endpoint.secret)
-    replica = ReplicaServer(EncodeCore(rows), facts, NoGrammars(), endpoint.listener, key, say)
+    core = ReplicaCore(NoStreams(), images=rows)
+    replica = ReplicaServer(core, facts, NoGrammars(), endpoint.listener, key, say)
     sizes = (MemorySettings.weight_bytes, MemorySettings.buffer_bytes, ImageSettings.image_cache)
     shown = resolved.values(ModelSettings.weights, CpuSettings.cpu_level, CpuSettings.threads, *sizes)
     return BuiltReplica(replica, heart, {"name": endpoint.name, "model": found.name, "role": endpoint.role, **shown})

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from twostroke.assembly.cost_here import costs_here
+from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import IMAGE_TOKENS, resolve_images
 from twostroke.assembly.settings.engine_settings import ImageSettings
@@ -37,7 +38,6 @@ from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_giv
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
-from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
@@ -45,7 +45,7 @@ from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import ImageTile, SpanLayers
 from twostroke.types.lazy_module import LazyModule
 from twostroke.types.pooling import Task
-from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.tensors import program_names, wanted_tensors, with_prefix
@@ -80,9 +80,9 @@ class SightPlan(Struct, frozen=True, eq=False):
         """Whether the rows of an image see each other, so that they share a step of the language model."""
         return self.encoder.sight.spans is not SpanLayers.NONE
 
-    def kv(self, settings: Resolved) -> KVKind:
-        """The kind of the encoder's K and V."""
-        return encoder_kv(settings.model.weights)
+    def form(self, settings: Resolved) -> EncoderFormat:
+        """The formats in which the encoder computes."""
+        return EncoderFormat.next_to(settings.model.weights)
 
     def needs(self, settings: Resolved) -> EncoderBytes:
         """Returns the memory that the encoder alone needs."""
@@ -105,8 +105,9 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
         """Returns the cost model of encoding on this machine."""
-        weights, level, threads = settings.model.weights, settings.cpu.cpu_level, settings.cpu.threads
-        costs = costs_here(self.encoder.model, weights, self.kv(settings), machine.cache_folder, level, threads)
+        form, level, threads = self.form(settings), settings.cpu.cpu_level, settings.cpu.threads
+        model = form.model(self.encoder.model)
+        costs = costs_here(model, form.weights, form.kv, machine.cache_folder, level, threads)
         return encode_cost(self.encoder, costs.now)
 
     def rows(
@@ -119,18 +120,18 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     def kept(self, settings: Resolved, machine: Machine, where: RunPlace) -> KeptRows:
         """Loads the encoder, and returns it with the rows that it will make and keep."""
-        encoder, sight = self.encoder, self.encoder.sight
+        encoder, sight, form = self.encoder, self.encoder.sight, self.form(settings)
+        model = form.model(encoder.model)
         with closing(NativePacker(settings.cpu.cpu_level, settings.cpu.threads, settings.cpu.cpus)) as packer:
             with self.files.open() as checkpoint:
-                weights = load_weights(checkpoint, encoder.model, format_choice(settings.model.weights), packer)
-                prefixed = with_prefix(checkpoint, encoder.model)
+                weights = load_weights(checkpoint, model, form.choice, packer)
+                prefixed = with_prefix(checkpoint, model)
                 table = None if sight.learned is None else read_table(prefixed, sight.learned)
                 newline = None if not sight.newline else _numbers(prefixed, sight.newline)
-        program_of = encoder.model.program
-        own = StepMemory(program_of, weights.matrices, weights.vectors, self.kv(settings), self._sizes())
+        own = StepMemory(model.program, weights.matrices, weights.vectors, form.kv, self._sizes())
         layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table, newline)
-        parts = [where.ops.compile(part, own) for part in parts_of(program_of)]
-        values = TowerValues(encoder.pixels, encoder.places, program_of.kept)
+        parts = [where.ops.compile(part, own) for part in parts_of(model.program)]
+        values = TowerValues(encoder.pixels, encoder.places, model.program.kept)
         made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine))
         return KeptRows(made, settings.images.image_cache)
 
@@ -147,12 +148,13 @@ class SightPlan(Struct, frozen=True, eq=False):
 
 def encoder_bytes(encoder: SightEncoder, most_rows: int, weights: str) -> EncoderBytes:
     """Returns the memory that an encoder needs for tiles of at most `most_rows` image rows. weights: the name of the
-    format of its weights."""
-    model, sizes = encoder.model, encoder_sizes(encoder.sight, most_rows)
-    pages = sizes.pages_of(0) * PAGE_TOKENS * model.kv_bytes_per_token(encoder_kv(weights))
+    format of the language model's weights."""
+    form, sizes = EncoderFormat.next_to(weights), encoder_sizes(encoder.sight, most_rows)
+    model = form.model(encoder.model)
+    pages = sizes.pages_of(0) * PAGE_TOKENS * model.kv_bytes_per_token(form.kv)
     arena = place(model.program, sizes.max_step_tokens, sizes.max_logit_rows).num_bytes
     turns = 2 * model.rope_bytes(sizes.max_step_tokens)
-    return EncoderBytes(model.weight_bytes(format_choice(weights)), arena + turns + pages)
+    return EncoderBytes(model.weight_bytes(form.choice), arena + turns + pages)
 
 
 def fetcher_of(hosts: tuple[str, ...], most_bytes: int) -> FetchesImages:
@@ -203,11 +205,6 @@ def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> 
     tiling = sight.tiling(asked_rows)
     processor, rows = read_processor(sight.family, tiling, settings), tiling.most_rows
     return processor, min(rows, processor.most_rows or rows)
-
-
-def encoder_kv(weights: str) -> KVKind:
-    """Returns the kind of an encoder's K and V. weights: the name of the format of its weights."""
-    return KVKind.F32 if weights == "f32" else KVKind.BF16
 
 
 def find_sight(

@@ -16,7 +16,8 @@ class Segment(NamedTuple):
 
     role: what the sequence does. scored: further rows that need logits, for log probabilities of the prompt. drafts:
     the rows at the end that are guesses; they need logits, too. adapter: the number of the adapter that its rows are
-    computed with; -1 for none.
+    computed with; -1 for none. later: the number of pairs of a row and a later position that it sees, because both are
+    of an image whose rows see each other.
     """
 
     start: int
@@ -26,6 +27,7 @@ class Segment(NamedTuple):
     scored: int = 0
     drafts: int = 0
     adapter: int = -1
+    later: int = 0
 
     @property
     def logit_rows(self) -> int:
@@ -65,6 +67,10 @@ class Part(Protocol):
     @property
     def adapter(self) -> int:
         """The adapter of the sequence's rows; -1 for none."""
+
+    @property
+    def later(self) -> int:
+        """Pairs of a row and a later position that it sees."""
 
 
 class Bound(enum.Enum):

@@ -110,6 +110,8 @@ class WorkCounter:
     def __init__(self, table: WorkTable) -> None:
         self.table = table
         self._seen = tuple((seen.window, seen.pair_flops, seen.position_bytes) for seen in table.seen)
+        self._later_flops = sum(seen.later_flops for seen in table.seen)
+        self._later_bytes = sum(seen.position_bytes for seen in table.seen if seen.later_flops)
         self._last: tuple[Sequence[Part], SegmentCounts] | None = None
 
     def step(self, segments: Sequence[Part]) -> StepWork:
@@ -148,7 +150,8 @@ class WorkCounter:
             if num_tokens == 1:
                 starts.append(start)
                 continue
-            flops = pair_bytes = 0
+            later = segment.later
+            flops, pair_bytes = self._later_flops * later, self._later_bytes * later
             for window, pair_flops, position_bytes in seen:
                 pairs = visible_positions(start, num_tokens, window)
                 flops += pair_flops * pairs

@@ -17,12 +17,13 @@ class SeenLayers(Struct, frozen=True):
     """The layers with attention of one window, together (0: all positions).
 
     pair_flops: the FLOPs for one row and one position that it sees. position_bytes: the bytes of K and V of one cached
-    position.
+    position. later_flops: the FLOPs for one row and one later position of its span; 0 where rows see none.
     """
 
     window: int
     pair_flops: int
     position_bytes: int
+    later_flops: int = 0
 
 
 class Products(Struct, frozen=True):

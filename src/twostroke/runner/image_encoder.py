@@ -51,7 +51,7 @@ class ImageEncoder:
         layout: PatchLayout,
         cost: EncodeCost,
     ) -> None:
-        self._parts, self._memory, self._values, self._layout, self._cost = parts, memory, values, layout, cost
+        self._parts, self._memory, self._values, self._layout, self.cost = parts, memory, values, layout, cost
         self._walk = cost.walk(0, 0)
         self._squares: list[ImageTile] = []
         self._rows: F32Array | None = None
@@ -64,7 +64,7 @@ class ImageEncoder:
         self._squares = squares_of(tile)
         order = self._order(self._squares[0])
         self.tile, self._rows, self._made = tile, None, None
-        self._walk = self._cost.walk_of(tile, order.rows)
+        self._walk = self.cost.walk_of(tile, order.rows)
         memory, (_, width) = self._memory, self._layout.grid(self._squares[0])
         memory.token_ids[: len(order.lines)] = order.lines * width + order.columns
         memory.positions[: order.rows] = np.arange(order.rows)
@@ -177,6 +177,11 @@ class KeptRows:
         self._dropped: set[int] = set()
         self._predicted_s, self._pieces = 0.0, 0
         self.num_bytes = self.num_found = self.num_pieces = 0
+
+    @property
+    def cost(self) -> EncodeCost:
+        """The cost by which tiles are divided into pieces."""
+        return self._encoder.cost
 
     def of(self, tile: ImageTile) -> F32Array:
         """Returns the tile's rows, which are kept or computed now. A tile that was begun is finished first."""

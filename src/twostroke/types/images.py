@@ -4,7 +4,7 @@ tree."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -151,6 +151,13 @@ class ImageSpan(Struct, frozen=True, eq=False):
     def end(self) -> int:
         """The position after the last row."""
         return self.first + (self.count or self.tile.rows - self.skipped)
+
+
+def later_pairs(spans: Iterable[ImageSpan], start: int, end: int) -> int:
+    """Returns the number of pairs of a position in [start, end) and a later one that it sees, because their rows see
+    each other."""
+    counts = [min(span.end, end) - max(span.first, start) for span in spans if span.together]
+    return sum(count * (count - 1) // 2 for count in counts if count > 0)
 
 
 class EncodedTiles(Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from twostroke.types.images import ImageTile
+from twostroke.types.images import ImageTile, later_pairs
 from twostroke.types.request import Request
 
 
@@ -87,6 +87,11 @@ class PlannedSequence(NamedTuple):
     def logit_rows(self) -> int:
         """The number of rows that need logits."""
         return self.sampled_rows + len(self.scores)
+
+    @property
+    def later(self) -> int:
+        """The number of pairs of a planned row and a later position that it sees."""
+        return later_pairs(self.request.images, self.start, self.end) if self.request.images else 0
 
     @property
     def token_ids(self) -> Sequence[int]:

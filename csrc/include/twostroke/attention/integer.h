@@ -15,6 +15,7 @@ namespace twostroke {
 
 // The register tiles: rows x pages of scores, and rows of two digits x vectors of outputs.
 constexpr int kScoreRows = kRegisterTiles.score_rows, kValueRows = kRegisterTiles.value_rows, kIntegerVectors = kRegisterTiles.integer_vectors;
+constexpr int kWidestIntegers = kRegisterTiles.widest_integers;
 
 // The code of zero in K and in V, as multiply_add takes it.
 template <typename Element>
@@ -259,15 +260,23 @@ TS_VECTOR_INLINE void integer_value_tile(const IntegerWeights& weights, int64_t 
   }
 }
 
+// The last vectors of a row, at most kVectors of them, in one register tile. d: the first of them.
+template <typename Element, int kRows, int kVectors, bool kAhead>
+void integer_value_end(const IntegerWeights& weights, int64_t r, const float* rescale, const TileView<Element>& values, int first, int last,
+                       int64_t d, int64_t width, float* out) {
+  if (width - d == kVectors * kLanes)
+    return integer_value_tile<Element, kRows, kVectors, kAhead>(weights, r, rescale, values, d * kQuad / Element::kParts, first, last, out + d, width);
+  if constexpr (kVectors > Element::kParts)
+    integer_value_end<Element, kRows, kVectors - Element::kParts, kAhead>(weights, r, rescale, values, first, last, d, width, out);
+}
+
 template <typename Element, int kRows, bool kAhead>
 void integer_value_rows(const IntegerWeights& weights, int64_t r, const float* rescale, const TileView<Element>& values, int first, int last,
                         int64_t width, float* out) {
-  constexpr int kLeast = Element::kParts;
   int64_t d = 0;
-  for (; d + kIntegerVectors * kLanes <= width; d += kIntegerVectors * kLanes)
-    integer_value_tile<Element, kRows, kIntegerVectors, kAhead>(weights, r, rescale, values, d * kQuad / kLeast, first, last, out + d, width);
-  for (; d < width; d += kLeast * kLanes)
-    integer_value_tile<Element, kRows, kLeast, kAhead>(weights, r, rescale, values, d * kQuad / kLeast, first, last, out + d, width);
+  for (; width - d > kWidestIntegers * kLanes; d += kIntegerVectors * kLanes)
+    integer_value_tile<Element, kRows, kIntegerVectors, kAhead>(weights, r, rescale, values, d * kQuad / Element::kParts, first, last, out + d, width);
+  integer_value_end<Element, kRows, kWidestIntegers, kAhead>(weights, r, rescale, values, first, last, d, width, out);
 }
 
 // Calls rows_at for the rows of a block: for kRows rows at a time, then for the rows that are left. The first call fetches what the next

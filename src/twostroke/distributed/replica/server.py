@@ -19,7 +19,6 @@ from twostroke.distributed.cluster.accepting import accepted
 from twostroke.distributed.cluster.link import FrameLink, LinkLost
 from twostroke.distributed.cluster.waker import Waker
 from twostroke.distributed.replica.core import ReplicaCore
-from twostroke.distributed.replica.encode_core import EncodeCore
 from twostroke.distributed.replica.own_salt import with_own_salt
 from twostroke.distributed.replica.page_calls import PageCalls
 from twostroke.distributed.replica.page_exchange import hash_of
@@ -72,7 +71,7 @@ class ReplicaServer:
 
     def __init__(
         self,
-        core: ReplicaCore | EncodeCore,
+        core: ReplicaCore,
         facts: ReplicaFacts,
         grammars: Grammars,
         listener: socket.socket,

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS
 from twostroke.assembly.settings.engine_settings import ModelSettings
 from twostroke.assembly.settings.resolver import Resolver
-from twostroke.assembly.sight import encoder_bytes, encoder_kv, processor_of
+from twostroke.assembly.sight import encoder_bytes, processor_of
 from twostroke.assembly.sight_files import sight_files
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.encode_cost import EncodeCost
@@ -86,7 +87,8 @@ class PlannedSight(Struct, frozen=True):
 
     def cost(self, weights: str, machine: HardwareSpec | Calibration) -> EncodeCost:
         """Returns the cost of encodes. Raises ConfigError where the machine was not measured with these weights."""
-        work = work_of(self.encoder.model, weights, encoder_kv(weights))
+        form = EncoderFormat.next_to(weights)
+        work = work_of(form.model(self.encoder.model), form.weights, form.kv)
         return encode_cost(self.encoder, step_cost(work, machine))
 
     def image(self, size: ImageSize, weights: str, machine: HardwareSpec | Calibration) -> PlannedImage:

@@ -176,6 +176,7 @@ def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Arr
 _CASES: tuple[dict[str, object], ...] = (
     {"G": (1, 2), "Q": (1, 3), "H": "G Q", "D": (15, 32, 64), "window": (0, 20, -40)},
     {"G": 1, "H": (9, 17), "D": 24, "window": 0},
+    {"G": 1, "H": 2, "D": (72, 96, 112, 144), "window": 0},
     {"G": 2, "H": 4, "D": (48, 17), "V": (33, 64), "window": 0},
     {"G": 2, "H": 4, "D": (20, 32), "window": -40, "ahead": 9},
     {

@@ -53,13 +53,15 @@ class SpanAttention(Op):
     soft_cap: float = 0.0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Returns the cost of attention. Positions that rows of a span see after their own are not counted."""
+        """Returns the cost of attention. A later position of a span costs a row as much as an earlier one."""
         kind = self.layer.kind
         if not isinstance(kind, PagedKV):
             raise TypeError("span_attention needs pages")
+        pair = Work(2 * (self.q.width + self.out.width))
         return OpCost(
             per_row=Work(0, activation_bytes=4 * (self.q.width + self.out.width)),
-            per_pair=Work(2 * (self.q.width + self.out.width)),
+            per_pair=pair,
+            per_later=pair,
             per_position=Work(0, kv_bytes=kind.token_bytes(formats.kv)),
         )
 

@@ -87,13 +87,15 @@ class StoredFormats(Struct, frozen=True):
 
 class OpCost(Struct, frozen=True):
     """The cost of a call. once: the cost where there is any row at all. per_row: the cost of each row of its result.
-    per_pair: the cost of each pair of a row and a position that the row sees. per_position: the cost of each cached
-    position that is read, once for all rows of its sequence. per_pair and per_position are for calls with a `window`.
-    per_sequence: the cost of each sequence with any row."""
+    per_pair: the cost of each pair of a row and a position that the row sees, up to its own. per_later: the cost of
+    each pair of a row and a later position of its span. per_position: the cost of each cached position that is read,
+    once for all rows of its sequence. These three are for calls with a `window`. per_sequence: the cost of each
+    sequence with any row."""
 
     once: Work = Work()
     per_row: Work = Work()
     per_pair: Work = Work()
+    per_later: Work = Work()
     per_position: Work = Work()
     per_sequence: Work = Work()
 
@@ -102,6 +104,7 @@ class OpCost(Struct, frozen=True):
             self.once + other.once,
             self.per_row + other.per_row,
             self.per_pair + other.per_pair,
+            self.per_later + other.per_later,
             self.per_position + other.per_position,
             self.per_sequence + other.per_sequence,
         )

@@ -79,7 +79,10 @@ def _seen(calls: Iterable[Op], formats: StoredFormats) -> tuple[SeenLayers, ...]
         kinds = [item.kind for item in call.operands() if isinstance(item, Cache)]
         window = next(kind.window for kind in kinds if isinstance(kind, PagedKV))
         found[window] = found.get(window, OpCost()) + cost
-    return tuple(SeenLayers(window, cost.per_pair.flops, cost.per_position.kv_bytes) for window, cost in found.items())
+    return tuple(
+        SeenLayers(window, cost.per_pair.flops, cost.per_position.kv_bytes, cost.per_later.flops)
+        for window, cost in found.items()
+    )
 
 
 def _products(calls: Iterable[Op], formats: StoredFormats) -> tuple[Products, ...]:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from twostroke.cost.shape import Segment
 from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.images import later_pairs
 from twostroke.types.plan import Role
 
 
@@ -68,8 +69,10 @@ class StepLoad(Struct):
         for sequence, rows in self.parts:
             drafts = max(0, rows - sequence.remaining)
             samples = rows >= sequence.remaining
-            adapter = sequence.request.adapter
-            found.append(Segment(sequence.computed, rows, samples, sequence.role, drafts=drafts, adapter=adapter))
+            adapter, start = sequence.request.adapter, sequence.computed
+            images = sequence.request.images
+            later = later_pairs(images, start, start + rows) if images else 0
+            found.append(Segment(start, rows, samples, sequence.role, drafts=drafts, adapter=adapter, later=later))
         return found
 
     def streams(self) -> list[Segment]:

@@ -38,7 +38,7 @@ def ollama_chat(body: bytes, serving: Serving) -> Call | None:
     name = served_name(request.model, serving)
     if not request.messages:
         return None
-    messages = [_message(each, place, serving) for place, each in enumerate(request.messages)]
+    messages = [_message(each, place) for place, each in enumerate(request.messages)]
     return _answer(request, name, messages, request.tools or [], serving)
 
 
@@ -52,7 +52,7 @@ def ollama_generate(body: bytes, serving: Serving) -> Call | None:
     if request.raw or request.suffix or serving.template is None:
         return _raw_answer(request, name, serving)
     system = [{"role": "system", "content": request.system}] if request.system else []
-    content = _seen(request.images or [], request.prompt or "", "images", serving)
+    content = _seen(request.images or [], request.prompt or "", "images")
     return _answer(request, name, [*system, {"role": "user", "content": content}], [], serving)
 
 
@@ -78,12 +78,11 @@ def _refuse_unsupported(request: OllamaGenerate, serving: Serving) -> None:
         raise InvalidRequest("context holds a number that is no token id of this model.", param="context")
 
 
-def _seen(images: list[Any], text: str, param: str, serving: Serving) -> Any:
-    """Returns the content of a message: its images, in base64, come before its text."""
+def _seen(images: list[Any], text: str, param: str) -> Any:
+    """Returns the content of a message: its images, in base64, come before its text. Who renders it knows whether the
+    model sees, and whether the message is the last one."""
     if not images:
         return text
-    if serving.eyes is None:
-        raise InvalidRequest(f"{serving.served_name} does not take images", param=param)
     if not isinstance(images, list) or not all(isinstance(each, str) for each in images):
         raise InvalidRequest("Each image must be text in base64.", param=param)
     found = [
@@ -93,7 +92,7 @@ def _seen(images: list[Any], text: str, param: str, serving: Serving) -> Any:
     return [*found, {"type": "text", "text": text}]
 
 
-def _message(message: dict[str, Any], place: int, serving: Serving) -> dict[str, Any]:
+def _message(message: dict[str, Any], place: int) -> dict[str, Any]:
     """Returns Ollama's message in the form of the chat template's package."""
     made = {name: value for name, value in message.items() if name in ("role", "content", "tool_call_id") and value}
     made.setdefault("role", "")
@@ -106,7 +105,7 @@ def _message(message: dict[str, Any], place: int, serving: Serving) -> dict[str,
         listed = calls if isinstance(calls, list) else [calls]
         named = [{**each, "id": each.get("id") or ""} for each in listed if isinstance(each, dict)]
         made["tool_calls"] = named
-    made["content"] = _seen(message.get("images") or [], made.get("content", ""), f"messages[{place}].images", serving)
+    made["content"] = _seen(message.get("images") or [], made.get("content", ""), f"messages[{place}].images")
     return made
 
 

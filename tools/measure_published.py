@@ -87,12 +87,16 @@ def measured(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def with_result(record: dict[str, Any], model: str, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the record with the rows of one more comparison."""
+    """Returns the record with the rows of one more comparison. The machine is that of the last speeds, because errors
+    hardly depend on it."""
     models = dict(record.get("models", {}))
     known = models.get(model, {})
-    rows = merged(known.get("rows", []), rows_of(result))
+    found = rows_of(result)
+    rows = merged(known.get("rows", []), found)
+    timed = any("speed" in row for row in found)
+    machine = result["machine"] if timed else known.get("machine", result["machine"])
     positions = result.get("positions") or known.get("positions")
-    models[model] = {"positions": positions, "machine": result["machine"], "rows": rows}
+    models[model] = {"positions": positions, "machine": machine, "rows": rows}
     return {**record, "models": models}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.vision.families import FAMILIES
+from tests.vision.folders import write_family
 from tests.vision.test_pieces import tiles_of
 from tests.vision.towers import FLOATS, found_encoder, open_encoder
 from twostroke.assembly.encoder_format import EncoderFormat
@@ -28,7 +28,7 @@ def test_formats_follow_from_the_language_model() -> None:
 
 
 def test_whole_numbers_are_rotated_and_rows_are_still_cut(tmp_path: Path) -> None:
-    FAMILIES["gemma3"].write(tmp_path)
+    write_family("gemma3", tmp_path)
     model = found_encoder(tmp_path).model
     made = INT8.model(model)
     turned = [sum(isinstance(call, RotateHeads) for call in each.program.calls) for each in (model, made)]
@@ -40,7 +40,7 @@ def test_whole_numbers_are_rotated_and_rows_are_still_cut(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["gemma3", "qwen2.5-vl", "qwen3-vl"])
 def test_k_and_v_in_bytes_add_little_to_the_error_of_int8(name: str, tmp_path: Path) -> None:
     """Errors are roots of mean squares as a share of the rows' own."""
-    FAMILIES[name].write(tmp_path)
+    write_family(name, tmp_path)
     values, tiles = tiles_of(tmp_path)
 
     def rows(form: EncoderFormat) -> F32Array:

@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.serve.harness import Live, serving
-from tests.vision.families import FAMILIES
-from tests.vision.folders import picture, png, smolvlm
+from tests.vision.folders import picture, png, smolvlm, write_family
 from tests.vision.test_bad_images import saved
 from tests.vision.test_input import url_of
 from twostroke.server.build import build_server
@@ -89,7 +88,7 @@ def prompt_tokens(said: dict[str, Any]) -> int:
 @pytest.fixture(scope="module", params=["smolvlm", "qwen3-vl", "gemma3"])
 def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder: Path = tmp_path_factory.mktemp(request.param)
-    smolvlm(folder) if request.param == "smolvlm" else FAMILIES[request.param].write(folder)
+    smolvlm(folder) if request.param == "smolvlm" else write_family(request.param, folder)
     with build_server(str(folder), OPTIONS) as built, serving(built.parts) as made:
         yield made
 

@@ -54,7 +54,7 @@ def said(
     same: Callable[[Any, Any], bool] = operator.eq,
     file: Path | None = None,
 ) -> Any:
-    """The stored answer to this question, or the judge's own. name: of the question; facts: all that decides the
+    """The stored answer to this question, or the judge's own. name: the question's name. facts: all that decides the
     answer. ask: asks the judge, whose answer can be JSON. same: whether a stored answer and a new one are alike.
     file: where it is stored, FILE unless it is given."""
     file = file or FILE

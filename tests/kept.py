@@ -75,7 +75,7 @@ def made(facts: Iterable[object], make: Make) -> Kept:
 
 
 def answer(facts: Iterable[object], ask: Callable[[], np.ndarray]) -> np.ndarray:
-    """One array that a judge says."""
+    """One array that a judge gives."""
     return made(facts, lambda folder: {"answer": ask()}).answers()["answer"]
 
 

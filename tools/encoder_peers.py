@@ -124,7 +124,7 @@ class Peer:
             given.write("again\n")
             given.flush()
         except BrokenPipeError:
-            pass  # the peer has ended: its output says why
+            pass  # the peer has ended, and its output has the reason
         for line in made:
             if line.startswith("seconds "):
                 return float(line.split()[1])

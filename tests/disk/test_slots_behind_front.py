@@ -1,4 +1,4 @@
-"""Slots saved and restored behind a front: one model in a replica, and one of several, with the bits of before."""
+"""Slots are saved and restored through a front: one model in a replica, and one of several, with the same bits."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from tests import kept
 @dataclass(frozen=True)
 class Described:
     """written: the config as its file has it, and as a dict of all fields. architecture: the model's class. parameters:
-    how many. shapes: of the tensors of its state. By layer, where the model has such layers: head_dims: of attention;
-    windows: 0 where it has none; sparse: whether it has experts."""
+    their number. shapes: the shapes of the tensors of its state. Three lists have a value for each layer, where the
+    model has such layers. head_dims: the dimensions of a head; windows: 0 where a layer has none; sparse: whether it
+    has experts."""
 
     written: list[dict[str, Any]]
     architecture: str

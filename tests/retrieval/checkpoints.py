@@ -73,8 +73,8 @@ def encoder(folder: Path, family: str) -> tuple[Any, tokenizers.Tokenizer]:
 
 
 def with_dense_steps(folder: Path, *steps: tuple[Product, str], dtype: str = "F32") -> None:
-    """Steps Dense between pooling and the norm. steps: a product, and the word of the function after it. dtype: of the
-    tensors, as safetensors calls it."""
+    """Steps Dense between pooling and the norm. steps: a product, and the word of the function after it. dtype: the
+    tensors' type, as safetensors calls it."""
     listed = json.loads((folder / "modules.json").read_text())
     for number, (product, function) in enumerate(steps, 2):
         place = folder / f"{number}_Dense"

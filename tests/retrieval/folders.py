@@ -1,5 +1,5 @@
-"""Folders of tiny retrieval models, as sentence-transformers writes them: tokenizers, files next to the model, and what
-a judge made of them (tests/kept.py), so that no judge is imported where it is kept."""
+"""Folders of tiny retrieval models, as sentence-transformers writes them, with tokenizers and files next to the model.
+What a judge made of them is kept (tests/kept.py), so that no judge is imported."""
 
 from __future__ import annotations
 

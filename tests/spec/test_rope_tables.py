@@ -62,8 +62,8 @@ def rope_of(model: Model) -> RopeSpec:
 
 @cache
 def judged(kind: str) -> tuple[Model, dict[str, np.ndarray]]:
-    """The model of a Llama's config, and what transformers says of it: by `frequencies N` the frequencies and then the
-    factor of attention where N positions are asked for; cos and sin of TABLE positions."""
+    """The model of a Llama's config, and what transformers gives for it. `frequencies N` has the frequencies for N
+    positions, and then the factor of attention. There are cos and sin of TABLE positions, too."""
 
     def ask(folder: Path) -> dict[str, Any]:
         import torch

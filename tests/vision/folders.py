@@ -74,7 +74,7 @@ def token_ids(text: str) -> list[int]:
 
 
 def smolvlm(folder: Path, **settings: Any) -> None:
-    """Writes the folder of tests/vision/smolvlm.py. settings: of the processor, over the usual ones."""
+    """Writes the folder of tests/vision/smolvlm.py. settings: settings of the processor that replace the usual ones."""
 
     def make(place: Path) -> dict[str, Any]:
         from tests.vision.smolvlm import make_smolvlm

@@ -96,8 +96,8 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def save(path: Path, tensors: Mapping[str, np.ndarray], dtype: str | Mapping[str, str] = "F32") -> None:
-    """A file of safetensors. dtype: of all tensors, or of those that are named; the others are F32. Arrays of whole
-    numbers keep their type."""
+    """A file of safetensors. dtype: the type of all tensors, or of those that are named; the others are F32. Arrays of
+    whole numbers keep their type."""
     parts, kept = {}, []
     for name, values in tensors.items():
         own = WHOLE.get(values.dtype.name) or (dtype if isinstance(dtype, str) else dtype.get(name, "F32"))

@@ -46,7 +46,7 @@ def test_reads_what_the_library_wrote(tmp_path):
     for name, tensor in TENSORS.items():
         assert file.tensors[name].shape == tensor.shape
     assert np.array_equal(file.read("a"), TENSORS["a"])
-    bits = TENSORS["b"].view(np.uint32)  # of float32, whose upper half is rounded to even
+    bits = TENSORS["b"].view(np.uint32)  # these are of float32, whose upper half is rounded to even
     assert np.array_equal(file.read("b"), (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
     c = file.read("c")
     assert c.dtype == np.float32 and np.array_equal(c, TENSORS["c"].astype(np.float32))

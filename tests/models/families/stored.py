@@ -87,10 +87,9 @@ def generating() -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Judged:
-    """What transformers says of a tiny checkpoint.
-
-    token_ids: TOKENS of them, which are text. logits: float32 (T, V) of all positions; of an encoder the hidden states
-    (T, hidden), of a classifier one row (V,). parameters: how many. shapes: of each tensor that it writes.
+    """What transformers gives for a tiny checkpoint. token_ids: TOKENS token ids of a text. logits: float32 (T, V) for
+    all positions; an encoder has hidden states (T, hidden), a classifier one row (V,). parameters: their number.
+    shapes: the shape of each tensor that it writes.
     """
 
     token_ids: list[int]
@@ -128,7 +127,7 @@ def write_checkpoint(family: str, folder: Path) -> None:
 
 
 def judged_checkpoint(family: str, folder: Path) -> Judged:
-    """Writes the checkpoint of a family, not of a variant, into `folder`; returns what its judge says of it."""
+    """Writes the checkpoint of a family, not of a variant, into `folder`; returns what its judge gives for it."""
     found = _made(family)
     found.unpack(folder)
     arrays = found.answers()

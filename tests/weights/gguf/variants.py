@@ -2,8 +2,8 @@
 
 Tests take them by name from tests/models/families/stored.py, which imports no judge.
 
-Each change is one of: a field that llama.cpp has as a constant (experts' limits, factors of published models), one that
-no converter writes (windows of Mistral), a size that converters compute from others.
+A change may be a field that llama.cpp has as a constant (experts' limits, factors of published models). It may be a
+field that no converter writes (windows of Mistral), or a size that converters compute from others.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def test_a_verb_gets_one_object_of_each_group() -> None:
 
 def test_flags_stand_in_the_help_where_their_group_stands() -> None:
     assert [each.name for each in verb.params] == ["model", "folder", "names", "between", "count", "dry", "verbose"]
-    assert verb.help == "A verb." and verb.name == "verb"
+    assert verb.help == "A verb for these tests." and verb.name == "verb"
 
 
 def test_a_wrong_value_is_named_by_its_flag() -> None:

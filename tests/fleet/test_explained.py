@@ -71,7 +71,7 @@ def test_a_stream_that_moved_has_the_parts_of_both_replicas() -> None:
     assert f"Computed at {first.name}, then at " in told.summary
     assert {cause.text.split(":")[0] for cause in told.causes} >= {"r0", "r1"}
     last = world.fleet.ledger.accounts.find("q")[0].stays[-1]
-    (account,) = world.cores[last.member]._ledger.accounts.find("q")
+    (account,) = world.cores[last.member]._streams._ledger.accounts.find("q")
     assert account.num_output_tokens == 40 - last.num_told, "tokens that another replica made are not counted twice"
 
 

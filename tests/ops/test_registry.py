@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,11 +23,24 @@ def test_the_instruction_set_holds_what_models_are_made_of() -> None:
     assert len(registry()) >= 13 and {"linear", "attention", "kv_write"} <= set(registry())
 
 
+def named_by_first_line(reference: Callable[..., None]) -> list[str]:
+    """The names into which a reference takes its call apart."""
+    function = ast.parse(inspect.getsource(reference)).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    first = next(each for each in function.body if isinstance(each, ast.Assign))
+    assert isinstance(first.value, ast.Name) and first.value.id == "call"
+    (target,) = first.targets
+    assert isinstance(target, ast.Tuple)
+    return [ast.unparse(each) for each in target.elts]
+
+
 @pytest.mark.parametrize("name", registry())
 def test_every_op_is_complete(name: str) -> None:
     module, op = importlib.import_module(registry()[name].__module__), registry()[name]
     fields = [operand.name for operand in signature(op)]
     arguments = list(inspect.signature(module.reference).parameters)
+    if arguments == ["call"]:  # many operands, which its first line names
+        arguments = named_by_first_line(module.reference)
     # An op in place calls the array that it changes `x`, or `out` where that is its result.
     assert [("out" if fields[i] == "out" else each) for i, each in enumerate(arguments)] == fields
     assert op.cost is not Op.cost and op.cost.__doc__

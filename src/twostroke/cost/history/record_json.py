@@ -27,6 +27,8 @@ HEADER_KEY = "twostroke_steps"
 COLUMNS_OF_1 = ("request_id", "start", "num_tokens", "samples", "num_output_tokens", "num_recomputed_tokens")
 COLUMNS_OF_2 = (*COLUMNS_OF_1, "scored")
 SEQUENCE_COLUMNS = (*COLUMNS_OF_2, "role", "drafts", "accepted")
+SELDOM = {"adapters": -1, "later": 0}
+"""Lists with a number for each sequence, which are written only when a number is not the usual one given here."""
 COLUMNS_BY_VERSION = {1: COLUMNS_OF_1, 2: COLUMNS_OF_2, VERSION: SEQUENCE_COLUMNS}
 PART_COLUMNS = ("name", "seconds", "flops", "weight_bytes", "kv_bytes", "activation_bytes", "bound")
 
@@ -44,9 +46,11 @@ def header_json(cost_source: str = "") -> dict[str, Any]:
 
 
 def to_json(record: StepRecord) -> dict[str, Any]:
-    """Returns a step as plain JSON values. They have the key `adapters` only when a sequence has an adapter."""
-    adapters = [each.segment.adapter for each in record.sequences]
-    return ({"adapters": adapters} if any(each != -1 for each in adapters) else {}) | {
+    """Returns a step as plain JSON values. They have the key `adapters` only when a sequence has an adapter, and the key
+    `later` only when a row sees later positions."""
+    segments = [each.segment for each in record.sequences]
+    seldom = {"adapters": [each.adapter for each in segments], "later": [each.later for each in segments]}
+    return {key: found for key, found in seldom.items() if any(each != SELDOM[key] for each in found)} | {
         "step": record.step_id,
         "begin_s": record.begin_s,
         "end_s": record.end_s,
@@ -192,7 +196,7 @@ def _part(row: list[Any]) -> PartPrediction:
     return PartPrediction(str(value["name"]), _number(value, "seconds"), work, Bound(value["bound"]))
 
 
-def _sequence(row: list[Any], columns: tuple[str, ...], adapter: int) -> SequenceRecord:
+def _sequence(row: list[Any], columns: tuple[str, ...], adapter: int, later: int) -> SequenceRecord:
     value = _named(row, columns, "sequences")
     start, num_tokens = _integer(value, "start"), _integer(value, "num_tokens")
     made, again = _integer(value, "num_output_tokens"), _integer(value, "num_recomputed_tokens")
@@ -200,20 +204,21 @@ def _sequence(row: list[Any], columns: tuple[str, ...], adapter: int) -> Sequenc
     old_role = Role.DECODE if num_tokens == 1 and made and not again else Role.PREFILL
     role = Role(value["role"]) if "role" in columns else old_role
     drafts, accepted = (_integer(value, key) if key in columns else 0 for key in ("drafts", "accepted"))
-    segment = Segment(start, num_tokens, bool(value["samples"]), role, scored, drafts, adapter)
+    segment = Segment(start, num_tokens, bool(value["samples"]), role, scored, drafts, adapter, later)
     return SequenceRecord(str(value["request_id"]), segment, made, again, accepted)
 
 
 def _sequences(value: Mapping[str, Any], columns: tuple[str, ...]) -> tuple[SequenceRecord, ...]:
     rows = _rows(_field(value, "sequences"), "sequences")
-    return tuple(_sequence(row, columns, each) for row, each in zip(rows, _adapters(value, len(rows)), strict=True))
+    seldom = zip(*(_seldom(value, key, len(rows)) for key in SELDOM), strict=True)
+    return tuple(_sequence(row, columns, *each) for row, each in zip(rows, seldom, strict=True))
 
 
-def _adapters(value: Mapping[str, Any], count: int) -> list[int]:
-    """The adapter of each of the step's `count` sequences, -1 for none. Older files have none."""
-    found = value.get("adapters", [-1] * count)
+def _seldom(value: Mapping[str, Any], key: str, count: int) -> list[int]:
+    """Returns a number for each of the step's `count` sequences. Files without the key have the usual number."""
+    found = value.get(key, [SELDOM[key]] * count)
     if not isinstance(found, list) or len(found) != count or not all(type(each) is int for each in found):
-        raise ValueError(f"adapters is not a list of {count} numbers")
+        raise ValueError(f"{key} is not a list of {count} numbers")
     return found
 
 

@@ -46,8 +46,8 @@ def header_json(cost_source: str = "") -> dict[str, Any]:
 
 
 def to_json(record: StepRecord) -> dict[str, Any]:
-    """Returns a step as plain JSON values. They have the key `adapters` only when a sequence has an adapter, and the key
-    `later` only when a row sees later positions."""
+    """Returns a step as plain JSON values. The key `adapters` is there only when a sequence has an adapter, and the
+    key `later` only when a row sees later positions."""
     segments = [each.segment for each in record.sequences]
     seldom = {"adapters": [each.adapter for each in segments], "later": [each.later for each in segments]}
     return {key: found for key, found in seldom.items() if any(each != SELDOM[key] for each in found)} | {

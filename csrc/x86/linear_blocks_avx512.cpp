@@ -68,6 +68,23 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
   each_band<kRows>(std::make_integer_sequence<int, bands(kRows)>(), data, group, x, ahead, sums);
 }
 
+// Multiplies a single block by a group of int4, which is unpacked in registers: the unpacking takes ports that the products do not use, and
+// no other block would read its bytes.
+template <int kRows>
+void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
+  for (int j = 0; j < kVectors; ++j) {
+    __m512i integers[kRows][1];
+    begin(x.corrections, integers);
+    const uint8_t* step = data;
+    const int8_t* q = x.q;
+    for (int64_t k = 0; k < group.columns; k += kStep, step += kInt4StepBytes, q += kStep * kRows) {
+      ahead->step();
+      unpack_step<128>(step, j, [&](int quad, __m512i four) TS_ALWAYS { multiply<kRows, 1>({four}, q + quad * 4 * kRows, 4, integers); });
+    }
+    fold_columns<Columns512>(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
+  }
+}
+
 // Unpacks a group of int4 to the form that int8_band reads.
 void unpack_group(const Group& group, Fetch* ahead, uint8_t* to) {
   const uint8_t* step = group.data;
@@ -85,6 +102,10 @@ BlockKernel int8_of(int64_t rows) {
   return kernel_of<BlockKernel, kRowBlock>(rows, [](auto count) { return int8_block<count()>; });
 }
 
+BlockKernel int4_of(int64_t rows) {
+  return kernel_of<BlockKernel, kRowBlock>(rows, [](auto count) { return int4_block<count()>; });
+}
+
 // How often int8_block may fetch ahead while it multiplies these rows: once for each kTurn quads of k of each band, if a block has several.
 int64_t moments_of(int64_t columns, int64_t rows) {
   const int last = bands(static_cast<int>(rows % kRowBlock)), whole = bands(kRowBlock);
@@ -94,14 +115,15 @@ int64_t moments_of(int64_t columns, int64_t rows) {
 }  // namespace
 
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
-  const bool packed = kind == TS_W_INT4;
+  const bool packed = kind == TS_W_INT4, single = packed && rows <= kRowBlock;
   const int64_t lines = panel_bytes(kind, group.columns) / 64;
-  const int64_t moments = moments_of(group.columns, rows) + (packed ? group.columns / kStep * kVectors : 0);
+  const int64_t moments = (single ? 0 : moments_of(group.columns, rows)) + (packed ? group.columns / kStep * kVectors : 0);
   Fetch ahead = {group.after, lines, moments == 0 ? 0 : (lines + moments - 1) / moments};
-  if (packed) unpack_group(group, &ahead, block);
   const uint8_t* data = packed ? block : group.data;
   const int64_t first_pair = group.index * x.pair_stride;
   const int8_t* q = x.q + group.index * x.q_group_stride;
+  if (single) return int4_of(rows)(group.data, group, {q, q, x.scales + first_pair, x.corrections + first_pair}, &ahead, sums);
+  if (packed) unpack_group(group, &ahead, block);
   for (int64_t r = 0; r < rows; r += kRowBlock, q += x.q_stride, sums += kRowBlock * kPanel) {
     const int64_t count = rows - r < kRowBlock ? rows - r : kRowBlock;
     int8_of(count)(data, group, {q, q + x.q_stride, x.scales + first_pair + r, x.corrections + first_pair + r}, &ahead, sums);

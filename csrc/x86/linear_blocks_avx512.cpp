@@ -68,8 +68,8 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
   each_band<kRows>(std::make_integer_sequence<int, bands(kRows)>(), data, group, x, ahead, sums);
 }
 
-// Multiplies a single block by a group of int4, which is unpacked in registers: the unpacking takes ports that the products do not use, and
-// no other block would read its bytes.
+// Multiplies a single block by a group of int4, which is unpacked in registers. Unpacking takes ports that the products do not use, and no
+// other block would read the bytes.
 template <int kRows>
 void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
   for (int j = 0; j < kVectors; ++j) {

@@ -182,6 +182,15 @@ def format_called(name: str) -> WeightFormat:
     raise ValueError(f"no format is called {name!r}; there are {', '.join(known)}")
 
 
+def known_format(name: str) -> str:
+    """Returns the name of a format. Raises ArgumentTypeError for other names."""
+    try:
+        format_called(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return name
+
+
 def kv_of(chosen: WeightFormat) -> KVKind:
     """Returns the usual format of K and V for weights of this format."""
     return KVKind.BF16 if chosen.kind in (WeightKind.F32, WeightKind.BF16) else KVKind.INT8
@@ -376,7 +385,7 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="1b")
-    parser.add_argument("--weights", nargs="+", default=list(USUAL))
+    parser.add_argument("--weights", nargs="+", type=known_format, default=list(USUAL))
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--threads", type=int, default=read_machine().cores)
     parser.add_argument("--rounds", type=int, default=5)

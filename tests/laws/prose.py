@@ -8,6 +8,10 @@ import re
 import tokenize
 from collections.abc import Iterator
 
+MOST_WORDS = 30
+"""The most words of a sentence."""
+NOTE = re.compile(r"\b\w+`?: (?:of|as|by)\b")
+"""This finds a note without its noun: where only "of a step" explains `rows`, no number is named."""
 TOKEN = re.compile(
     r'R"(\w*)\(.*?\)\1"'  # a raw string
     r"|(?<=[\da-fA-F])'(?=[\da-fA-F])"  # a mark between digits

@@ -7,12 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from tests.laws.prose import comments, docstrings, sentences
+from tests.laws.prose import MOST_WORDS, NOTE, comments, docstrings, sentences
 from tests.laws.test_house import MODULES, SOURCE, text_of, tree_of
 
-NOTE = re.compile(r"\b\w+`?: (?:of|as|by)\b")
-"""A note without its noun: `parts_s: of the step` leaves the reader to guess that seconds are meant."""
-MOST_WORDS = 30
 NOTES: dict[str, int] = {}
 """Notes without a noun that are left, by package. Mend some and lower the number; never raise it."""
 LONG_SENTENCES: dict[str, int] = {}

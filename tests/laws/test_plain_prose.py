@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.laws.prose import comments, docstrings, native_comments, sentences
+from tests.laws.prose import MOST_WORDS, NOTE, comments, docstrings, native_comments, sentences
 from tests.laws.test_house import ROOT, short, text_of, tree_of
 
-MOST_WORDS = 30
-NOTE = re.compile(r"\b\w+`?: (?:of|as|by)\b")
-"""A note without its noun: `rows: of a step` leaves the reader to guess which number is meant."""
 WORDS = re.compile(r"(?<![`\w.])(?:beside|behind|says)\b(?![`:(\w])")
-"""`next to`, `after` and `contains` are the plain words; names in code are not meant."""
+"""The plain words are `next to`, `after` and `contains`. Names in code are not counted."""
 FRAGMENT = re.compile(r"(?:of|whose|than|and|but) ", re.IGNORECASE)
 """A text that begins so has no subject: "of a block" does not tell what it counts."""
 LEFT: dict[str, dict[str, int]] = {"notes": {}, "words": {}, "fragments": {}, "long sentences": {}}

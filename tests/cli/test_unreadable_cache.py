@@ -1,4 +1,4 @@
-"""A cache folder that this user may not even look into: what needs it is one clear error, everything else goes on."""
+"""The user may not read the cache folder. A command that needs it ends with one clear error; all others work."""
 
 from __future__ import annotations
 

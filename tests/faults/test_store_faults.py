@@ -97,7 +97,7 @@ CODES = (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO)
 def test_any_write_of_a_download_may_fail(
     hub: FakeHub, model: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each command runs twice: what the first one left must not hinder the second."""
+    """Each command runs twice, because files that the first run left must not stop the second run."""
     wrong: list[str] = []
     for k in range(1, MOST, step):
         place = tmp_path / str(k)

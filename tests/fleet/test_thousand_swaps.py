@@ -54,7 +54,7 @@ class TwoModels:
         assert self.loading.tick(self.now) == []
 
     def picture(self) -> list[tuple[object, ...]]:
-        """Everything that is kept of each model; times are told from now on."""
+        """Returns all stored facts of each model. Times are measured from the present moment."""
         return [
             tuple(
                 round(self.now - value, 6) if field.endswith("_since_s") or field == "begun_s" else value

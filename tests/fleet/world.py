@@ -71,8 +71,9 @@ class SameTime:
 
 @dataclass(eq=False)
 class World:
-    """events: what the front's session would get, by request; ended: how many of them were ends. rates: cuts and deaths
-    in a second. roles: the roles of the replicas, in turn. lost_pages, flipped_pages: the shares of answers whose pages
+    """events: the events that the front's session would receive, by request. ended: the number of these events that end
+    a request. rates: cuts and deaths in a second.
+    roles: the roles of the replicas, in turn. lost_pages, flipped_pages: the shares of answers whose pages
     are lost or damaged. pages_ahead: the pages of pages_kept that came while no request waited for them. sooner,
     router: see ReplicaFleet. objectives: the objectives that replicas promise; their steps are predicted to take
     STEP_S."""

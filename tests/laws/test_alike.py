@@ -37,8 +37,8 @@ ALLOWED = {
 FILES = sorted((ROOT / "tests").rglob("*.py"))
 WAITS = {"wait", "join", "settimeout"}
 LEAST_S, MUST_NOT_S = 60, 1
-"""A wait for what must happen has a limit of at least so many seconds. One of less than a second is for what must not
-happen."""
+"""The least limit, in seconds, of a wait for an event that must happen. A limit of less than a second is for an event
+that must not happen."""
 
 
 def faults(text: str) -> Iterator[str]:

@@ -47,7 +47,7 @@ def test_a_server_that_does_not_start_is_told_with_its_words() -> None:
 
 
 def test_a_server_ends_with_the_processes_that_it_started(tmp_path: Path) -> None:
-    """vLLM's engine is a process of its own, which does not hear what its server is told."""
+    """vLLM's engine is a separate process, and a signal to its server does not reach it."""
     child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
     text = f"""
 import http.server, pathlib, subprocess, sys

@@ -70,8 +70,8 @@ uint64_t place(SampleArgs& args, uint64_t at, int64_t at_once, int64_t rows, boo
   return scratch.at - at;
 }
 
-// Collects the launches for all rows and runs everything. args: what all rows share; told: the place of the results, which is valid
-// afterwards.
+// Collects the launches for all rows and runs them. args contains the values that all rows share. Its field `told` is set to the place of
+// the results, which is valid afterwards.
 int32_t sample_all(ts_context& device, SampleArgs& args, const SampleRow* all, const float* logits, int64_t rows, int32_t slot) {
   const Held held(device);
   bool changed = false;

@@ -26,7 +26,8 @@ void quantize_block_task(void* arg, int64_t index, int32_t) {
   }
 }
 
-// Multiplies one panel of floats by the rows of one tile, or of several tiles at levels with a kernel for them. after: what is read next.
+// Multiplies one panel of floats by the rows of one tile, or of several tiles at levels with a kernel for them. after: the bytes that
+// are read next.
 void float_rows(int32_t kind, const Panel& panel, [[maybe_unused]] const uint8_t* after, const TileRows& x, int64_t rows, float* sums) {
   if constexpr (kFloatRows > kTileRows) {
     if (rows > kTileRows) return float_tiles(kind, panel, after, x, rows, sums);

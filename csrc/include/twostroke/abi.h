@@ -87,7 +87,7 @@ int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_
                        int64_t columns, float* out, int64_t out_stride);
 
 // Runs a step. Its calls come one after the other, each as its op's number and its operands as ops.h lays them out, with `count` words in
-// all. It ends at the first call that is refused. *ran: how many calls ran before that one.
+// all. It ends at the first call that is refused. *ran is set to the number of calls before that one.
 int32_t ts_run(ts_context*, const int64_t* words, int64_t count, int64_t* ran);
 // The name of the kernel that an op chooses for this number of rows, with weights and K and V of these kinds. It comes from the table by
 // which the op chooses. NULL for an op that has one kernel for each format, and for arguments that are no case.

@@ -25,8 +25,8 @@ constexpr int64_t kBlindNs = 200000;  // the longest poll where the system has n
 constexpr int32_t kLookers = 8;  // the threads that may read one clock this often; if there are more, each reads it less often
 
 // Polls until the awaited value is there or the time is over. It also ends when the thread that must write the value has no core: the clock
-// of its work then stands still. Returns whether the value is there. clock(): the clock of that thread. lookers: how many threads may wait
-// in the same way.
+// of its work then stands still. Returns whether the value is there. clock(): the clock of that thread. lookers: the number of
+// threads that may wait in the same way.
 template <class There, class Clock>
 bool spin(const There& there, const Clock& clock, int64_t most_ns, int32_t lookers) {
   const int64_t doubt_ns = kDoubtNs * (1 + lookers / kLookers);

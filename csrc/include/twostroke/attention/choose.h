@@ -13,7 +13,7 @@ inline uint32_t rank_of(float score) {
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The rank of the count-th largest score. *equals: how many scores of that rank are among the largest.
+// Returns the rank of the count-th largest score. *equals is set to the number of scores of that rank among the `count` largest.
 inline uint32_t least_rank(const float* scores, int64_t positions, int64_t count, int64_t* equals) {
   uint32_t prefix = 0, mask = 0;
   for (int shift = 24; shift >= 0; shift -= 8) {

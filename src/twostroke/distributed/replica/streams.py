@@ -43,7 +43,7 @@ PREDICTED_S = 0.1
 
 WireEvent = WireStart | WirePrompt | WireToken | WireEnd
 News = Sequence[tuple[LinkId, tuple[WireEvent, ...]]]
-"""What each front is told of its streams after a step."""
+"""The events that each front receives about its streams after a step."""
 
 
 class ReplicaStreams(Protocol):

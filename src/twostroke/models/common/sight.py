@@ -70,8 +70,9 @@ TIME, HEIGHT, WIDTH = range(3)
 
 
 class TextTurns(Struct, frozen=True):
-    """Which of time, height and width rotates each pair of the language model's heads. sections: how many pairs each
-    axis rotates. interleaved: whether the pairs of the three axes alternate, or stand one axis after the other."""
+    """Which of time, height and width rotates each pair of the language model's heads. sections: the number of pairs
+    that each axis rotates. interleaved: whether the pairs of the three axes alternate, or stand one axis after the
+    other."""
 
     sections: tuple[int, int, int]
     interleaved: bool

@@ -22,7 +22,8 @@ MOST_NAME = 256
 
 
 class NamedNotation(Struct, frozen=True):
-    """The form is: before, name, middle, arguments, `behind`. An id may be in front of the name or after it.
+    """A call has five parts in this order: the text `before`, the name, the text `middle`, the arguments, the text
+    `behind`. An id may stand in front of the name or after it.
 
     before, `behind`: the texts before the name and after the arguments. id_open: the mark of an id after the name.
     id_close: the mark that ends an id in front of the name. writes_id: False where a model of this form may leave out

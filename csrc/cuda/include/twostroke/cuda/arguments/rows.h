@@ -22,7 +22,7 @@ struct MixerArgs {  // arguments of sparse_mixer
 };
 
 // Pairs of a row and an expert that it chose, in the order of the experts' numbers. Row r has the pairs r * chosen .. (r + 1) * chosen.
-// idle: how many numbers after those of the experts add nothing. Their pairs have the weight 0 and the matrices of the last expert.
+// idle: the count of numbers after the experts' numbers that add nothing. Their pairs have the weight 0 and the matrices of the last expert.
 struct ChoiceArgs {  // arguments of order_choices
   const float* routes;
   int32_t* matrices;

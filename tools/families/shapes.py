@@ -58,8 +58,8 @@ GEMMA3 = {
     **{"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 1024, "max_position_embeddings": 131_072},
     **{"rope_theta": 1_000_000.0, "rope_local_base_freq": 10_000.0, "rope_scaling": LINEAR_BY_8},
     **{"rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256, "hidden_activation": "gelu_pytorch_tanh"},
-    # bfloat16 would round the factor of embeddings, which no key of a GGUF file has
-    **{"torch_dtype": "float32", "tie_word_embeddings": True},
+    # No key of a GGUF file has the factor of embeddings. The engine reads it as bfloat16 rounds it.
+    **{"torch_dtype": "bfloat16", "tie_word_embeddings": True},
 }
 QWEN3_5 = {
     **{"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "vocab_size": 248_320},

@@ -1,0 +1,173 @@
+"""Measures the gaps of a stream before and while one server opens, resizes and encodes a large image next to it.
+
+    python -m tools.measure_gaps [--width 512] [--side 4096] [--layers 6] [--threads 2] [--save FILE.json]
+
+The model has random weights and the tower of Qwen3-VL with the given width. A gap is the time between two events of the
+stream. For the steps that worked on the image, the predicted and the measured times of their pieces are told. For a
+quiet machine: the bound of the default rule is 250 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import io
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from msgspec import Struct, structs
+from PIL import Image
+from tests.serve.harness import Live, serving
+from tests.vision.families import FAMILIES, qwen_ids
+from tests.vision.family import TEXT
+from tests.vision.test_input import part, text, url_of
+
+from twostroke.runner.runner import ModelRunner
+from twostroke.server.build import build_server
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+PATH, SETTLED_S, WAIT_S = "/v1/chat/completions", 6.0, 1800.0
+
+
+class Gaps(Struct, frozen=True):
+    """The figures of the gaps between two events, in milliseconds."""
+
+    count: int
+    median: float
+    p99: float
+    longest: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Gaps:
+        """Returns the figures of gaps in seconds. There must be at least one gap."""
+        found = sorted(seconds)
+        shares = (found[min(len(found) - 1, int(share * len(found)))] for share in (0.5, 0.99, 1.0))
+        return cls(len(found), *(round(1e3 * each, 1) for each in shares))
+
+
+class Watched:
+    """Collects the seconds of steps that worked on an image, and the seconds planned and predicted for the image."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[float, float, float, float]] = []
+        execute = ModelRunner.execute
+
+        def noted(runner: ModelRunner, plan: Plan) -> StepResult:
+            begin_s = time.perf_counter()
+            result = execute(runner, plan)
+            if plan.encode is not None:
+                own = result.encodes
+                self.steps.append((time.perf_counter() - begin_s, plan.encode_s, own.predicted_s, own.seconds))
+            return result
+
+        ModelRunner.execute = noted  # type: ignore[method-assign, assignment]
+
+    def facts(self) -> dict[str, float]:
+        """Returns the figures for people, in milliseconds."""
+        if not self.steps:
+            return {"steps": 0}
+        whole, planned, predicted, measured = zip(*self.steps, strict=True)
+        return {
+            "steps": len(whole),
+            "longest_step": 1e3 * max(whole),
+            "most_planned": 1e3 * max(planned),
+            "most_predicted": 1e3 * max(predicted),
+            "measured_to_predicted": sum(measured) / sum(predicted),
+        }
+
+
+def judge(width: int, layers: int) -> torch.nn.Module:
+    """Returns a tower of this width with a small language model."""
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [11, 11, 10], "mrope_interleaved": True}
+    own = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 6, "head_dim": 64}
+    config = transformers.Qwen3VLConfig(
+        text_config={**TEXT, **own, "rope_parameters": turn, "max_position_embeddings": 16_384},
+        vision_config={
+            **{"depth": layers, "hidden_size": width, "intermediate_size": 4 * width, "num_heads": width // 64},
+            **{"patch_size": 16, "num_position_embeddings": 2304, "out_hidden_size": 256},
+            "deepstack_visual_indexes": [0],
+        },
+        tie_word_embeddings=False,
+        **qwen_ids(),
+    )
+    config.architectures = ["Qwen3VLForConditionalGeneration"]
+    return transformers.Qwen3VLForConditionalGeneration(config)
+
+
+def written(folder: Path, width: int, layers: int) -> None:
+    """Writes the model's folder."""
+    areas = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
+    family = FAMILIES["qwen3-vl"]
+    settings = {**family.settings, "size": areas, "patch_size": 16}
+    structs.replace(family, judge=lambda: judge(width, layers), settings=settings).write(folder)
+
+
+def asked(live: Live, content: Any, **more: Any) -> http.client.HTTPResponse:
+    """Sends a request. Returns its answer, whose body is not read yet."""
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=WAIT_S)
+    body = {"messages": [{"role": "user", "content": content}], "temperature": 0, **more}
+    connection.request("POST", PATH, json.dumps(body), {"Content-Type": "application/json"})
+    return connection.getresponse()
+
+
+def measure(live: Live, image: str) -> dict[str, Any]:
+    """Measures the gaps of a stream, first alone and after some seconds with the image next to it."""
+    events: list[float] = []
+    over = threading.Event()
+
+    def read() -> None:
+        answer = asked(live, "words", max_tokens=8000, ignore_eos=True, stream=True)
+        while not over.is_set() and (line := answer.readline()):
+            if line.startswith(b"data:"):
+                events.append(time.perf_counter())
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    time.sleep(SETTLED_S)
+    begin_s = time.perf_counter()
+    answer = asked(live, [part(image), text("x")], max_tokens=4)
+    answer.read()
+    end_s = time.perf_counter()
+    over.set()
+    reader.join(10)
+    gaps = [(at, at - before) for before, at in zip(events, events[1:], strict=False)]
+    before, during = ([gap for at, gap in gaps if begin <= at < end] for begin, end in ((0, begin_s), (begin_s, end_s)))
+    return {
+        "status": answer.status,
+        "image_s": end_s - begin_s,
+        "before": structs.asdict(Gaps.of(before)),
+        "during": structs.asdict(Gaps.of(during)),
+    }
+
+
+def main() -> None:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, usual in (("--width", 512), ("--side", 4096), ("--layers", 6), ("--threads", 2)):
+        parser.add_argument(name, type=int, default=usual)
+    parser.add_argument("--save", type=Path)
+    given = parser.parse_args()
+    made = io.BytesIO()
+    Image.effect_noise((given.side, given.side), 25).save(made, "JPEG", quality=85)
+    with tempfile.TemporaryDirectory(prefix="gaps-") as folder:
+        written(Path(folder), given.width, given.layers)
+        watched = Watched()
+        options = {"weights": "int8", "context": 8192, "threads": given.threads, "kv_memory": "100MB"}
+        with build_server(folder, options) as built, serving(built.parts) as live:
+            found = measure(live, url_of(made.getvalue(), "image/jpeg"))
+    report = json.dumps({**found, "encode": watched.facts()}, indent=2)
+    print(report)
+    if given.save is not None:
+        given.save.write_text(report + "\n")
+
+
+if __name__ == "__main__":
+    main()

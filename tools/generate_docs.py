@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tools/ an
 
 from tools.pages.conversation import conversation_page
 from tools.pages.decisions import decisions_page
-from tools.pages.homes import homes_module
+from tools.pages.homes import homes_tables
 from tools.pages.models import models_page
 from tools.pages.published import readme_page
 from tools.pages.quantization import quantization_page
@@ -104,7 +104,7 @@ PAGES = {
     "docs/ARCHITECTURE.md": architecture_page,
     "docs/adr/README.md": lambda: NOTE + decisions_page(),
     "docs/quantization.md": lambda: NOTE + quantization_page(),
-    "src/twostroke/models/common/homes.py": homes_module,
+    "src/twostroke/models/common/homes.json": homes_tables,
 }
 
 

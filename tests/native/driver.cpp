@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "twostroke/abi.h"
+#include "twostroke/ops.h"
 
 static uint32_t state = 1;
 
@@ -40,6 +40,8 @@ static void must(int32_t status, const char* what) {
   exit(1);
 }
 
+static ts_value floats(float* data, int64_t rows, int64_t heads, int64_t dim) { return {data, heads * dim, rows, heads, dim}; }
+
 static void* aligned(size_t bytes) { return hold(aligned_alloc(64, (bytes + 63) / 64 * 64)); }
 
 // 70 x 96 weights in one format: they are packed here, then 5 rows go through linear and 3 tokens through embed.
@@ -62,7 +64,7 @@ static void weights(ts_context* context, int32_t kind, int32_t group) {
     say(out, tokens * 64);
   }
   const int32_t ids[3] = {0, 69, 7};
-  must(ts_embed(context, &weight, ids, 3, x, columns), "embed");
+  must(twostroke::run(context, ts_embed_args{floats(x, 3, 1, columns), &weight, {ids, 3}}), "embed");
   say(x, 3 * columns);
 }
 
@@ -112,11 +114,12 @@ int main() {
   attention(context, TS_KV_INT4);
   const int64_t tokens = 3, columns = 50;
   float *x = draws(tokens * columns), *y = draws(tokens * columns), *w = draws(columns), *out = draws(tokens * columns);
-  must(ts_rms_norm(context, x, columns, w, 1e-5f, tokens, columns, out, columns), "rms_norm");
-  must(ts_head_norm(context, out, columns, w, 1e-5f, tokens, 5, 10), "head_norm");
+  const ts_value xs = floats(x, tokens, 1, columns), outs = floats(out, tokens, 1, columns), heads = floats(out, tokens, 5, 10);
+  must(twostroke::run(context, ts_rms_norm_args{outs, xs, {w, columns}, 1e-5f}), "rms_norm");
+  must(twostroke::run(context, ts_head_norm_args{heads, {w, 10}, 1e-5f}), "head_norm");
   const int32_t positions[3] = {0, 9, 3}, chosen[3] = {2, 2, 0};
-  must(ts_rope(context, out, columns, tokens, 5, 10, x, y, 10, 5, positions), "rope");
-  must(ts_gather_rows(context, out, columns, tokens, chosen, 3, columns, x, columns), "gather_rows");
+  must(twostroke::run(context, ts_rope_args{heads, {x, y, 10, 5}, {positions, 3}}), "rope");
+  must(twostroke::run(context, ts_gather_rows_args{xs, outs, {chosen, 3}}), "gather_rows");
   say(out, tokens * columns);
   say(x, tokens * columns);
   ts_context_destroy(context);

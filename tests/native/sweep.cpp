@@ -10,7 +10,6 @@
 #include <io.h>
 #endif
 
-#include "twostroke/abi.h"
 #include "twostroke/ops.h"
 #include "twostroke/system/system.h"
 
@@ -24,6 +23,8 @@ static void fail(const char* what) {
   fprintf(stderr, "%s\n", what);
   exit(1);
 }
+
+static ts_value floats(float* data, int64_t rows, int64_t dim) { return {data, dim, rows, 1, dim}; }
 
 static void must(int32_t status, const char* what) {
   if (status != TS_OK) fail(what);
@@ -116,7 +117,7 @@ static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t gr
     feed_forward(three, name, &w, x);
   }
   const int32_t ids[3] = {0, (int32_t)rows - 1, (int32_t)rows / 2};
-  must(ts_embed(three, &w, ids, 3, table, columns), "embed");
+  must(twostroke::run(three, ts_embed_args{floats(table, 3, columns), &w, {ids, 3}}), "embed");
   snprintf(name + how, sizeof name - how, "embed");
   say(name, table, 3 * columns * 4);
   give_back(data), give_back(scales), give_back(x), give_back(bias), give_back(table);
@@ -223,20 +224,6 @@ static void attention(ts_context* three, ts_context* one, int32_t kind, int64_t 
   give_back(layer.data), give_back(k), give_back(v), give_back(q), give_back(out), give_back(alone);
 }
 
-// One call of an op that has no function of its own.
-static void call(ts_context* context, const char* name, const void* operands, int64_t bytes) {
-  int64_t words[1 + 64], ran;
-  for (int32_t op = 0; ts_op_signature(op) != nullptr; ++op) {
-    const char* found = ts_op_signature(op);
-    if (strncmp(found, name, strlen(name)) != 0 || found[strlen(name)] != ':') continue;
-    words[0] = op;
-    memcpy(words + 1, operands, (size_t)bytes);
-    must(ts_run(context, words, 1 + bytes / 8, &ran), name);
-    return;
-  }
-  fail(name);
-}
-
 // The same for latents: one vector of each position for 18 heads.
 static void latents(ts_context* three, ts_context* one, int32_t kind, int64_t latent, int64_t turned) {
   const int64_t heads = 18, pages = 24, tokens = 300, dim = latent + turned;
@@ -251,20 +238,20 @@ static void latents(ts_context* three, ts_context* one, int32_t kind, int64_t la
     for (int i = 0; i < contexts[s]; ++i, ++t) slots[t] = table[8 * s + i / 16] * 16 + i % 16;
   }
   const ts_latent_write_args writing = {&layer, {rows, dim, tokens, 1, dim}, {slots, tokens}};
-  call(three, "latent_write", &writing, sizeof writing);
+  must(twostroke::run(three, writing), "latent_write");
   char name[64];
   snprintf(name, sizeof name, "latent%d dim%d %d write", (int)kind, (int)latent, (int)turned);
   say(name, layer.data, page_bytes);
   const ts_latent_attention_args whole = {{out, heads * latent, 78, heads, latent}, {q, heads * latent, 78, heads, latent},
                                           {behind, heads * turned, 78, heads, turned}, &layer, {starts, contexts, table, 3, 8}, 0.17, 0};
-  call(three, "latent_attention", &whole, sizeof whole);
+  must(twostroke::run(three, whole), "latent_attention");
   for (int s = 0; s < 3; ++s) {
     const int32_t own[2] = {0, starts[s + 1] - starts[s]};
     ts_latent_attention_args part = whole;
     part.out.data = alone, part.q.data = q + starts[s] * heads * latent, part.q_turned.data = behind + starts[s] * heads * turned;
     part.out.rows = part.q.rows = part.q_turned.rows = own[1];
     part.batch = {own, contexts + s, table + 8 * s, 1, 8};
-    call(one, "latent_attention", &part, sizeof part);
+    must(twostroke::run(one, part), "latent_attention");
     if (memcmp(alone, out + starts[s] * heads * latent, (size_t)(own[1] * heads * latent * 4)) != 0) fail(name);
   }
   snprintf(name, sizeof name, "latent%d dim%d %d attention", (int)kind, (int)latent, (int)turned);
@@ -278,16 +265,17 @@ static void rows_of_floats(ts_context* three, int64_t columns) {
   int32_t positions[19], chosen[19];
   for (int i = 0; i < 19; ++i) positions[i] = i * 3 % 10, chosen[i] = i * 5 % 19;
   char name[64];
-  must(ts_rope(three, x, columns, tokens, 1, columns, cosines, sines, 10, half, positions), "rope");
+  const ts_value in = floats(x, tokens, columns), made = floats(out, tokens, columns);
+  must(twostroke::run(three, ts_rope_args{in, {cosines, sines, 10, half}, {positions, tokens}}), "rope");
   snprintf(name, sizeof name, "columns%d rope", (int)columns);
   say(name, x, tokens * columns * 4);
-  must(ts_gather_rows(three, x, columns, tokens, chosen, 19, columns, out, columns), "gather_rows");
+  must(twostroke::run(three, ts_gather_rows_args{made, in, {chosen, tokens}}), "gather_rows");
   snprintf(name, sizeof name, "columns%d gather", (int)columns);
   say(name, out, tokens * columns * 4);
-  must(ts_rms_norm(three, x, columns, w, 1e-5f, tokens, columns, out, columns), "rms_norm");
+  must(twostroke::run(three, ts_rms_norm_args{made, in, {w, columns}, 1e-5f}), "rms_norm");
   snprintf(name, sizeof name, "columns%d rms_norm", (int)columns);
   say(name, out, tokens * columns * 4);
-  must(ts_head_norm(three, x, columns, w, 1e-5f, tokens, 1, columns), "head_norm");
+  must(twostroke::run(three, ts_head_norm_args{in, {w, columns}, 1e-5f}), "head_norm");
   snprintf(name, sizeof name, "columns%d head_norm", (int)columns);
   say(name, x, tokens * columns * 4);
   give_back(x), give_back(w), give_back(out), give_back(cosines), give_back(sines);

@@ -22,18 +22,17 @@ NAMES = (
 )
 GRIDS = [f"tests/ops/test_{name}_native.py" for name in NAMES]
 ONE_TOO_MANY = """
-import ctypes
 import numpy as np
 from tests.native.fences import fence
-from twostroke.backends.cpu.library import load_library
+from twostroke.backends.cpu.library import load_library, op_numbers, run_words
 x = fence(np.ones(7, np.float32), "end")
 rows, out = np.zeros(1, np.int32), np.ones(8, np.float32)
 library = load_library("generic")
 context = library.ts_context_create(1)
-at, number = ctypes.c_void_p, ctypes.c_int64
-library.ts_gather_rows.argtypes = [at, at, number, number, at, number, number, at, number]
-gather = lambda columns: library.ts_gather_rows(
-    context, x.ctypes.data, columns, 1, rows.ctypes.data, 1, columns, out.ctypes.data, columns)
+def gather(columns):
+    values = [word for each in (out, x) for word in (each.ctypes.data, columns, 1, 1, columns)]
+    words = np.array([op_numbers("generic")["gather_rows"], *values, rows.ctypes.data, 1], np.int64)
+    return run_words(library, context, words.ctypes.data, len(words))[0]
 print(gather(7), flush=True)
 gather(8)
 """

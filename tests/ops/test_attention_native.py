@@ -4,7 +4,6 @@ any batch, chunk, split and number of threads."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.native import LEVELS, Answers
+from tests.ops.native import Answers
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import attention, kv_write, span_attention
 from twostroke.ops.attention.kv_pages import quantize_rows, read_pages
@@ -46,13 +45,6 @@ def near(ops: CpuOps, layer: KVLayer, found: np.ndarray, expected: np.ndarray) -
     error = np.abs(found - expected)
     step = STEP[layer.kind] + lost_by_parts(ops, layer)
     return bool(error.max() < step and np.sqrt(np.mean(error**2)) < USUAL)
-
-
-@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
-def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
-    made = CpuOps(*request.param)
-    yield made
-    made.close()
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from tests.ops.banks import bank
-from tests.ops.native import LEVELS, check_guard, format_id, guarded, random_rows
+from tests.ops.native import check_guard, format_id, guarded, random_rows
 from tests.ops.test_experts_native import routes_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
@@ -18,13 +15,6 @@ from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 
 FORMATS = [F32, BF16, WeightFormat(WeightKind.INT8, 64), WeightFormat(WeightKind.INT4, 64)]
-
-
-@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
-def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
-    made = CpuOps(*request.param)
-    yield made
-    made.close()
 
 
 def multiplied(ops: CpuOps, x: F32Array, routes: F32Array, weight: PackedWeight) -> F32Array:

@@ -1,4 +1,4 @@
-"""ts_embed at every level that this machine runs: the token ids that are refused."""
+"""The op embed at every level that this machine runs: the token ids that are refused."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.ops.native import (
-    LEVELS,
-    guarded,
-    random_weight,
-)
+from tests.ops.native import LEVELS, guarded, random_weight
 from twostroke.backends.cpu.ops import CpuOps
 from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import F32

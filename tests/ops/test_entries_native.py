@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from tests.ops.native import LEVELS, random_rows
+from tests.ops.native import random_rows
 from tests.ops.test_latent_native import batch_of, normal, queries, slots_of, whole_numbers
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import entry_write
@@ -20,13 +17,6 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 CONTEXTS, COUNTS = (1, 40, 150, 600), (1, 1, 70, 9)
 ROWS = sum(COUNTS)
-
-
-@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
-def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
-    made = CpuOps(*request.param)
-    yield made
-    made.close()
 
 
 def empty_layer(kind: KVKind, pages: int, dim: int, rate: int) -> KVLayer:

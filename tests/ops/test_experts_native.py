@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from tools.gpu.stored_values import random_values
 
 from tests.ops.banks import bank, joined
-from tests.ops.native import LEVELS, check_guard, format_id, guarded, random_rows
+from tests.ops.native import check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import experts, route
@@ -23,13 +20,6 @@ from twostroke.types.spec.formats import F32, STORED_GROUP, WeightFormat, Weight
 
 ROWS = 70
 """Enough rows for blocks of rows of one expert."""
-
-
-@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
-def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
-    made = CpuOps(*request.param)
-    yield made
-    made.close()
 
 
 def routed(ops: CpuOps, logits: F32Array, chosen: int, normalised: int) -> F32Array:

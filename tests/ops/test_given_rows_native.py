@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from tests.ops.native import LEVELS, check_guard, guarded, random_rows
+from tests.ops.native import check_guard, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.rows import replace_rows
 from twostroke.types.errors import BackendError
 
 SHAPES = [(0, 8), (1, 1), (3, 15), (12, 16), (19, 200)]
-
-
-@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
-def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
-    made = CpuOps(*request.param)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

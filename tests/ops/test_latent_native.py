@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
-from tests.ops.native import LEVELS, Answers
+from tests.ops.native import Answers
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import (
     chosen_latent_attention,
@@ -24,13 +23,6 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 SIZES = ((16, 8), (40, 4), (20, 6), (64, 64), (512, 64))
 """The sizes of a latent, and of the rotary key after it."""
-
-
-@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
-def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
-    made = CpuOps(*request.param)
-    yield made
-    made.close()
 
 
 def normal(*shape: int, seed: int = 0) -> F32Array:

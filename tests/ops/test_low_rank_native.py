@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
 import pytest
 
 from tests.ops.banks import joined
-from tests.ops.native import LEVELS, check_guard, format_id, guarded, random_rows
+from tests.ops.native import check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
 from twostroke.ops.products import low_rank
@@ -21,13 +19,6 @@ from twostroke.types.spec.formats import BF16, COLUMNS8, F32, WeightFormat
 
 ADAPTERS = np.array([0, 0, 2, -1, *[1] * 37, -1, -1, 0, 2, 1, 3, 3, 2], np.int32)
 ROWS, FIRST, COUNT = len(ADAPTERS), 3, 4
-
-
-@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
-def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
-    made = CpuOps(*request.param)
-    yield made
-    made.close()
 
 
 @cache

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from tests.ops.native import LEVELS
 from tests.ops.test_attention_native import batch_of, filled_layer, queries
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.program.values import ALL_AHEAD
@@ -18,13 +14,6 @@ from twostroke.types.spec.formats import KVKind
 TEXTS = (1, 40, 70, 150)
 """The tokens of each text, all of whose positions are rows of the step."""
 REACH, PLACES = 20, 9
-
-
-@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
-def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
-    made = CpuOps(*request.param)
-    yield made
-    made.close()
 
 
 def drawn(*shape: int, seed: int) -> np.ndarray:

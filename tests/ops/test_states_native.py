@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from tests.ops.native import LEVELS, random_rows
+from tests.ops.native import random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import AttentionBatch, F32Array
 from twostroke.types.errors import BackendError
-
-
-@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
-def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
-    made = CpuOps(*request.param)
-    yield made
-    made.close()
 
 
 def batch_of(counts: list[int]) -> AttentionBatch:

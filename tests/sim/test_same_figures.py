@@ -2,7 +2,7 @@
 
 Where a change of policy is intended, the expected digests change with it, and the change names this. Loads are drawn
 without logarithms, and times are compared to the nanosecond, because Python versions do not add floats alike in the
-last bit. Within one version `python -m tools.measure_simulator_speed` compares to the last bit.
+last bit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 // The launchers of kv_write and attention. Slots and page tables are checked on the host, where the step was written.
 #include "twostroke/attention/kv_page.h"
-#include "twostroke/checks.h"
 #include "twostroke/cuda/host/launch.h"
 #include "twostroke/cuda/machine/words.h"
 
@@ -204,12 +203,9 @@ int32_t launch(ts_context& device, const ts_kv_write_args& a) {
   if (a.layer->latent != 0 || a.k.rows != a.v.rows || a.slots.count != a.k.rows) return TS_BAD_SHAPE;
   if (a.k.heads != a.layer->kv_heads || a.k.dim != a.layer->head_dim) return TS_BAD_SHAPE;
   if (a.v.heads != a.layer->kv_heads || a.v.dim != a.layer->value_dim) return TS_BAD_SHAPE;
-  const int32_t* slots = mirrored(device, a.slots.data, a.slots.count);
-  if (slots == nullptr) return TS_BAD_POINTER;
-  for (int64_t t = 0; t < a.slots.count; ++t)
-    if (a.slots.data[t] < 0 || a.slots.data[t] / TS_PAGE_TOKENS >= a.layer->num_pages) return TS_BAD_INDEX;
-  const KVWriteArgs args = {*a.layer, a.k.data, a.v.data, slots, a.k.stride, a.v.stride};
-  return start(device, kKernel_kv_write, a.k.rows * a.k.heads, kGroupThreads, &args);
+  if (!in_range(a.slots, a.layer->num_pages * TS_PAGE_TOKENS)) return TS_BAD_INDEX;
+  KVWriteArgs args = {a, *a.layer};
+  return mirror(device, args.slots) ? start(device, kKernel_kv_write, a.k.rows * a.k.heads, kGroupThreads, &args) : TS_BAD_POINTER;
 }
 
 int32_t launch(ts_context& device, const ts_attention_args& a) { return launch_with(device, a, {}); }
@@ -232,9 +228,7 @@ int32_t launch(ts_context& device, const ts_place_scores_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
   if (a.x.dim > kMostDim) return TS_BAD_SHAPE;
-  const int64_t parts = parts_of(a.out.dim);
-  const PlaceScoreArgs args = {a.out.data, a.x.data, a.table.data, a.out.stride, a.x.stride, a.x.rows, a.x.heads, a.x.dim, a.out.dim, parts};
-  return start(device, kKernel_place_scores, divide_up(a.x.rows, kPlaceRows) * a.x.heads * parts, kThreads, &args);
+  return start(device, kKernel_place_scores, divide_up(a.x.rows, kPlaceRows) * a.x.heads * parts_of(a.out.dim), kThreads, &a);
 }
 
 }  // namespace cuda

@@ -1,5 +1,4 @@
-// The launchers of low_rank and take_columns.
-#include "twostroke/checks.h"
+// The launcher of low_rank.
 #include "twostroke/cuda/host/launch.h"
 
 namespace twostroke {
@@ -35,21 +34,14 @@ int32_t launch(ts_context& device, const ts_low_rank_args& a) {
   args.x_stride = a.x.stride;
   args.most_ranks = a.down->columns;
   if (a.out.data != a.product.data) {
-    const GatherArgs copy = {a.out.data, a.product.data, nullptr, a.out.stride, a.product.stride, width_of(a.out), 0};
-    status = start_fours(device, kKernel_gather_rows, a.out.rows, copy.width, copy);
+    const ts_gather_rows_args copy = {a.out, a.product, {}};
+    status = start_fours(device, kKernel_gather_rows, a.out.rows, width_of(a.out), &copy);
   }
   const LowRankArgs down = with_bank(args, *a.down, divide_up(args.most_ranks * kLowRankThreads, 2 * kFourThreads));
   if (status == TS_OK) status = start(device, kKernel_low_rank_down, a.out.rows * down.parts, kFourThreads, &down);
   if (args.most_ranks > INT32_MAX / kLowRankThreads) return TS_BAD_SHAPE;
   const LowRankArgs up = with_bank(args, *a.up, parts_of(a.up->rows));
   return status == TS_OK ? start(device, kKernel_low_rank_up, a.out.rows * up.parts, kThreads, &up) : status;
-}
-
-int32_t launch(ts_context& device, const ts_take_columns_args& a) {
-  const int64_t width = width_of(a.out);
-  if (a.out.rows != a.x.rows || a.order.length != width) return TS_BAD_SHAPE;
-  const TakeArgs args = {a.out.data, a.x.data, a.order.data, a.out.stride, a.x.stride, width, width_of(a.x), 0};
-  return start_fours(device, kKernel_take_columns, a.out.rows, width, args);
 }
 
 }  // namespace cuda

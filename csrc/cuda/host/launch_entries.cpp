@@ -10,9 +10,8 @@ static_assert(kEntryTile == kGroupThreads, "entry_scores has the tiles of select
 int32_t launch(ts_context& device, const ts_entry_write_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  const int32_t *slots = mirrored(device, a.slots.data, a.slots.count), *positions = mirrored(device, a.positions.data, a.positions.count);
-  if (slots == nullptr || positions == nullptr) return TS_BAD_POINTER;
-  const EntryWriteArgs args = {*a.layer, a.rows.data, slots, positions, a.rows.stride, width_of(a.rows), a.rate};
+  EntryWriteArgs args = {a, *a.layer};
+  if (!mirror(device, args.slots) || !mirror(device, args.positions)) return TS_BAD_POINTER;
   return start(device, kKernel_entry_write, a.rows.rows, kGroupThreads, &args);
 }
 
@@ -23,28 +22,10 @@ int32_t launch(ts_context& device, const ts_entry_select_args& a) {
 }
 
 int32_t launch(ts_context& device, const ts_entry_attention_args& a) {
-  int32_t status = check_shapes(a);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK || a.batch.count == 0) return status;
-  EntryArgs args = {};
-  args.layer = *a.layer;
-  args.out = a.out.data;
-  args.q = a.q.data;
-  args.chosen = a.chosen.data;
-  args.before = a.before.data;
-  args.sinks = a.sinks.data;
-  args.out_stride = a.out.stride;
-  args.q_stride = a.q.stride;
-  args.chosen_stride = a.chosen.stride;
-  args.before_stride = a.before.stride;
-  args.heads = a.q.heads;
-  args.dim = a.q.dim;
-  args.out_dim = a.out.dim;
-  args.choices = width_of(a.chosen);
-  args.rate = a.rate;
-  args.window = a.window;
-  args.scale = static_cast<float>(a.scale);
-  status = mirror_sequences(device, a.batch, &args);
-  return status == TS_OK ? start(device, kKernel_entry_attention, a.q.rows * a.q.heads, kThreads, &args) : status;
+  EntryArgs args = {a, *a.layer};
+  return mirror(device, args.batch) ? start(device, kKernel_entry_attention, a.q.rows * a.q.heads, kThreads, &args) : TS_BAD_POINTER;
 }
 
 }  // namespace cuda

@@ -1,7 +1,6 @@
 // The op experts for many rows. The device puts the pairs of a row and an expert into the order of experts, so that weights are read once
 // for all rows of a tile. Only the device knows how many pairs an expert has. So the host reserves room for the worst case, and tiles
 // without pairs end at once.
-#include "twostroke/checks.h"
 #include "twostroke/cuda/host/product.h"
 
 namespace twostroke {

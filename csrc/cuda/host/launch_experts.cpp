@@ -1,10 +1,8 @@
 // The launchers of route, sparse_mixer and experts. Only the device knows which experts the rows choose. Each row has as many pairs of a
 // row and an expert as it chooses experts, and every pair is multiplied by its own matrix. So a row's bits depend on that row alone, and
 // nothing waits for the host.
-#include "twostroke/checks.h"
 #include "twostroke/cuda/host/product.h"
 #include "twostroke/cuda/machine/words.h"
-#include "twostroke/pointwise.h"
 
 namespace twostroke {
 namespace cuda {
@@ -17,7 +15,7 @@ int32_t check(const ts_experts_args& a) {
   if (status != TS_OK) return status;
   const int64_t chosen = width_of(a.routes) / 2;
   if (chosen < 1 || chosen > kMostExperts) return TS_BAD_SHAPE;
-  return a.activation < 0 || a.activation >= kActivationKinds ? TS_BAD_FORMAT : TS_OK;
+  return a.activation < 0 || a.activation >= kActivations ? TS_BAD_FORMAT : TS_OK;
 }
 
 // Scratch memory for some rows: their pairs, the pairs' rows, both products, and the rounded activations of one product.
@@ -60,8 +58,8 @@ struct SomeRows {
   int32_t gather() const {
     const int64_t width = width_of(a.x);
     const PairArgs args = {floats(room.gathered), a.x.data + first * a.x.stride, a.weigh_inputs != 0 ? floats(room.weights) : nullptr, width,
-                           a.x.stride, chosen(), width, 0, nullptr};
-    return start_fours(device, kKernel_gather_pairs, pairs(), width, args);
+                           a.x.stride, chosen(), width, nullptr};
+    return start_fours(device, kKernel_gather_pairs, pairs(), width, &args);
   }
   int32_t multiply(const ts_weight& bank, const float* x, int64_t x_stride, float* out) const {
     return start_product(device, bank, scratch + static_cast<uint64_t>(room.rounded), room.pairs,
@@ -88,8 +86,8 @@ int32_t activate_pairs(ts_context& device, const ts_experts_args& a, float* midd
 int32_t add_pairs(ts_context& device, const ts_experts_args& a, int64_t first, int64_t count, const PairResults& results) {
   const int64_t width = a.down->rows;
   const PairArgs args = {a.out.data + first * a.out.stride, results.rows, a.weigh_inputs != 0 ? nullptr : results.weights,
-                         a.out.stride, width, width_of(a.routes) / 2, width, 0, results.places};
-  return start_fours(device, kKernel_add_pairs, count, width, args);
+                         a.out.stride, width, width_of(a.routes) / 2, width, results.places};
+  return start_fours(device, kKernel_add_pairs, count, width, &args);
 }
 
 int32_t launch(ts_context& device, const ts_experts_args& a) {
@@ -122,8 +120,8 @@ int32_t launch(ts_context& device, const ts_chosen_linear_args& a) {
     const float* x = a.x.data + first * a.x.stride;
     if (!own && status == TS_OK) {
       float* copies = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(gathered));
-      const PairArgs copy = {copies, x, nullptr, columns, a.x.stride, chosen, columns, 0, nullptr};
-      status = start_fours(device, kKernel_gather_pairs, count * chosen, columns, copy);
+      const PairArgs copy = {copies, x, nullptr, columns, a.x.stride, chosen, columns, nullptr};
+      status = start_fours(device, kKernel_gather_pairs, count * chosen, columns, &copy);
       x = copies;
     }
     const ProductRows products = {x, columns, count * chosen, a.out.data + first * a.out.stride, outputs, false, matrices};
@@ -135,47 +133,26 @@ int32_t launch(ts_context& device, const ts_chosen_linear_args& a) {
 int32_t launch(ts_context& device, const ts_idle_share_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  const IdleArgs args = {a.out.data, a.routes.data, a.out.stride, a.routes.stride, a.out.rows, width_of(a.routes) / 2, a.experts};
-  return start(device, kKernel_idle_share, divide_up(a.out.rows, kThreads), kThreads, &args);
+  return start(device, kKernel_idle_share, divide_up(a.out.rows, kThreads), kThreads, &a);
 }
 
 int32_t launch(ts_context& device, const ts_route_args& a) {
   const int32_t status = check_shapes(a);
-  if (status != TS_OK) return status;
-  const int64_t experts = width_of(a.logits), width = width_of(a.out);
-  const RouteArgs args = {a.out.data,   a.logits.data, a.bias.data, a.shares.data, a.out.stride, a.logits.stride,
-                          experts,      width / 2,     a.normalised, a.scores,    a.groups,
-                          a.kept,       a.best,        static_cast<float>(a.least), static_cast<float>(a.added), static_cast<float>(a.factor),
-                          nullptr,      nullptr};
-  return start(device, kKernel_route, a.out.rows, kGroupThreads, &args);
+  return status == TS_OK ? start(device, kKernel_route, a.out.rows, kGroupThreads, &a) : status;
 }
 
 int32_t launch(ts_context& device, const ts_route_by_token_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  RouteArgs args = {};
-  args.out = a.out.data;
-  args.logits = a.logits.data;
-  args.out_stride = a.out.stride;
-  args.logits_stride = a.logits.stride;
-  args.experts = width_of(a.logits);
-  args.count = width_of(a.out) / 2;
-  args.normalised = 1;
-  args.scores = a.scores;
-  args.added = static_cast<float>(a.added);
-  args.factor = static_cast<float>(a.factor);
-  args.token_ids = mirrored(device, a.token_ids.data, a.token_ids.count);
-  args.table = a.table.data;
-  if (args.token_ids == nullptr) return TS_BAD_POINTER;
+  const int32_t* token_ids = mirrored(device, a.token_ids.data, a.token_ids.count);
+  if (token_ids == nullptr) return TS_BAD_POINTER;
+  const TokenRouteArgs args = {{a.out, a.logits, 1, {}, a.scores, 1, 1, 1, 0.0, a.added, a.factor, {}}, token_ids, a.table.data};
   return start(device, kKernel_route_by_token, a.out.rows, kGroupThreads, &args);
 }
 
 int32_t launch(ts_context& device, const ts_sparse_mixer_args& a) {
   const int32_t status = check_shapes(a);
-  if (status != TS_OK) return status;
-  const int64_t experts = width_of(a.logits), width = width_of(a.out);
-  const MixerArgs args = {a.out.data, a.logits.data, a.out.stride, a.logits.stride, experts, width / 2, static_cast<float>(2 * a.jitter)};
-  return start(device, kKernel_sparse_mixer, a.out.rows, kWarp, &args);
+  return status == TS_OK ? start(device, kKernel_sparse_mixer, a.out.rows, kWarp, &a) : status;
 }
 
 }  // namespace cuda

@@ -45,12 +45,9 @@ int32_t launch(ts_context& device, const ts_latent_write_args& a) {
   const int32_t status = check_latents(a.layer);
   if (status != TS_OK) return status;
   if (width_of(a.rows) != a.layer->head_dim || a.slots.count != a.rows.rows) return TS_BAD_SHAPE;
-  const int32_t* slots = mirrored(device, a.slots.data, a.slots.count);
-  if (slots == nullptr) return TS_BAD_POINTER;
-  for (int64_t t = 0; t < a.slots.count; ++t)
-    if (a.slots.data[t] < 0 || a.slots.data[t] / TS_PAGE_TOKENS >= a.layer->num_pages) return TS_BAD_INDEX;
-  const LatentWriteArgs args = {*a.layer, a.rows.data, slots, a.rows.stride};
-  return start(device, kKernel_latent_write, a.rows.rows, kGroupThreads, &args);
+  if (!in_range(a.slots, a.layer->num_pages * TS_PAGE_TOKENS)) return TS_BAD_INDEX;
+  LatentWriteArgs args = {a, *a.layer};
+  return mirror(device, args.slots) ? start(device, kKernel_latent_write, a.rows.rows, kGroupThreads, &args) : TS_BAD_POINTER;
 }
 
 int32_t launch(ts_context& device, const ts_latent_attention_args& a) {

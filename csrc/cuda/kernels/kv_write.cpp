@@ -33,8 +33,8 @@ TS_DEVICE_INLINE void write_values(const Rounding& rounding, const float* v, int
 TS_KERNEL(kv_write, KVWriteArgs) {
   const int64_t heads = args.layer.kv_heads, token = block_index() / heads, head = block_index() % heads;
   const int64_t dim = args.layer.head_dim, value_dim = args.layer.value_dim;
-  const int64_t slot = args.slots[token], offset = slot % TS_PAGE_TOKENS;
-  const float *k = args.k + token * args.k_stride + head * dim, *v = args.v + token * args.v_stride + head * value_dim;
+  const int64_t slot = args.slots.data[token], offset = slot % TS_PAGE_TOKENS;
+  const float *k = args.k.data + token * args.k.stride + head * dim, *v = args.v.data + token * args.v.stride + head * value_dim;
   const KVLayout layout(&args.layer);
   uint8_t* keys = layout.keys(slot / TS_PAGE_TOKENS, head);
   uint8_t* values = layout.values(keys);

@@ -46,12 +46,12 @@ TS_KERNEL(rms_norm, NormArgs) {
   weights.each(count, [&](int32_t i, float weight) { out[i] = (held ? static_cast<float>(lane_row[i]) : in[i]) * scale * weight; });
 }
 
-TS_DEVICE_INLINE void layer_norm_vector(const NormArgs& args, const float* in, float* out, const float* weight_at, const float* bias) {
-  const int32_t count = static_cast<int32_t>(args.columns);
+// bias: NULL for none.
+TS_DEVICE_INLINE void layer_norm_vector(int32_t count, float eps, const float* in, float* out, const float* weight_at, const float* bias) {
   const HeldWeights weights(weight_at, count);
   const float mean = sum_by_lanes(count, [&](int32_t i) { return in[i]; }, AddValue()) / static_cast<float>(count);
   const float squares = sum_by_lanes(count, [&](int32_t i) { return in[i] - mean; }, AddSquare());
-  const float scale = 1.0f / __builtin_sqrtf(squares / static_cast<float>(count) + args.eps);
+  const float scale = 1.0f / __builtin_sqrtf(squares / static_cast<float>(count) + eps);
   const bool held = count <= kLanePiece;
   weights.each(count, [&](int32_t i, float weight) {
     const float distance = held ? static_cast<float>(lane_row[i]) : in[i] - mean;
@@ -59,15 +59,19 @@ TS_DEVICE_INLINE void layer_norm_vector(const NormArgs& args, const float* in, f
   });
 }
 
-TS_KERNEL(layer_norm, NormArgs) {
-  layer_norm_vector(args, args.x + block_index() * args.x_stride, args.out + block_index() * args.out_stride, args.weight, args.bias);
+TS_KERNEL(layer_norm, ts_layer_norm_args) {
+  const float* in = args.x.data + block_index() * args.x.stride;
+  float* out = args.out.data + block_index() * args.out.stride;
+  layer_norm_vector(static_cast<int32_t>(width_of(args.x)), static_cast<float>(args.eps), in, out, args.weight.data, args.bias.data);
 }
 
-// A block has one vector of a row.
-TS_KERNEL(head_layer_norm, NormArgs) {
-  const uint32_t vectors = static_cast<uint32_t>(args.vectors), block = static_cast<uint32_t>(block_index()), head = block % vectors;
-  const int64_t at = block / vectors * args.x_stride + head * args.columns, weights = head * args.weight_step;
-  layer_norm_vector(args, args.x + at, args.out + at, args.weight + weights, args.bias == nullptr ? nullptr : args.bias + weights);
+// A block has one vector of a row. There is one vector of weights for all heads, or one for each.
+TS_KERNEL(head_layer_norm, ts_head_layer_norm_args) {
+  const uint32_t heads = static_cast<uint32_t>(args.out.heads), block = static_cast<uint32_t>(block_index()), head = block % heads;
+  const int64_t dim = args.out.dim, weights = args.weight.length == dim ? 0 : head * dim;
+  float* x = args.out.data + block / heads * args.out.stride + head * dim;
+  const float* bias = args.bias.data == nullptr ? nullptr : args.bias.data + weights;
+  layer_norm_vector(static_cast<int32_t>(dim), static_cast<float>(args.eps), x, x, args.weight.data + weights, bias);
 }
 
 // The vectors have up to kNarrow elements, which their threads keep in registers.

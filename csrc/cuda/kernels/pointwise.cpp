@@ -25,19 +25,20 @@ TS_DEVICE_INLINE void xielu_four(const float* numbers, Four& four) {
 }
 
 // The numbers of four columns. Where one number applies to all columns, it is returned four times.
-TS_DEVICE_INLINE Four numbers_of(const PointwiseArgs& args, const FourPlace& e) {
-  if (args.length != 1) return load_four(args.numbers + e.at, e.count);
+TS_DEVICE_INLINE Four numbers_of(const ts_pointwise_args& args, const FourPlace& e) {
+  if (args.numbers.length != 1) return load_four(args.numbers.data + e.at, e.count);
   Four same;
-  TS_EACH_OF_FOUR same.v[i] = args.numbers[0];
+  TS_EACH_OF_FOUR same.v[i] = args.numbers.data[0];
   return same;
 }
 
-TS_DEVICE_INLINE void take_step(const PointwiseArgs& args, int64_t step, const FourPlace& e, Four& x) {
+TS_DEVICE_INLINE void take_step(const ts_pointwise_args& args, int64_t step, const FourPlace& e, Four& x) {
+  const float a = static_cast<float>(args.a), b = static_cast<float>(args.b);
   switch (step) {
-    case kTimesA: TS_EACH_OF_FOUR x.v[i] *= args.a; return;
-    case kTimesB: TS_EACH_OF_FOUR x.v[i] *= args.b; return;
+    case kTimesA: TS_EACH_OF_FOUR x.v[i] *= a; return;
+    case kTimesB: TS_EACH_OF_FOUR x.v[i] *= b; return;
     // NaN stays NaN, because it is the second operand
-    case kWithinA: TS_EACH_OF_FOUR x.v[i] = larger(0.0f - args.a, smaller(args.a, x.v[i])); return;
+    case kWithinA: TS_EACH_OF_FOUR x.v[i] = larger(0.0f - a, smaller(a, x.v[i])); return;
     case kTanh: TS_EACH_OF_FOUR x.v[i] = tanh_ratio(x.v[i]); return;
     case kTimesNumbers: {
       const Four numbers = numbers_of(args, e);
@@ -50,13 +51,13 @@ TS_DEVICE_INLINE void take_step(const PointwiseArgs& args, int64_t step, const F
       return;
     }
     case kBetweenNumbers: {
-      const float least = args.numbers[0], most = args.numbers[1];
+      const float least = args.numbers.data[0], most = args.numbers.data[1];
       TS_EACH_OF_FOUR x.v[i] = smaller(most, larger(least, x.v[i]));
       return;
     }
-    case kXielu: return xielu_four(args.numbers, x);
+    case kXielu: return xielu_four(args.numbers.data, x);
     case kPlusY: {
-      const Four y = load_four(args.y + e.row * args.y_stride + e.at, e.count);
+      const Four y = load_four(args.y.data + e.row * args.y.stride + e.at, e.count);
       TS_EACH_OF_FOUR x.v[i] += y.v[i];
       return;
     }
@@ -64,12 +65,12 @@ TS_DEVICE_INLINE void take_step(const PointwiseArgs& args, int64_t step, const F
   }
 }
 
-TS_KERNEL(pointwise, PointwiseArgs) {
-  const FourPlace e = four_place(args.parts, args.width);
+TS_KERNEL(pointwise, ts_pointwise_args) {
+  const FourPlace e = four_place(width_of(args.out));
   if (e.count == 0) return;
-  Four x = load_four(args.x + e.row * args.x_stride + e.at, e.count);
+  Four x = load_four(args.x.data + e.row * args.x.stride + e.at, e.count);
   for (int64_t left = args.program; left != 0; left >>= 8) take_step(args, left & 255, e, x);
-  store_four(args.out + e.row * args.out_stride + e.at, x, e.count);
+  store_four(args.out.data + e.row * args.out.stride + e.at, x, e.count);
 }
 
 }  // namespace cuda

@@ -21,25 +21,10 @@ int32_t run(ts_context* context, const ts_attention_args& a) {
                       a.slopes.data, static_cast<int32_t>(a.ahead), a.out.data, a.out.stride);
 }
 
-int32_t run(ts_context* context, const ts_embed_args& a) {
-  if (a.table == nullptr || a.out.rows != a.token_ids.count || width_of(a.out) != a.table->columns) return TS_BAD_SHAPE;
-  return ts_embed(context, a.table, a.token_ids.data, a.token_ids.count, a.out.data, a.out.stride);
-}
-
 int32_t run(ts_context* context, const ts_feed_forward_args& a) {
   if (a.gate_up == nullptr || a.down == nullptr || a.out.rows != a.x.rows || a.middle.rows != a.x.rows) return TS_BAD_SHAPE;
   if (width_of(a.x) != a.gate_up->columns || width_of(a.out) != a.down->rows || width_of(a.middle) != a.down->columns) return TS_BAD_SHAPE;
   return ts_feed_forward(context, a.gate_up, a.down, a.x.data, a.x.stride, a.x.rows, a.middle.data, a.middle.stride, a.out.data, a.out.stride);
-}
-
-int32_t run(ts_context* context, const ts_gather_rows_args& a) {
-  if (a.out.rows != a.rows.count || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
-  return ts_gather_rows(context, a.x.data, a.x.stride, a.x.rows, a.rows.data, a.rows.count, width_of(a.x), a.out.data, a.out.stride);
-}
-
-int32_t run(ts_context* context, const ts_head_norm_args& a) {
-  if (a.weight.length != a.out.dim) return TS_BAD_SHAPE;
-  return ts_head_norm(context, a.out.data, a.out.stride, a.weight.data, static_cast<float>(a.eps), a.out.rows, a.out.heads, a.out.dim);
 }
 
 int32_t run(ts_context* context, const ts_kv_write_args& a) {
@@ -70,18 +55,6 @@ int32_t run(ts_context* context, const ts_linear_add_args& a) {
 int32_t run(ts_context* context, const ts_linear_silu_args& a) {
   if (!fits(a.out, a.x, a.weight, a.weight == nullptr ? 0 : a.weight->rows / 2)) return TS_BAD_SHAPE;
   return ts_linear_silu(context, a.weight, a.x.data, a.x.stride, a.x.rows, a.out.data, a.out.stride);
-}
-
-int32_t run(ts_context* context, const ts_rms_norm_args& a) {
-  if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x) || a.weight.length != width_of(a.x)) return TS_BAD_SHAPE;
-  return ts_rms_norm(context, a.x.data, a.x.stride, a.weight.data, static_cast<float>(a.eps), a.x.rows, width_of(a.x), a.out.data,
-                     a.out.stride);
-}
-
-int32_t run(ts_context* context, const ts_rope_args& a) {
-  if (a.positions.count != a.out.rows) return TS_BAD_SHAPE;
-  return ts_rope(context, a.out.data, a.out.stride, a.out.rows, a.out.heads, a.out.dim, a.table.cos_table, a.table.sin_table,
-                 a.table.positions, a.table.half, a.positions.data);
 }
 
 namespace {

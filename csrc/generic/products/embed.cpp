@@ -1,18 +1,12 @@
-// ts_embed: rows of a packed table as float32.
-#include "twostroke/context.h"
+// embed: rows of a packed table as float32.
+#include "twostroke/checks.h"
 #include "twostroke/linear.h"
 #include "twostroke/rotate.h"
 #include "twostroke/stored.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
-
-struct EmbedJob {
-  ts_weight w;
-  const int32_t* token_ids;
-  float* out;
-  int64_t out_stride, padded;
-};
 
 void f32_row(const uint8_t* panel, int64_t lane, int64_t columns, float* out) {
   for (int64_t k = 0; k < columns; ++k) memcpy(out + k, panel + (k * kPanel + lane) * 4, 4);
@@ -63,46 +57,40 @@ void stored_row(const ts_weight& w, const uint8_t* panel, int64_t lane, int64_t 
   }
 }
 
-void embed_task(void* arg, int64_t index, int32_t) {
-  const EmbedJob& job = *static_cast<const EmbedJob*>(arg);
-  const int64_t panel_index = job.token_ids[index] / kPanel;
-  const int64_t lane = job.token_ids[index] % kPanel;
-  const uint8_t* panel = static_cast<const uint8_t*>(job.w.data) + panel_index * panel_bytes(job.w.kind, job.padded);
-  float* out = job.out + index * job.out_stride;
-  if (job.w.kind == TS_W_F32) return f32_row(panel, lane, job.w.columns, out);
-  if (job.w.kind == TS_W_BF16) return bf16_row(panel, lane, job.w.columns, out);
-  if (is_stored_kind(job.w.kind)) return stored_row(job.w, panel, lane, job.padded, out);
-  const uint16_t* scales = job.w.scales + panel_index * ((job.padded + job.w.group - 1) / job.w.group) * kPanel;
-  const auto row = job.w.kind == TS_W_INT8 ? int8_row : int4_row;
-  if (job.w.rotated == 0) return row(panel, scales, lane, 0, job.w.columns, job.w.group, out);
-  for (int64_t first = 0; first < job.w.columns; first += kRotatedColumns) {
+void embed_task(const ts_embed_args& a, int64_t index) {
+  const ts_weight& w = *a.table;
+  const int64_t padded = padded_columns(w.kind, w.columns), panel_index = a.token_ids.data[index] / kPanel;
+  const int64_t lane = a.token_ids.data[index] % kPanel;
+  const uint8_t* panel = static_cast<const uint8_t*>(w.data) + panel_index * panel_bytes(w.kind, padded);
+  float* out = a.out.data + index * a.out.stride;
+  if (w.kind == TS_W_F32) return f32_row(panel, lane, w.columns, out);
+  if (w.kind == TS_W_BF16) return bf16_row(panel, lane, w.columns, out);
+  if (is_stored_kind(w.kind)) return stored_row(w, panel, lane, padded, out);
+  const uint16_t* scales = w.scales + panel_index * ((padded + w.group - 1) / w.group) * kPanel;
+  const auto row = w.kind == TS_W_INT8 ? int8_row : int4_row;
+  if (w.rotated == 0) return row(panel, scales, lane, 0, w.columns, w.group, out);
+  for (int64_t first = 0; first < w.columns; first += kRotatedColumns) {
     alignas(64) float step[kRotatedColumns];
-    const int64_t left = job.w.columns - first;
-    row(panel, scales, lane, first, first + kRotatedColumns, job.w.group, step);
+    const int64_t left = w.columns - first;
+    row(panel, scales, lane, first, first + kRotatedColumns, w.group, step);
     rotate_step(step, step);
     memcpy(out + first, step, static_cast<size_t>(left < kRotatedColumns ? left : kRotatedColumns) * 4);
   }
 }
 
-}  // namespace
-}  // namespace twostroke
+constexpr int64_t kSerialTokens = 3;
 
-extern "C" int32_t ts_embed(ts_context* context, const ts_weight* w, const int32_t* token_ids, int64_t tokens, float* out,
-                            int64_t out_stride) {
-  using namespace twostroke;
-  const int32_t status = check_weight(w);
+}  // namespace
+
+int32_t run(ts_context* context, const ts_embed_args& a) {
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  if (tokens < 0 || out_stride < w->columns) return TS_BAD_SHAPE;
-  if (tokens == 0) return TS_OK;
-  if (context == nullptr || token_ids == nullptr || out == nullptr) return TS_BAD_POINTER;
-  for (int64_t i = 0; i < tokens; ++i) {
-    if (token_ids[i] < 0 || token_ids[i] >= w->rows) return TS_BAD_INDEX;
-  }
-  EmbedJob job = {*w, token_ids, out, out_stride, padded_columns(w->kind, w->columns)};
-  if (tokens >= 4) {
-    ts_parallel(context, tokens, embed_task, &job);
+  if (a.out.rows > kSerialTokens) {
+    share_tasks<embed_task>(context, a.out.rows, a);
   } else {
-    for (int64_t i = 0; i < tokens; ++i) embed_task(&job, i, 0);
+    for (int64_t i = 0; i < a.out.rows; ++i) embed_task(a, i);
   }
   return TS_OK;
 }
+
+}  // namespace twostroke

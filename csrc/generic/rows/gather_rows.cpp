@@ -1,17 +1,16 @@
-// ts_gather_rows: copies rows of a matrix.
+// gather_rows: copies rows of a matrix.
 #include <string.h>
 
-#include "twostroke/abi.h"
+#include "twostroke/checks.h"
 
-int32_t ts_gather_rows(ts_context* context, const float* x, int64_t x_stride, int64_t x_rows, const int32_t* rows, int64_t count,
-                       int64_t columns, float* out, int64_t out_stride) {
-  if (context == nullptr) return TS_BAD_POINTER;
-  if (count < 0 || columns < 1 || x_rows < 0 || x_stride < columns || out_stride < columns) return TS_BAD_SHAPE;
-  if (count == 0) return TS_OK;
-  if (x == nullptr || rows == nullptr || out == nullptr) return TS_BAD_POINTER;
-  for (int64_t r = 0; r < count; ++r)
-    if (rows[r] < 0 || rows[r] >= x_rows) return TS_BAD_INDEX;
-  for (int64_t r = 0; r < count; ++r)
-    memcpy(out + r * out_stride, x + rows[r] * x_stride, sizeof(float) * static_cast<size_t>(columns));
+namespace twostroke {
+
+int32_t run(ts_context*, const ts_gather_rows_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  for (int64_t r = 0; r < a.rows.count; ++r)
+    memcpy(a.out.data + r * a.out.stride, a.x.data + a.rows.data[r] * a.x.stride, sizeof(float) * static_cast<size_t>(width_of(a.out)));
   return TS_OK;
 }
+
+}  // namespace twostroke

@@ -1,7 +1,7 @@
 // join_rows: each group of neighbouring rows becomes one row.
 #include <string.h>
 
-#include "twostroke/ops.h"
+#include "twostroke/checks.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {
@@ -17,11 +17,8 @@ void join_group(const ts_join_rows_args& a, int64_t row) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_join_rows_args& a) {
-  const int64_t width = width_of(a.x);
-  if (a.out.rows != a.rows.count || width < 1 || width_of(a.out) < width || width_of(a.out) % width != 0) return TS_BAD_SHAPE;
-  const int64_t groups = a.x.rows / (width_of(a.out) / width);
-  for (int64_t r = 0; r < a.rows.count; ++r)
-    if (a.rows.data[r] < 0 || a.rows.data[r] >= groups) return TS_BAD_INDEX;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   share_tasks<join_group>(context, a.out.rows, a);
   return TS_OK;
 }

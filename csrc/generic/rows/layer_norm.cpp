@@ -1,6 +1,6 @@
 // layer_norm: the layer norm of each row.
+#include "twostroke/checks.h"
 #include "twostroke/layer_norm.h"
-#include "twostroke/ops.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {
@@ -19,9 +19,8 @@ void layer_norm_task(const ts_layer_norm_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_layer_norm_args& a) {
-  const int64_t width = width_of(a.x);
-  if (width < 1 || a.out.rows != a.x.rows || width_of(a.out) != width || a.weight.length != width) return TS_BAD_SHAPE;
-  if (a.bias.data != nullptr && a.bias.length != width) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   share_tasks<layer_norm_task>(context, (a.x.rows + kRowsPerTask - 1) / kRowsPerTask, a);
   return TS_OK;
 }

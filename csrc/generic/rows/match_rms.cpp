@@ -1,7 +1,7 @@
 // match_rms: scales rows to the root mean square of other rows.
 #include <math.h>
 
-#include "twostroke/ops.h"
+#include "twostroke/checks.h"
 #include "twostroke/simd.h"
 #include "twostroke/tasks.h"
 
@@ -28,7 +28,8 @@ void match_row(const ts_match_rms_args& a, int64_t row) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_match_rms_args& a) {
-  if (a.out.rows != a.like.rows || width_of(a.out) != width_of(a.like) || width_of(a.out) < 1) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   share_tasks<match_row>(context, a.out.rows, a);
   return TS_OK;
 }

@@ -1,6 +1,6 @@
 // mix_streams: adds to each stream of a row a weighted sum of other streams of that row. Each element is computed by itself, so that a
 // row's bits depend on that row alone.
-#include "twostroke/ops.h"
+#include "twostroke/checks.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {
@@ -24,8 +24,8 @@ void mix_row(const ts_mix_streams_args& a, int64_t row) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_mix_streams_args& a) {
-  if (!same_shape(a.out, a.base) || a.x.rows != a.out.rows || a.x.dim != a.out.dim || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
-  if (width_of(a.weights) != a.out.heads * a.x.heads) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   share_tasks<mix_row>(context, a.out.rows, a);
   return TS_OK;
 }

@@ -1,7 +1,7 @@
 // multiply: x * act(gate). Each element is computed by itself, so that a row's bits depend on that row alone.
 #include "twostroke/activation.h"
+#include "twostroke/checks.h"
 #include "twostroke/elements.h"
-#include "twostroke/ops.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {
@@ -34,9 +34,8 @@ void multiply_task(const ts_multiply_args& a, int64_t row) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_multiply_args& a) {
-  if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
-  if (a.out.rows != a.x.rows || a.out.rows != a.gate.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
-  if (width_of(a.gate) < 1 || width_of(a.x) % width_of(a.gate) != 0) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   share_tasks<multiply_task>(context, a.out.rows, a);
   return TS_OK;
 }

@@ -1,7 +1,8 @@
-// ts_rms_norm and ts_head_norm. The sum of squares is sixteen partial sums and then one fixed tree, so a row's bits depend on that row
+// rms_norm and head_norm. The sum of squares is sixteen partial sums and then one fixed tree, so a row's bits depend on that row
 // alone.
-#include "twostroke/context.h"
+#include "twostroke/ops.h"
 #include "twostroke/simd.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -26,47 +27,38 @@ void norm_row(const float* in, const float* weight, float eps, int64_t columns, 
   }
 }
 
+// Each head of a row is a vector of its own.
 struct NormJob {
-  const float* x;
-  int64_t x_stride;
-  const float* weight;
+  ts_value out, x;
+  ts_vector weight;
   float eps;
-  int64_t tokens, parts, columns;  // parts: the vectors of a row, one after another
-  float* out;
-  int64_t out_stride;
 };
 
 constexpr int64_t kRowsPerTask = 8;
 
-void norm_task(void* opaque, int64_t index, int32_t) {
-  const NormJob* job = static_cast<const NormJob*>(opaque);
-  const int64_t first = index * kRowsPerTask;
-  const int64_t last = first + kRowsPerTask < job->tokens ? first + kRowsPerTask : job->tokens;
+void norm_task(const NormJob& job, int64_t index) {
+  const int64_t first = index * kRowsPerTask, last = first + kRowsPerTask < job.x.rows ? first + kRowsPerTask : job.x.rows;
   for (int64_t t = first; t < last; ++t)
-    for (int64_t p = 0; p < job->parts; ++p)
-      norm_row(job->x + t * job->x_stride + p * job->columns, job->weight, job->eps, job->columns,
-               job->out + t * job->out_stride + p * job->columns);
+    for (int64_t at = 0; at < width_of(job.x); at += job.x.dim)
+      norm_row(job.x.data + t * job.x.stride + at, job.weight.data, job.eps, job.x.dim, job.out.data + t * job.out.stride + at);
 }
 
-int32_t run(ts_context* context, NormJob job) {
-  if (context == nullptr || job.weight == nullptr) return TS_BAD_POINTER;
-  if (job.tokens < 0 || job.parts < 1 || job.columns < 1) return TS_BAD_SHAPE;
-  if (job.x_stride < job.parts * job.columns || job.out_stride < job.parts * job.columns) return TS_BAD_SHAPE;
-  if (job.tokens == 0) return TS_OK;
-  if (job.x == nullptr || job.out == nullptr) return TS_BAD_POINTER;
-  ts_parallel(context, (job.tokens + kRowsPerTask - 1) / kRowsPerTask, norm_task, &job);
+int32_t norm(ts_context* context, const NormJob& job) {
+  if (job.weight.data == nullptr) return TS_BAD_POINTER;
+  if (job.x.heads < 1 || job.x.dim < 1 || job.weight.length != job.x.dim) return TS_BAD_SHAPE;
+  share_tasks<norm_task>(context, (job.x.rows + kRowsPerTask - 1) / kRowsPerTask, job);
   return TS_OK;
 }
 
+ts_value with_one_head(const ts_value& x) { return {x.data, x.stride, x.rows, 1, width_of(x)}; }
+
 }  // namespace
+
+int32_t run(ts_context* context, const ts_rms_norm_args& a) {
+  if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  return norm(context, {with_one_head(a.out), with_one_head(a.x), a.weight, static_cast<float>(a.eps)});
+}
+
+int32_t run(ts_context* context, const ts_head_norm_args& a) { return norm(context, {a.out, a.out, a.weight, static_cast<float>(a.eps)}); }
+
 }  // namespace twostroke
-
-int32_t ts_rms_norm(ts_context* context, const float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens,
-                    int64_t columns, float* out, int64_t out_stride) {
-  return twostroke::run(context, {x, x_stride, weight, eps, tokens, 1, columns, out, out_stride});
-}
-
-int32_t ts_head_norm(ts_context* context, float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens,
-                     int64_t heads, int64_t head_dim) {
-  return twostroke::run(context, {x, x_stride, weight, eps, tokens, heads, head_dim, x, x_stride});
-}

@@ -1,7 +1,7 @@
 // replace_rows: where the row is marked, out gets the row of `given`, or its sum with that of x. Elsewhere it gets the row of x.
 #include <string.h>
 
-#include "twostroke/ops.h"
+#include "twostroke/checks.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {
@@ -22,8 +22,8 @@ void replace_row(const ts_replace_rows_args& a, int64_t row) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_replace_rows_args& a) {
-  if (a.out.rows != a.x.rows || a.out.rows != a.given.rows || a.out.rows != a.marks.count) return TS_BAD_SHAPE;
-  if (width_of(a.out) != width_of(a.x) || width_of(a.out) != width_of(a.given)) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   share_tasks<replace_row>(context, a.out.rows, a);
   return TS_OK;
 }

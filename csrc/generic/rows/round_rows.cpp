@@ -1,7 +1,7 @@
 // round_rows: rounds each row to whole numbers of 8 bits, and turns them back into floats.
 #include <math.h>
 
-#include "twostroke/ops.h"
+#include "twostroke/checks.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {
@@ -28,7 +28,8 @@ void round_row(const ts_round_rows_args& a, int64_t row) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_round_rows_args& a) {
-  if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   share_tasks<round_row>(context, a.out.rows, a);
   return TS_OK;
 }

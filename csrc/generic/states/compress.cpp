@@ -71,10 +71,9 @@ void compress_task(const ts_compress_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_compress_args& a) {
-  const int32_t status = check_compress(a);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  const int64_t dim = width_of(a.out);
-  share_tasks<compress_task>(context, a.batch.count * ((dim + kChannelsPerTask - 1) / kChannelsPerTask), a);
+  share_tasks<compress_task>(context, a.batch.count * ((width_of(a.out) + kChannelsPerTask - 1) / kChannelsPerTask), a);
   return TS_OK;
 }
 

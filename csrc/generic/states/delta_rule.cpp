@@ -13,14 +13,13 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kMostRows = 512;  // the most rows of one head's state
 constexpr int kTokens = 8;  // tokens whose keys and queries are prepared at once
 constexpr int kTogether = 4;  // vectors of columns whose sums do not wait for each other
 
 // The factors of one head and some tokens: unit keys, scaled unit queries, the decay of each row of the state, and the strength of the
 // correction.
 struct Tokens {
-  float key[kTokens][kMostRows], query[kTokens][kMostRows], left[kTokens][kMostRows], beta[kTokens];
+  float key[kTokens][kMostStateRows], query[kTokens][kMostStateRows], left[kTokens][kMostStateRows], beta[kTokens];
 };
 
 // Computes to = x * factor / sqrt(sum(x^2) + 1e-6).
@@ -144,14 +143,9 @@ void delta_task(const ts_delta_rule_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_delta_rule_args& a) {
-  const int64_t heads = a.v.heads, rows = a.v.rows, gates = width_of(a.a);
-  if (!same_shape(a.out, a.v) || !same_shape(a.q, a.k) || a.k.rows != rows || a.a.rows != rows || a.b.rows != rows) return TS_BAD_SHAPE;
-  if (heads < 1 || a.v.dim < 1 || a.k.dim < 1 || a.k.dim > kMostRows || a.k.heads < 1 || heads % a.k.heads != 0) return TS_BAD_SHAPE;
-  if ((gates != heads && gates != heads * a.k.dim) || width_of(a.b) != heads) return TS_BAD_SHAPE;
-  if (a.decay.length != heads || a.dt_bias.length != gates) return TS_BAD_SHAPE;
-  const int32_t status = check_states(a.state, a.slots, a.batch, rows, heads * a.k.dim * a.v.dim);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  share_tasks<delta_task>(context, a.batch.count * heads, a);
+  share_tasks<delta_task>(context, a.batch.count * a.v.heads, a);
   return TS_OK;
 }
 

@@ -1,6 +1,6 @@
 // gated_norm: a group's sum of squares is sixteen partial sums and then one fixed tree, so a group's bits depend on that group alone.
 #include "twostroke/activation.h"
-#include "twostroke/ops.h"
+#include "twostroke/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {
@@ -49,11 +49,8 @@ void norm_task(const ts_gated_norm_args& a, int64_t row) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_gated_norm_args& a) {
-  const int64_t width = width_of(a.out);
-  if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
-  if (a.out.rows != a.x.rows || a.out.rows != a.gate.rows || width_of(a.x) != width || width_of(a.gate) != width) return TS_BAD_SHAPE;
-  if (a.groups < 1 || width < 1 || width % a.groups != 0) return TS_BAD_SHAPE;
-  if (a.weight.length != width && a.weight.length != width / a.groups) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   share_tasks<norm_task>(context, a.out.rows, a);
   return TS_OK;
 }

@@ -74,7 +74,7 @@ void scan_task(const ts_mlstm_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_mlstm_args& a) {
-  const int32_t status = check_mlstm(a);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
   share_tasks<scan_task>(context, a.batch.count * a.q.heads, a);
   return TS_OK;

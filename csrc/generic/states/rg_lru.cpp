@@ -36,7 +36,7 @@ void recur_task(const ts_rg_lru_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_rg_lru_args& a) {
-  const int32_t status = check_rg_lru(a);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
   const int64_t blocks = (width_of(a.x) + kChannelsPerTask - 1) / kChannelsPerTask;
   share_tasks<recur_task>(context, a.batch.count * blocks, a);

@@ -74,13 +74,9 @@ void scan_task(const ts_selective_scan_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_selective_scan_args& a) {
-  const int64_t channels = width_of(a.x), numbers = width_of(a.b), rows = a.x.rows;
-  if (channels < 1 || numbers < 1 || width_of(a.out) != channels || width_of(a.dt) != channels || width_of(a.c) != numbers) return TS_BAD_SHAPE;
-  if (a.out.rows != rows || a.dt.rows != rows || a.b.rows != rows || a.c.rows != rows) return TS_BAD_SHAPE;
-  if (a.decay.length != numbers * channels || a.skip.length != channels) return TS_BAD_SHAPE;
-  const int32_t status = check_states(a.state, a.slots, a.batch, rows, numbers * channels);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  const int64_t blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask;
+  const int64_t blocks = (width_of(a.x) + kChannelsPerTask - 1) / kChannelsPerTask;
   share_tasks<scan_task>(context, a.batch.count * blocks, a);
   return TS_OK;
 }

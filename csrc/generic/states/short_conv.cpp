@@ -78,14 +78,9 @@ void conv_task(const ts_short_conv_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_short_conv_args& a) {
-  const int64_t channels = width_of(a.x);
-  if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
-  if (channels < 1 || a.out.rows != a.x.rows || width_of(a.out) != channels) return TS_BAD_SHAPE;
-  if (a.taps.length < 2 * channels || a.taps.length % channels != 0) return TS_BAD_SHAPE;
-  if (a.bias.data != nullptr && a.bias.length != channels) return TS_BAD_SHAPE;
-  const int32_t status = check_states(a.state, a.slots, a.batch, a.x.rows, a.taps.length - channels);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  const int64_t blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask;
+  const int64_t blocks = (width_of(a.x) + kChannelsPerTask - 1) / kChannelsPerTask;
   share_tasks<conv_task>(context, a.batch.count * blocks, a);
   return TS_OK;
 }

@@ -94,13 +94,9 @@ void scan_task(const ts_ssd_scan_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_ssd_scan_args& a) {
-  const int64_t heads = a.x.heads, rows = a.x.rows;
-  if (!same_shape(a.out, a.x) || !same_shape(a.b, a.c) || a.b.rows != rows || a.dt.rows != rows) return TS_BAD_SHAPE;
-  if (heads < 1 || a.x.dim < 1 || a.b.dim < 1 || a.b.heads < 1 || heads % a.b.heads != 0 || width_of(a.dt) != heads) return TS_BAD_SHAPE;
-  if (a.decay.length != heads || a.skip.length != heads || a.dt_bias.length != heads) return TS_BAD_SHAPE;
-  const int32_t status = check_states(a.state, a.slots, a.batch, rows, heads * a.b.dim * a.x.dim);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  share_tasks<scan_task>(context, a.batch.count * heads, a);
+  share_tasks<scan_task>(context, a.batch.count * a.x.heads, a);
   return TS_OK;
 }
 

@@ -27,9 +27,7 @@ void shift_task(const ts_token_shift_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_token_shift_args& a) {
-  const int64_t width = width_of(a.x);
-  if (a.out.rows != a.x.rows || width < 1 || width_of(a.out) % width != 0 || a.mix.length != width_of(a.out)) return TS_BAD_SHAPE;
-  const int32_t status = check_states(a.state, a.slots, a.batch, a.x.rows, width);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
   share_tasks<shift_task>(context, a.batch.count, a);
   return TS_OK;

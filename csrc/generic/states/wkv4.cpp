@@ -48,7 +48,7 @@ void scan_task(const ts_wkv4_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_wkv4_args& a) {
-  const int32_t status = check_wkv4(a);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
   const int64_t blocks = (width_of(a.k) + kChannelsPerTask - 1) / kChannelsPerTask;
   share_tasks<scan_task>(context, a.batch.count * blocks, a);

@@ -51,8 +51,7 @@ void wkv6_task(const ts_wkv6_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_wkv6_args& a) {
-  if (a.first.length != width_of(a.v)) return TS_BAD_SHAPE;
-  const int32_t status = check_wkv(a);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
   share_tasks<wkv6_task>(context, a.batch.count * a.v.heads, a);
   return TS_OK;

@@ -86,10 +86,7 @@ void wkv7_task(const ts_wkv7_args& a, int64_t index) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_wkv7_args& a) {
-  const int64_t width = width_of(a.v);
-  if (!same_shape(a.a, a.v)) return TS_BAD_SHAPE;
-  if (a.removal.length != width || a.growth.length != width || a.bonus.length != width) return TS_BAD_SHAPE;
-  const int32_t status = check_wkv(a);
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
   share_tasks<wkv7_task>(context, a.batch.count * a.v.heads, a);
   return TS_OK;

@@ -63,19 +63,12 @@ void ts_context_destroy(ts_context*);
 int64_t ts_context_scratch_bytes(const ts_context*);
 int32_t ts_context_read(ts_context*, int32_t reading);  // a ts_reading; a new context has the value that suits this CPU's maker
 
-int32_t ts_embed(ts_context*, const ts_weight*, const int32_t* token_ids, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear_add(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 int32_t ts_linear_silu(ts_context*, const ts_weight*, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride);
 // ts_linear_silu into middle (tokens, gate_up->rows / 2), then ts_linear_add from it. The call need not write middle.
 int32_t ts_feed_forward(ts_context*, const ts_weight* gate_up, const ts_weight* down, const float* x, int64_t x_stride, int64_t tokens,
                         float* middle, int64_t middle_stride, float* out, int64_t out_stride);
-int32_t ts_rms_norm(ts_context*, const float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t columns,
-                    float* out, int64_t out_stride);
-int32_t ts_head_norm(ts_context*, float* x, int64_t x_stride, const float* weight, float eps, int64_t tokens, int64_t heads,
-                     int64_t head_dim);
-int32_t ts_rope(ts_context*, float* x, int64_t x_stride, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos_table,
-                const float* sin_table, int64_t table_positions, int64_t half_rotary, const int32_t* positions);
 int32_t ts_kv_write(ts_context*, const ts_kv_layer*, const float* k, int64_t k_stride, const float* v, int64_t v_stride,
                     const int32_t* slots, int64_t tokens);
 // soft_cap: 0 for none. sinks, slopes: (heads,) or NULL. ahead: the positions after its own that a row sees; 0 for causal attention.
@@ -83,8 +76,6 @@ int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_
                      const int32_t* context_tokens, int64_t sequences, const int32_t* page_table, int64_t page_table_stride,
                      float scale, int32_t window, float soft_cap, const float* sinks, const float* slopes, int32_t ahead,
                      float* out, int64_t out_stride);
-int32_t ts_gather_rows(ts_context*, const float* x, int64_t x_stride, int64_t x_rows, const int32_t* rows, int64_t count,
-                       int64_t columns, float* out, int64_t out_stride);
 
 // Runs a step. Its calls come one after the other, each as its op's number and its operands as ops.h lays them out, with `count` words in
 // all. It ends at the first call that is refused. *ran is set to the number of calls before that one.

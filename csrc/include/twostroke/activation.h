@@ -6,7 +6,7 @@
 namespace twostroke {
 
 enum Activation {
-  kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kSigmoid = 5, kIdentity = 6, kQuickGelu = 7, kSoftplus = 8, kExp = 9, kActivations = 10
+  kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kSigmoid = 5, kIdentity = 6, kQuickGelu = 7, kSoftplus = 8, kExp = 9
 };
 
 TS_VECTOR_INLINE Vec sigmoid(Vec x) { return set1(1.0f) / (set1(1.0f) + exp(zero() - x)); }

@@ -9,6 +9,73 @@ constexpr int64_t kScoreKinds = 4;  // the kinds of scores of route
 constexpr int64_t kRankStep = 8;  // banks of low_rank are padded to multiples of this
 constexpr int64_t kMostMixedStreams = 8;  // the most streams of stream_shares
 
+inline bool in_range(const ts_indices& indices, int64_t end) {
+  for (int64_t i = 0; i < indices.count; ++i)
+    if (indices.data[i] < 0 || indices.data[i] >= end) return false;
+  return true;
+}
+
+// Also checks the rows' tokens.
+inline int32_t check_shapes(const ts_embed_args& a) {
+  const int32_t status = check_weight(a.table);
+  if (status != TS_OK) return status;
+  if (a.out.rows != a.token_ids.count || width_of(a.out) != a.table->columns || a.table->experts != 0) return TS_BAD_SHAPE;
+  return in_range(a.token_ids, a.table->rows) ? TS_OK : TS_BAD_INDEX;
+}
+
+inline int32_t check_shapes(const ts_gather_rows_args& a) {
+  if (a.out.rows != a.rows.count || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  return in_range(a.rows, a.x.rows) ? TS_OK : TS_BAD_INDEX;
+}
+
+// Also checks the rows' positions.
+inline int32_t check_shapes(const ts_rope_args& a) {
+  if (a.positions.count != a.out.rows || a.table.half < 0 || 2 * a.table.half > a.out.dim) return TS_BAD_SHAPE;
+  if (a.table.cos_table == nullptr || a.table.sin_table == nullptr) return TS_BAD_POINTER;
+  return in_range(a.positions, a.table.positions) ? TS_OK : TS_BAD_INDEX;
+}
+
+inline int32_t check_shapes(const ts_gate_args& a) {
+  if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
+  return a.out.rows != a.x.rows || 2 * width_of(a.out) != width_of(a.x) ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_multiply_args& a) {
+  if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
+  if (a.out.rows != a.x.rows || a.out.rows != a.gate.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  return width_of(a.gate) < 1 || width_of(a.x) % width_of(a.gate) != 0 ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_mix_streams_args& a) {
+  if (!same_shape(a.out, a.base) || a.x.rows != a.out.rows || a.x.dim != a.out.dim || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
+  return width_of(a.weights) != a.out.heads * a.x.heads ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_layer_norm_args& a) {
+  const int64_t width = width_of(a.x);
+  if (width < 1 || a.out.rows != a.x.rows || width_of(a.out) != width || a.weight.length != width) return TS_BAD_SHAPE;
+  return a.bias.data != nullptr && a.bias.length != width ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_match_rms_args& a) {
+  return a.out.rows != a.like.rows || width_of(a.out) != width_of(a.like) || width_of(a.out) < 1 ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_round_rows_args& a) {
+  return a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x) ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_replace_rows_args& a) {
+  if (a.out.rows != a.x.rows || a.out.rows != a.given.rows || a.out.rows != a.marks.count) return TS_BAD_SHAPE;
+  return width_of(a.out) != width_of(a.x) || width_of(a.out) != width_of(a.given) ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_join_rows_args& a) {
+  const int64_t width = width_of(a.x);
+  if (a.out.rows != a.rows.count || width < 1 || width_of(a.out) < width || width_of(a.out) % width != 0) return TS_BAD_SHAPE;
+  return in_range(a.rows, a.x.rows / (width_of(a.out) / width)) ? TS_OK : TS_BAD_INDEX;
+}
+
 inline int32_t check_shapes(const ts_route_args& a) {
   const int64_t experts = width_of(a.logits), width = width_of(a.out);
   if (a.scores < 0 || a.scores >= kScoreKinds) return TS_BAD_FORMAT;

@@ -132,6 +132,7 @@ namespace twostroke {
 TS_OPS(OP)
 #undef OP
 
+constexpr int64_t kActivations = 10;  // activation.h names them
 constexpr int64_t kMostExperts = 1024;  // the most experts of one layer for which route and experts have room
 
 inline bool same_shape(const ts_value& a, const ts_value& b) { return a.rows == b.rows && a.heads == b.heads && a.dim == b.dim; }

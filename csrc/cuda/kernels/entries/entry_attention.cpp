@@ -37,10 +37,10 @@ TS_DEVICE_INLINE int64_t choices_below(const float* chosen, int64_t choices, int
 
 TS_DEVICE_INLINE SeenEntries seen_by(const EntryArgs& args, int64_t row, int64_t positions) {
   const int64_t end = positions / args.rate, first = args.window > 0 && end > args.window ? end - args.window : 0;
-  if (args.chosen == nullptr) return {nullptr, first, end - first};
-  const float* chosen = args.chosen + row * args.chosen_stride;
-  const int64_t begin = choices_below(chosen, args.choices, first);
-  return {chosen + begin, first, choices_below(chosen, args.choices, end) - begin};
+  if (args.chosen.data == nullptr) return {nullptr, first, end - first};
+  const float* chosen = args.chosen.data + row * args.chosen.stride;
+  const int64_t begin = choices_below(chosen, width_of(args.chosen), first);
+  return {chosen + begin, first, choices_below(chosen, width_of(args.chosen), end) - begin};
 }
 
 // A block's part of a row's result, relative to the largest score. Each thread has the sums of its own numbers.
@@ -48,12 +48,12 @@ struct EntrySums {
   float sums[kEntrySums], peak, total;
 
   TS_MEMBER_INLINE void begin(const EntryArgs& args, const float* before) {
-    peak = before == nullptr ? kLowest : before[args.dim];
-    total = before == nullptr ? 0.0f : before[args.dim + 1];
+    peak = before == nullptr ? kLowest : before[args.q.dim];
+    total = before == nullptr ? 0.0f : before[args.q.dim + 1];
     TS_EVERY_SUM
     for (int j = 0; j < kEntrySums; ++j) {
       const int64_t d = thread_index() + j * kThreads;
-      sums[j] = before == nullptr || d >= args.dim ? 0.0f : before[d];
+      sums[j] = before == nullptr || d >= args.q.dim ? 0.0f : before[d];
     }
   }
   // Adds the entries whose scores are in seen_scores. entry_at(e) is entry e.
@@ -109,16 +109,16 @@ struct EntrySums {
 };
 
 TS_KERNEL(entry_attention, EntryArgs) {
-  const int64_t row = block_index() / args.heads, head = block_index() % args.heads, dim = args.dim;
+  const int64_t row = block_index() / args.q.heads, head = block_index() % args.q.heads, dim = args.q.dim;
   const int32_t thread = thread_index();
-  const RowPlace of = place_of_row(args.row_starts, args.context_tokens, args.sequences, row);
+  const RowPlace of = place_of_row(args.batch.row_starts, args.batch.context_tokens, args.batch.count, row);
   const SeenEntries seen = seen_by(args, row, of.positions);
   const EntryLayout layout(&args.layer, dim, args.rate);
-  const int32_t* pages = args.page_table + of.sequence * args.table_stride;
-  const float* q = args.q + row * args.q_stride + head * dim;
-  const float scale = args.scale * kLog2E;
+  const int32_t* pages = args.batch.page_table + of.sequence * args.batch.max_pages;
+  const float* q = args.q.data + row * args.q.stride + head * dim;
+  const float scale = static_cast<float>(args.scale) * kLog2E;
   EntrySums own;
-  own.begin(args, args.before == nullptr ? nullptr : args.before + row * args.before_stride + head * (dim + kBesideEntry));
+  own.begin(args, args.before.data == nullptr ? nullptr : args.before.data + row * args.before.stride + head * (dim + kBesideEntry));
   for (int64_t first = 0; first < seen.count; first += kSeenTile) {
     const int64_t count = seen.count - first < kSeenTile ? seen.count - first : kSeenTile;
     barrier();  // after this, all threads have finished the last tile
@@ -138,9 +138,9 @@ TS_KERNEL(entry_attention, EntryArgs) {
     barrier();
     own.add(dim, count, entry_at);
   }
-  float* out = args.out + row * args.out_stride + head * args.out_dim;
-  if (args.out_dim > dim) return own.keep(out, dim);
-  own.finish(out, dim, args.sinks == nullptr ? nullptr : args.sinks + head);
+  float* out = args.out.data + row * args.out.stride + head * args.out.dim;
+  if (args.out.dim > dim) return own.keep(out, dim);
+  own.finish(out, dim, args.sinks.data == nullptr ? nullptr : args.sinks.data + head);
 }
 
 }  // namespace cuda

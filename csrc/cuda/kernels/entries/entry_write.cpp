@@ -8,9 +8,9 @@ namespace cuda {
 TS_SHARED(float, entry_extreme, 1);
 
 TS_KERNEL(entry_write, EntryWriteArgs) {
-  const int64_t row = block_index(), slot = args.slots[row], dim = args.dim, page = slot / TS_PAGE_TOKENS, place = slot % TS_PAGE_TOKENS / args.rate;
-  if ((args.positions[row] + int64_t{1}) % args.rate != 0) return;
-  const float* from = args.rows + row * args.stride;
+  const int64_t row = block_index(), slot = args.slots.data[row], dim = width_of(args.rows), page = slot / TS_PAGE_TOKENS, place = slot % TS_PAGE_TOKENS / args.rate;
+  if ((args.positions.data[row] + int64_t{1}) % args.rate != 0) return;
+  const float* from = args.rows.data + row * args.rows.stride;
   const EntryLayout layout(&args.layer, dim, args.rate);
   uint8_t* to = layout.entry(page, place);
   if (args.layer.kind == TS_KV_F32) {

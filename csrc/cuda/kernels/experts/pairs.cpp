@@ -38,19 +38,19 @@ TS_KERNEL(choice_numbers, NumberArgs) {
 }
 
 // A thread has one row.
-TS_KERNEL(idle_share, IdleArgs) {
-  const int64_t row = block_index() * threads() + thread_index();
-  if (row >= args.rows) return;
-  const float *weights = args.routes + row * args.routes_stride, *numbers = weights + args.chosen;
+TS_KERNEL(idle_share, ts_idle_share_args) {
+  const int64_t row = block_index() * threads() + thread_index(), chosen = width_of(args.routes) / 2;
+  if (row >= args.out.rows) return;
+  const float *weights = args.routes.data + row * args.routes.stride, *numbers = weights + chosen;
   float sum = 0.0f;
-  for (int64_t i = 0; i < args.chosen; ++i)
+  for (int64_t i = 0; i < chosen; ++i)
     if (numbers[i] >= static_cast<float>(args.experts)) sum += weights[i];
-  args.out[row * args.out_stride] = sum;
+  args.out.data[row * args.out.stride] = sum;
 }
 
 // A thread has four elements of a pair.
 TS_KERNEL(gather_pairs, PairArgs) {
-  const FourPlace e = four_place(args.parts, args.width);
+  const FourPlace e = four_place(args.width);
   if (e.count == 0) return;
   Four x = load_four(args.x + static_cast<uint32_t>(e.row) / static_cast<uint32_t>(args.chosen) * args.x_stride + e.at, e.count);
   if (args.weights != nullptr) {
@@ -62,7 +62,7 @@ TS_KERNEL(gather_pairs, PairArgs) {
 
 // A thread has four elements of a row.
 TS_KERNEL(add_pairs, PairArgs) {
-  const FourPlace e = four_place(args.parts, args.width);
+  const FourPlace e = four_place(args.width);
   if (e.count == 0) return;
   Four sum = {{0.0f, 0.0f, 0.0f, 0.0f}};
   for (int64_t pair = e.row * args.chosen; pair < (e.row + 1) * args.chosen; ++pair) {

@@ -8,9 +8,9 @@ namespace cuda {
 TS_SHARED(float, latent_extremes, 2);
 
 TS_KERNEL(latent_write, LatentWriteArgs) {
-  const int64_t token = block_index(), slot = args.slots[token], offset = slot % TS_PAGE_TOKENS;
+  const int64_t token = block_index(), slot = args.slots.data[token], offset = slot % TS_PAGE_TOKENS;
   const int64_t dim = args.layer.head_dim, latent = args.layer.value_dim;
-  const float* row = args.rows + token * args.stride;
+  const float* row = args.rows.data + token * args.rows.stride;
   const KVLayout layout(&args.layer);
   uint8_t* keys = layout.keys(slot / TS_PAGE_TOKENS, 0);
   if (!has_scales(args.layer.kind)) return write_float_keys(args.layer.kind, row, dim, offset, keys);

@@ -58,7 +58,7 @@ TS_DEVICE_INLINE Four stored_at(const EmbedArgs& args, const uint8_t* panel, int
 }
 
 TS_KERNEL(embed, EmbedArgs) {
-  const FourPlace e = four_place(args.parts, args.columns);
+  const FourPlace e = four_place(args.columns);
   if (args.rotated == 0 && e.count == 0) return;  // threads of a warp rotate together, so none may leave early
   const int32_t id = args.token_ids[e.row];
   const int64_t index = id / kPanel, lane = id % kPanel, k = e.at;

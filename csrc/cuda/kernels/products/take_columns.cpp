@@ -5,16 +5,16 @@
 namespace twostroke {
 namespace cuda {
 
-TS_KERNEL(take_columns, TakeArgs) {
-  const FourPlace e = four_place(args.parts, args.width);
+TS_KERNEL(take_columns, ts_take_columns_args) {
+  const FourPlace e = four_place(width_of(args.out));
   if (e.count == 0) return;
-  const float *x = args.x + e.row * args.x_stride, end = static_cast<float>(args.from);
-  Four four = load_four(args.order + e.at, e.count);
+  const float *x = args.x.data + e.row * args.x.stride, end = static_cast<float>(width_of(args.x));
+  Four four = load_four(args.order.data + e.at, e.count);
   TS_EACH_OF_FOUR {
     const float from = four.v[i];
     four.v[i] = i >= e.count ? 0.0f : from >= 0.0f && from < end ? x[static_cast<int32_t>(from)] : __builtin_nanf("");
   }
-  store_four(args.out + e.row * args.out_stride + e.at, four, e.count);
+  store_four(args.out.data + e.row * args.out.stride + e.at, four, e.count);
 }
 
 }  // namespace cuda

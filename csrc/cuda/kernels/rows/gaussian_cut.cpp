@@ -6,13 +6,14 @@
 namespace twostroke {
 namespace cuda {
 
-TS_KERNEL(gaussian_cut, NormArgs) {
-  float* x = args.out + block_index() * args.out_stride;
-  const float count = static_cast<float>(args.columns);
-  const float mean = sum_by_lanes(args.columns, [&](int32_t i) { return x[i]; }, AddValue()) / count;
-  const float squares = sum_by_lanes(args.columns, [&](int32_t i) { return x[i] - mean; }, AddSquare());
-  const float cut = mean + args.eps * __builtin_sqrtf(squares / count);
-  for (int64_t i = thread_index(); i < args.columns; i += threads()) x[i] = x[i] < cut ? 0.0f : x[i] - cut;  // NaN stays NaN
+TS_KERNEL(gaussian_cut, ts_gaussian_cut_args) {
+  float* x = args.out.data + block_index() * args.out.stride;
+  const int64_t columns = width_of(args.out);
+  const float count = static_cast<float>(columns);
+  const float mean = sum_by_lanes(columns, [&](int32_t i) { return x[i]; }, AddValue()) / count;
+  const float squares = sum_by_lanes(columns, [&](int32_t i) { return x[i] - mean; }, AddSquare());
+  const float cut = mean + static_cast<float>(args.factor) * __builtin_sqrtf(squares / count);
+  for (int64_t i = thread_index(); i < columns; i += threads()) x[i] = x[i] < cut ? 0.0f : x[i] - cut;  // NaN stays NaN
 }
 
 }  // namespace cuda

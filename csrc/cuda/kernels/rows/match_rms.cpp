@@ -5,14 +5,15 @@
 namespace twostroke {
 namespace cuda {
 
-TS_KERNEL(match_rms, NormArgs) {
-  float* x = args.out + block_index() * args.out_stride;
-  const float* like = args.x + block_index() * args.x_stride;
-  const float count = static_cast<float>(args.columns);
-  const float own = sum_by_lanes(args.columns, [&](int32_t i) { return x[i]; }, AddSquare()) / count;
-  const float wanted = sum_by_lanes(args.columns, [&](int32_t i) { return like[i]; }, AddSquare()) / count;
-  const float factor = __builtin_sqrtf(wanted) / __builtin_sqrtf(own < args.eps ? args.eps : own);
-  for (int64_t i = thread_index(); i < args.columns; i += threads()) x[i] *= factor;
+TS_KERNEL(match_rms, ts_match_rms_args) {
+  float* x = args.out.data + block_index() * args.out.stride;
+  const float* like = args.like.data + block_index() * args.like.stride;
+  const int64_t columns = width_of(args.out);
+  const float count = static_cast<float>(columns), least = static_cast<float>(args.least);
+  const float own = sum_by_lanes(columns, [&](int32_t i) { return x[i]; }, AddSquare()) / count;
+  const float wanted = sum_by_lanes(columns, [&](int32_t i) { return like[i]; }, AddSquare()) / count;
+  const float factor = __builtin_sqrtf(wanted) / __builtin_sqrtf(own < least ? least : own);
+  for (int64_t i = thread_index(); i < columns; i += threads()) x[i] *= factor;
 }
 
 }  // namespace cuda

@@ -4,12 +4,13 @@
 namespace twostroke {
 namespace cuda {
 
-TS_KERNEL(mix_streams, MixArgs) {
+TS_KERNEL(mix_streams, ts_mix_streams_args) {
+  const float shift = static_cast<float>(args.shift);
   make_streams(args, [&](int64_t row, uint32_t at, const float* x, const float* weights, int32_t count) {
-    Four sum = load_four(args.base + row * args.base_stride + at, count);
-    for (int64_t m = 0; m < args.read; ++m) {
-      const Four read = load_four(x + m * args.width, count);
-      const float weight = weights[m] + args.shift;
+    Four sum = load_four(args.base.data + row * args.base.stride + at, count);
+    for (int64_t m = 0; m < args.x.heads; ++m) {
+      const Four read = load_four(x + m * args.out.dim, count);
+      const float weight = weights[m] + shift;
       TS_EACH_OF_FOUR sum.v[i] += weight * read.v[i];
     }
     return sum;

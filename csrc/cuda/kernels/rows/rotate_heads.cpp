@@ -7,12 +7,11 @@ namespace cuda {
 constexpr int32_t kLargestBlock = 256;
 TS_SHARED(float, rotated_head, kMostRotatedDims);
 
-// weight_step: 1 to divide each block by its order, else 0.
-TS_KERNEL(rotate_heads, NormArgs) {
-  const int64_t row = block_index() / args.vectors, head = block_index() % args.vectors;
-  const int32_t dim = static_cast<int32_t>(args.columns);
-  const float* x = args.x + row * args.x_stride + head * dim;
-  float* out = args.out + row * args.out_stride + head * dim;
+TS_KERNEL(rotate_heads, ts_rotate_heads_args) {
+  const int64_t row = block_index() / args.out.heads, head = block_index() % args.out.heads;
+  const int32_t dim = static_cast<int32_t>(args.out.dim);
+  const float* x = args.x.data + row * args.x.stride + head * dim;
+  float* out = args.out.data + row * args.out.stride + head * dim;
   for (int32_t i = thread_index(); i < dim; i += threads()) rotated_head[i] = x[i];
   barrier();
   // The order of an element's block: the largest power of two that fits from the block's beginning on.
@@ -34,7 +33,7 @@ TS_KERNEL(rotate_heads, NormArgs) {
     barrier();
   }
   for (int32_t i = thread_index(); i < dim; i += threads()) {
-    out[i] = args.weight_step != 0 ? rotated_head[i] * (1.0f / static_cast<float>(order_of(i))) : rotated_head[i];
+    out[i] = args.inverse != 0 ? rotated_head[i] * (1.0f / static_cast<float>(order_of(i))) : rotated_head[i];
   }
 }
 

@@ -39,23 +39,24 @@ TS_DEVICE_INLINE void soften_row(int64_t n, float eps) {
   }
 }
 
-TS_KERNEL(stream_shares, SharesArgs) {
-  const int64_t n = args.streams, thread = thread_index();
-  const float* x = args.x + block_index() * args.x_stride;
-  float* out = args.out + block_index() * args.out_stride;
-  for (int64_t i = thread; i < args.width; i += threads()) wide_shares[i] = x[i] * args.factor[i < n ? 0 : i < 2 * n ? 1 : 2] + args.base[i];
+TS_KERNEL(stream_shares, ts_stream_shares_args) {
+  const float eps = static_cast<float>(args.eps);
+  const int64_t width = width_of(args.x), n = args.streams, thread = thread_index();
+  const float* x = args.x.data + block_index() * args.x.stride;
+  float* out = args.out.data + block_index() * args.out.stride;
+  for (int64_t i = thread; i < width; i += threads()) wide_shares[i] = x[i] * args.factor.data[i < n ? 0 : i < 2 * n ? 1 : 2] + args.base.data[i];
   barrier();
-  if (thread < n) out[thread] = sigmoid(wide_shares[thread]) + args.eps;
-  if (args.width == n) return;
+  if (thread < n) out[thread] = sigmoid(wide_shares[thread]) + eps;
+  if (width == n) return;
   if (thread < n) {
     out[n + thread] = 2.0f * sigmoid(wide_shares[n + thread]);
-    soften_row(n, args.eps);
+    soften_row(n, eps);
   }
   barrier();
-  divide_line(thread, n, n, args.eps);
+  divide_line(thread, n, n, eps);
   for (int64_t round = 1; round < args.rounds; ++round) {
-    divide_line(thread * n, 1, n, args.eps);
-    divide_line(thread, n, n, args.eps);
+    divide_line(thread * n, 1, n, eps);
+    divide_line(thread, n, n, eps);
   }
   for (int64_t i = thread; i < n * n; i += threads()) out[2 * n + i] = share_square[i % n * n + i / n];
 }

@@ -4,12 +4,12 @@
 namespace twostroke {
 namespace cuda {
 
-TS_KERNEL(weigh_streams, MixArgs) {
+TS_KERNEL(weigh_streams, ts_weigh_streams_args) {
   make_streams(args, [&](int64_t, uint32_t, const float* x, const float* weights, int32_t count) {
     Four sum = load_four(x, count);
     TS_EACH_OF_FOUR sum.v[i] = weights[0] * sum.v[i];
-    for (int64_t m = 1; m < args.read; ++m) {
-      const Four read = load_four(x + m * args.width, count);
+    for (int64_t m = 1; m < args.x.heads; ++m) {
+      const Four read = load_four(x + m * args.out.dim, count);
       TS_EACH_OF_FOUR sum.v[i] += weights[m] * read.v[i];
     }
     return sum;

@@ -41,18 +41,19 @@ struct Inputs {
   float value, gate, next_value, next_gate;
 };
 
-TS_KERNEL(compress, CompressArgs) {
-  const int64_t channel = block_index() % args.parts * threads() + thread_index(), dim = args.dim, s = block_index() / args.parts;
-  const Span span = span_of(args.state, s);
+TS_KERNEL(compress, ts_compress_args) {
+  const int64_t dim = width_of(args.out), parts = parts_of(dim);
+  const int64_t channel = block_index() % parts * threads() + thread_index(), s = block_index() / parts;
+  const Span span = span_of(args, s);
   if (channel >= dim || span.count == 0) return;
-  const bool both = args.series == 2;
-  const int64_t own = (args.series - 1) * dim;  // the last series belongs to the entry that closes next
+  const bool both = width_of(args.x) == 4 * dim;
+  const int64_t series = both ? 2 : 1, own = (series - 1) * dim;  // the last series belongs to the entry that closes next
   float *first = span.state + channel, *second = first + 3 * dim;
   OpenEntry now, next;
   now.read(first, dim);
   next.clear();
   if (both) next.read(second, dim);
-  const int32_t before = args.context_tokens[s] - static_cast<int32_t>(span.count), rate = static_cast<int32_t>(args.rate);
+  const int32_t before = args.batch.context_tokens[s] - static_cast<int32_t>(span.count), rate = static_cast<int32_t>(args.rate);
   const auto step = [&](int64_t t, const Inputs& in) {
     const int32_t position = before + static_cast<int32_t>(t), place = position % rate;
     if (place == 0) {
@@ -62,16 +63,16 @@ TS_KERNEL(compress, CompressArgs) {
     }
     now.add(in.value, in.gate);
     if (both) next.add(in.next_value, in.next_gate);
-    args.out[(span.first + t) * args.out_stride + channel] = place == rate - 1 ? now.sum / now.total : 0.0f;
+    args.out.data[(span.first + t) * args.out.stride + channel] = place == rate - 1 ? now.sum / now.total : 0.0f;
   };
   for (int64_t begin = 0; begin < span.count; begin += kTokensAtOnce) {
     Inputs in[kTokensAtOnce];
     TS_EVERY_LANE
     for (int i = 0; i < kTokensAtOnce; ++i) {
       const int64_t t = begin + i < span.count ? begin + i : span.count - 1;
-      const float* values = args.x + (span.first + t) * args.x_stride + channel;
+      const float* values = args.x.data + (span.first + t) * args.x.stride + channel;
       const int64_t place = (before + static_cast<int32_t>(t)) % rate;
-      const float *gates = values + args.series * dim, *bias = args.bias + place * args.series * dim + channel;
+      const float *gates = values + series * dim, *bias = args.bias.data + place * series * dim + channel;
       in[i] = {values[own], gates[own] + bias[own], values[0], gates[0] + bias[0]};
     }
     TS_EVERY_LANE

@@ -6,28 +6,28 @@ namespace twostroke {
 namespace cuda {
 
 template <class Column>
-TS_DEVICE_INLINE void go_through(const SelectiveArgs& args, int64_t channel, const Span& span) {
-  const int64_t channels = args.channels;
-  Column column(span.state + channel, args.numbers, channels);
+TS_DEVICE_INLINE void go_through(const ts_selective_scan_args& args, int64_t channel, const Span& span) {
+  const int64_t channels = width_of(args.x);
+  Column column(span.state + channel, width_of(args.b), channels);
   for (int64_t row = span.first; row < span.first + span.count; ++row) {
-    const float step = softplus(args.dt[row * args.dt_stride + channel]), x = args.x[row * args.x_stride + channel];
+    const float step = softplus(args.dt.data[row * args.dt.stride + channel]), x = args.x.data[row * args.x.stride + channel];
     const float inner = step * x;
-    const float *b = args.b + row * args.b_stride, *c = args.c + row * args.c_stride;
+    const float *b = args.b.data + row * args.b.stride, *c = args.c.data + row * args.c.stride;
     float sum = 0.0f;
     column.change([&](int64_t n, float& number) {
-      number = fma(exp(step * args.decay[n * channels + channel]), number, b[n] * inner);
+      number = fma(exp(step * args.decay.data[n * channels + channel]), number, b[n] * inner);
       sum = fma(c[n], number, sum);
     });
-    args.out[row * args.out_stride + channel] = fma(args.skip[channel], x, sum);
+    args.out.data[row * args.out.stride + channel] = fma(args.skip.data[channel], x, sum);
   }
   column.end();
 }
 
-TS_KERNEL(selective_scan, SelectiveArgs) {
-  const int64_t channel = block_index() % args.parts * threads() + thread_index();
-  if (channel >= args.channels) return;
-  const Span span = span_of(args.state, block_index() / args.parts);
-  if (args.numbers * threads() <= kKeptNumbers) {
+TS_KERNEL(selective_scan, ts_selective_scan_args) {
+  const int64_t parts = parts_of(width_of(args.x)), channel = block_index() % parts * threads() + thread_index();
+  if (channel >= width_of(args.x)) return;
+  const Span span = span_of(args, block_index() / parts);
+  if (width_of(args.b) * threads() <= kKeptNumbers) {
     go_through<KeptColumn>(args, channel, span);
   } else {
     go_through<LongColumn>(args, channel, span);

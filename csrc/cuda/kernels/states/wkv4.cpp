@@ -4,25 +4,26 @@
 namespace twostroke {
 namespace cuda {
 
-TS_KERNEL(wkv4, Wkv4Args) {
-  const int64_t channel = block_index() % args.parts * threads() + thread_index(), s = block_index() / args.parts;
-  if (channel >= args.channels) return;
-  const Span span = span_of(args.state, s);
-  const bool begins = args.context_tokens[s] == span.count && span.count > 0;
-  const float bonus = args.first[channel], decay = args.decay[channel];
+TS_KERNEL(wkv4, ts_wkv4_args) {
+  const int64_t channels = width_of(args.k), parts = parts_of(channels);
+  const int64_t channel = block_index() % parts * threads() + thread_index(), s = block_index() / parts;
+  if (channel >= channels) return;
+  const Span span = span_of(args, s);
+  const bool begins = args.batch.context_tokens[s] == span.count && span.count > 0;
+  const float bonus = args.first.data[channel], decay = args.decay.data[channel];
   float* state = span.state + channel;
-  float num = 0.0f, den = 0.0f, most = args.least;
+  float num = 0.0f, den = 0.0f, most = kBeforeTheFirst;
   if (!begins) {
     num = state[0];
-    den = state[args.channels];
-    most = state[2 * args.channels];
+    den = state[channels];
+    most = state[2 * channels];
   }
   for (int64_t t = 0; t < span.count; ++t) {
     const int64_t row = span.first + t;
-    const float key = args.k[row * args.k_stride + channel], value = args.v[row * args.v_stride + channel];
+    const float key = args.k.data[row * args.k.stride + channel], value = args.v.data[row * args.v.stride + channel];
     const float seen = key + bonus, largest = larger(most, seen);
     const float kept = exp(most - largest), added = exp(seen - largest);
-    args.out[row * args.out_stride + channel] = fma(kept, num, added * value) / fma(kept, den, added);
+    args.out.data[row * args.out.stride + channel] = fma(kept, num, added * value) / fma(kept, den, added);
     const float older = most + decay, next = larger(older, key);
     const float held = exp(older - next), own = exp(key - next);
     num = fma(held, num, own * value);
@@ -30,8 +31,8 @@ TS_KERNEL(wkv4, Wkv4Args) {
     most = next;
   }
   state[0] = num;
-  state[args.channels] = den;
-  state[2 * args.channels] = most;
+  state[channels] = den;
+  state[2 * channels] = most;
 }
 
 }  // namespace cuda

@@ -3,8 +3,8 @@
     @architecture("Qwen3ForCausalLM", model_type="qwen3")
     def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]: ...
 
-A start imports the one model file that a config names; homes.py has the name of that file. All files are imported only
-for a name that homes.py does not have, and for the list of all architectures.
+A start imports the one model file that a config names; homes.json has the name of that file. All files are imported
+only for a name that homes.json does not have, and for the list of all architectures.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def is_causal_of_type(entry: Architecture, model_type: str) -> bool:
 
 def _find(name: str) -> Architecture | None:
     """Imports the file of a name and returns its entry. Returns None for a name that neither an imported file nor
-    homes.py has."""
+    homes.json has."""
     if name not in _entries and name in HOMES:
         importlib.import_module(f"{_MODELS}.{HOMES[name]}")
     return _entries.get(name)

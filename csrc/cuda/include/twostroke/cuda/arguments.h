@@ -1,17 +1,16 @@
 // The arguments of the kernels of csrc/cuda, and the list of these kernels. All addresses are device addresses. Strides count elements.
-// `parts` is the number of blocks that share one row, where a row is longer than a block has threads.
+// `parts` is the number of blocks that share one row, where a row is longer than a block has threads. The kernel of an op takes the op's
+// operands, ts_NAME_args, where it needs no weights and no scratch memory.
 #pragma once
 #include <stdint.h>
 
-#include "twostroke/abi.h"
 #include "twostroke/attention/places.h"
-#include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
 #include "twostroke/cuda/arguments/samples.h"
 #include "twostroke/cuda/arguments/stage.h"
-#include "twostroke/cuda/arguments/states.h"
 #include "twostroke/cuda/arguments/tiles.h"
 #include "twostroke/cuda/products/packed.h"
+#include "twostroke/ops.h"
 
 namespace twostroke {
 namespace cuda {
@@ -39,73 +38,56 @@ constexpr int kMostDim = 512;  // the most dimensions of a head
 constexpr int kSegment = 512;        // positions whose sums are merged in order
 constexpr int kMostLatent = 1024;  // the most numbers of a position's latent, with the dimensions after it
 constexpr int kMostChoices = 1024;  // the most experts of one layer
-constexpr int kMostHeadRows = 256;  // the most rows of a head's state in wkv6 and wkv7
-constexpr int kHeldNumbers = 64;  // the numbers of a state's column that one thread keeps in registers
-constexpr int kMostStateRows = 512;  // the most rows of a head's state in delta_rule
 constexpr int kWholeColumns = 8;  // pairs of a row and a query head in a block of attention over int8 and int4
 constexpr int kFloatColumns = 16;  // the same number over f32 and bf16; the next one is for sequences with one row
 constexpr int kOneRowColumns = 4;
 constexpr int kPlaceRows = 8;  // rows of a block of place_scores
 constexpr int kEntryTile = 64;  // entries that a block multiplies by a vector at once
 
-struct ElementArgs {  // arguments of gate and multiply
-  float* out;
-  const float *x, *gate;
-  int64_t out_stride, x_stride, gate_stride, width, parts, activation;
-  int64_t shared;      // elements of x that share a gate
-  float limit, shift;  // arguments of gate; a limit of 0 means that there is none
-  bool hold_values;  // for gate: the limit applies to act(gate), not to gate
-};
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-struct PointwiseArgs {
-  float* out;
-  const float *x, *y, *numbers;  // y and numbers may be NULL
-  int64_t out_stride, x_stride, y_stride, width, parts, program, length;  // length: the number of numbers
-  float a, b;
-};
+// The blocks of a row, in kernels with a thread for each channel, and in those with a thread for each four elements.
+constexpr int64_t parts_of(int64_t width) { return divide_up(width, kThreads); }
+constexpr int64_t four_parts(int64_t width) { return divide_up(width, 4 * kFourThreads); }
 
-struct GatherArgs {
-  float* out;
-  const float* x;
-  const int32_t* rows;
-  int64_t out_stride, x_stride, width, parts;
+// The operands of an op whose kernel has `tokens` tokens in a thread. chunks: the chunks of this size that the longest sequence has.
+template <class Op>
+struct InChunks : Op {
+  int64_t tokens, chunks;
 };
+using ShortConvArgs = InChunks<ts_short_conv_args>;
+using TokenShiftArgs = InChunks<ts_token_shift_args>;
+
+// The operands of an op with the layer itself in place of its address, which is one of the host.
+template <class Op>
+struct WithLayer : Op {
+  ts_kv_layer layer;
+};
+using EntryArgs = WithLayer<ts_entry_attention_args>;
+using EntryWriteArgs = WithLayer<ts_entry_write_args>;
+using KVWriteArgs = WithLayer<ts_kv_write_args>;
+using LatentWriteArgs = WithLayer<ts_latent_write_args>;
 
 struct EmbedArgs {
   float* out;
   const uint8_t* data;
   const uint16_t* scales;
   const int32_t* token_ids;
-  int64_t out_stride, columns, padded, panel_bytes, parts;
+  int64_t out_stride, columns, padded, panel_bytes;
   int32_t kind, group;
   StoredLayout stored;
   int64_t rotated;  // the value of ts_weight
 };
 
-// arguments of the norms; for head_norm and head_layer_norm, each of `rows` rows has `vectors` vectors, one after another
+// arguments of rms_norm and head_norm; each of `rows` rows has `vectors` vectors, one after another
 struct NormArgs {
   float* out;
-  const float *x, *weight, *bias;
+  const float *x, *weight;
   int64_t out_stride, x_stride, rows, vectors, columns;
   float eps;
-  int64_t weight_step = 0;  // for head_layer_norm: the step from the weights of a vector to those of the next
 };
 
 constexpr int32_t kMostRotatedDims = 1024;  // the most dimensions of a head of rotate_heads
-
-struct RopeArgs {
-  float* x;
-  const float *cos_table, *sin_table;
-  const int32_t* positions;
-  int64_t stride, heads, dim, half, parts;
-};
-
-struct KVWriteArgs {
-  ts_kv_layer layer;
-  const float *k, *v;
-  const int32_t* slots;
-  int64_t k_stride, v_stride;
-};
 
 struct QuantizeArgs {  // rounds rows (rows, columns) to q (rows, padded), scales and corrections (rows, groups)
   const float* x;
@@ -142,13 +124,6 @@ struct LinearArgs {  // computes out = x @ W.T + bias, or adds it to out
 constexpr int kFloatFew = 2, kFloatSome = 8, kFloatMore = 16, kFloatMany = 32, kFloatWide = 64;
 // threads of a block of linear_float, of _more, and of the others
 constexpr int kFloatFewThreads = 128, kFloatMoreThreads = 128, kFloatThreads = 256;
-
-struct LatentWriteArgs {
-  ts_kv_layer layer;
-  const float* rows;
-  const int32_t* slots;
-  int64_t stride;
-};
 
 struct AttentionArgs {
   ts_kv_layer layer;
@@ -217,29 +192,29 @@ struct FollowArgs {
   K(attention_prompt_int4, AttentionArgs) \
   K(attention_prompt_int8, AttentionArgs) \
   K(choice_numbers, NumberArgs)       \
-  K(compress, CompressArgs)           \
+  K(compress, ts_compress_args)       \
   K(count_pairs, PlaceArgs)           \
-  K(delta_rule, DeltaArgs)            \
+  K(delta_rule, ts_delta_rule_args)   \
   K(embed, EmbedArgs)                 \
   K(entry_attention, EntryArgs)       \
   K(entry_scores, SelectArgs)         \
   K(entry_write, EntryWriteArgs)      \
   K(follow, FollowArgs)               \
-  K(gate, ElementArgs)                \
-  K(gated_norm, GatedNormArgs)        \
+  K(gate, ts_gate_args)               \
+  K(gated_norm, ts_gated_norm_args)   \
   K(gather_pairs, PairArgs)           \
-  K(gather_rows, GatherArgs)          \
-  K(gaussian_cut, NormArgs)           \
-  K(head_layer_norm, NormArgs)        \
+  K(gather_rows, ts_gather_rows_args) \
+  K(gaussian_cut, ts_gaussian_cut_args)\
+  K(head_layer_norm, ts_head_layer_norm_args)\
   K(head_norm, NormArgs)              \
-  K(idle_share, IdleArgs)             \
+  K(idle_share, ts_idle_share_args)   \
   K(index_choose, SelectArgs)         \
   K(index_scores, SelectArgs)         \
-  K(join_rows, JoinArgs)              \
+  K(join_rows, ts_join_rows_args)     \
   K(kv_write, KVWriteArgs)            \
   K(latent_attention, AttentionArgs)  \
   K(latent_write, LatentWriteArgs)    \
-  K(layer_norm, NormArgs)             \
+  K(layer_norm, ts_layer_norm_args)   \
   K(linear_bank_int4, TileArgs)       \
   K(linear_bank_int8, TileArgs)       \
   K(linear_few, LinearArgs)           \
@@ -261,25 +236,25 @@ struct FollowArgs {
   K(linear_tile_int8, TileArgs)       \
   K(low_rank_down, LowRankArgs)       \
   K(low_rank_up, LowRankArgs)         \
-  K(match_rms, NormArgs)              \
-  K(mix_streams, MixArgs)             \
-  K(mlstm, MlstmArgs)                 \
-  K(multiply, ElementArgs)            \
+  K(match_rms, ts_match_rms_args)     \
+  K(mix_streams, ts_mix_streams_args) \
+  K(mlstm, ts_mlstm_args)             \
+  K(multiply, ts_multiply_args)       \
   K(order_choices, ChoiceArgs)        \
   K(place_pairs, PlaceArgs)           \
-  K(place_scores, PlaceScoreArgs)     \
-  K(pointwise, PointwiseArgs)         \
+  K(place_scores, ts_place_scores_args)\
+  K(pointwise, ts_pointwise_args)     \
   K(quantize, QuantizeArgs)           \
   K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \
-  K(replace_rows, GivenArgs)          \
-  K(rg_lru, RgLruArgs)                \
+  K(replace_rows, ts_replace_rows_args)\
+  K(rg_lru, ts_rg_lru_args)           \
   K(rms_norm, NormArgs)               \
-  K(rope, RopeArgs)                   \
-  K(rotate_heads, NormArgs)           \
-  K(round_rows, NormArgs)             \
-  K(route, RouteArgs)                 \
-  K(route_by_token, RouteArgs)        \
+  K(rope, ts_rope_args)               \
+  K(rotate_heads, ts_rotate_heads_args)\
+  K(round_rows, ts_round_rows_args)   \
+  K(route, ts_route_args)             \
+  K(route_by_token, TokenRouteArgs)   \
   K(sample_best, SampleArgs)          \
   K(sample_choose, SampleArgs)        \
   K(sample_cut, SampleArgs)           \
@@ -287,17 +262,17 @@ struct FollowArgs {
   K(sample_look, SampleArgs)          \
   K(sample_tell, SampleArgs)          \
   K(sample_weigh, SampleArgs)         \
-  K(selective_scan, SelectiveArgs)    \
-  K(short_conv, ConvArgs)             \
-  K(sparse_mixer, MixerArgs)          \
-  K(ssd_scan, SsdArgs)                \
-  K(stream_shares, SharesArgs)        \
-  K(take_columns, TakeArgs)           \
-  K(token_shift, ConvArgs)            \
-  K(weigh_streams, MixArgs)           \
-  K(wkv4, Wkv4Args)                   \
-  K(wkv6, WkvArgs)                    \
-  K(wkv7, WkvArgs)
+  K(selective_scan, ts_selective_scan_args)\
+  K(short_conv, ShortConvArgs)        \
+  K(sparse_mixer, ts_sparse_mixer_args)\
+  K(ssd_scan, ts_ssd_scan_args)       \
+  K(stream_shares, ts_stream_shares_args)\
+  K(take_columns, ts_take_columns_args)\
+  K(token_shift, TokenShiftArgs)      \
+  K(weigh_streams, ts_weigh_streams_args)\
+  K(wkv4, ts_wkv4_args)               \
+  K(wkv6, ts_wkv6_args)               \
+  K(wkv7, ts_wkv7_args)
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -23,16 +23,16 @@ MOST_NAME = 256
 
 class NamedNotation(Struct, frozen=True):
     """A call has five parts in this order: the text `before`, the name, the text `middle`, the arguments, the text
-    `behind`. An id may stand in front of the name or after it.
+    `end`. An id may stand in front of the name or after it.
 
-    before, `behind`: the texts before the name and after the arguments. id_open: the mark of an id after the name.
+    before, end: the texts before the name and after the arguments. id_open: the mark of an id after the name.
     id_close: the mark that ends an id in front of the name. writes_id: False where a model of this form may leave out
     the id. ids: the form of ids, for formats in which the id itself holds the name. Satisfies `Notation`.
     """
 
     middle: str
     before: str = ""
-    behind: str = ""
+    end: str = ""
     id_open: str = ""
     id_close: str = ""
     writes_id: bool = True
@@ -41,7 +41,7 @@ class NamedNotation(Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return (self.before, self.middle, self.behind, self.id_open, self.id_close)
+        return (self.before, self.middle, self.end, self.id_open, self.id_close)
 
     def fits(self, stream: TextStream) -> Reading[bool]:
         if self.before.strip():
@@ -79,15 +79,15 @@ class NamedNotation(Struct, frozen=True):
         elif (yield from stream.peek()):
             call.no_arguments()
         yield from stream.space()
-        yield from stream.match(self.behind.strip())
+        yield from stream.match(self.end.strip())
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
         given = dumped(arguments)
         if self.ids.template:
-            return f"{self.before}{call_id}{self.middle}{given}{self.behind}"
+            return f"{self.before}{call_id}{self.middle}{given}{self.end}"
         in_front = call_id + self.id_close if self.id_close else ""
         after = self.id_open + call_id if self.id_open and self.writes_id else ""
-        return f"{self.before}{in_front}{name}{after}{self.middle}{given}{self.behind}"
+        return f"{self.before}{in_front}{name}{after}{self.middle}{given}{self.end}"
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
         ids = "/[A-Za-z0-9]{1,24}/"
@@ -99,4 +99,4 @@ class NamedNotation(Struct, frozen=True):
             parts += [ids, lark.text(self.id_close)] if self.id_close else []
             parts.append(lark.text(name))
             parts += [lark.text(self.id_open), ids] if self.id_open and self.writes_id else []
-        return " ".join([*parts, lark.text(self.middle), lark.json(schema), lark.text(self.behind)])
+        return " ".join([*parts, lark.text(self.middle), lark.json(schema), lark.text(self.end)])

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from twostroke.ops.operands import I32Array
-from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.family import OUTER, Config, Family, Place
 from twostroke.weights.gguf.families.key_row import KeyRow
-from twostroke.weights.gguf.families.names import ATTENTION, DENSE, OUTER, Names
+from twostroke.weights.gguf.families.names import ATTENTION, DENSE, Names
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn
 
@@ -130,7 +130,6 @@ FAMILIES: dict[str, Family] = {
     "starcoder2": Family(
         "Starcoder2ForCausalLM",
         "starcoder2",
-        OUTER,
         STARCODER,
         fixed={"hidden_act": "gelu_pytorch_tanh", "sliding_window": None},
         renamed={"layer_norm_epsilon": "norm_epsilon", "attention_bias": "use_bias"},
@@ -138,8 +137,8 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(
         "GPT2LMHeadModel",
         "gpt2",
-        GPT2_OUTER,
         GPT2_LAYER,
+        outer=GPT2_OUTER,
         layers="transformer.h.",
         turned=frozenset({"attn_qkv", "attn_output", "ffn_up", "ffn_down"}),
         renamed=GPT2_FIELDS,
@@ -148,8 +147,8 @@ FAMILIES: dict[str, Family] = {
     "starcoder": Family(
         "GPTBigCodeForCausalLM",
         "gpt_bigcode",
-        GPT2_OUTER,
         GPT2_LAYER,
+        outer=GPT2_OUTER,
         layers="transformer.h.",
         renamed=GPT2_FIELDS,
         more=_bigcode,
@@ -157,7 +156,6 @@ FAMILIES: dict[str, Family] = {
     "olmo": Family(
         "OlmoForCausalLM",
         "olmo",
-        OUTER,
         {name: ours for name, ours in DENSE.items() if "norm" not in name},
         pairs=True,
         renamed={"layer_norm_epsilon": ""},
@@ -166,7 +164,6 @@ FAMILIES: dict[str, Family] = {
     "gptneox": Family(
         "GPTNeoXForCausalLM",
         "gpt_neox",
-        {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm", "output": "embed_out"},
         {
             "attn_norm": "input_layernorm",
             "attn_qkv": Place("attention.query_key_value", order=_head_by_head),
@@ -174,6 +171,7 @@ FAMILIES: dict[str, Family] = {
             "ffn_norm": "post_attention_layernorm",
             **PLAIN_BLOCK,
         },
+        outer={"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm", "output": "embed_out"},
         layers="gpt_neox.layers.",
         apart=True,
         fixed={"hidden_act": "gelu"},
@@ -185,17 +183,17 @@ FAMILIES: dict[str, Family] = {
         "BloomForCausalLM",
         "bloom",
         {
-            "token_embd": "transformer.word_embeddings",
-            "token_embd_norm": "transformer.word_embeddings_layernorm",
-            "output_norm": "transformer.ln_f",
-            "output": "lm_head",
-        },
-        {
             "attn_norm": "input_layernorm",
             "attn_qkv": Place("self_attention.query_key_value", order=_head_by_head),
             "attn_output": "self_attention.dense",
             "ffn_norm": "post_attention_layernorm",
             **PLAIN_BLOCK,
+        },
+        outer={
+            "token_embd": "transformer.word_embeddings",
+            "token_embd_norm": "transformer.word_embeddings_layernorm",
+            "output_norm": "transformer.ln_f",
+            "output": "lm_head",
         },
         layers="transformer.h.",
         more=_inner,
@@ -203,8 +201,8 @@ FAMILIES: dict[str, Family] = {
     "falcon": Family(
         "FalconForCausalLM",
         "falcon",
-        FALCON_OUTER,
         {**FALCON, "attn_norm": "input_layernorm"},
+        outer=FALCON_OUTER,
         layers="transformer.h.",
         chosen=_falcon_kind,
         more=_falcon,
@@ -212,15 +210,14 @@ FAMILIES: dict[str, Family] = {
     "falcon-two-norms": Family(
         "FalconForCausalLM",
         "falcon",
-        FALCON_OUTER,
         {**FALCON, "attn_norm": "ln_mlp", "attn_norm_2": "ln_attn"},
+        outer=FALCON_OUTER,
         layers="transformer.h.",
         more=_falcon,
     ),
     "mpt": Family(
         "MptForCausalLM",
         "mpt",
-        {"token_embd": "transformer.wte", "output_norm": "transformer.norm_f", "output": "lm_head"},
         {
             "attn_norm": "norm_1",
             "attn_qkv": "attn.Wqkv",
@@ -229,14 +226,15 @@ FAMILIES: dict[str, Family] = {
             "ffn_up": "ffn.up_proj",
             "ffn_down": "ffn.down_proj",
         },
+        outer={"token_embd": "transformer.wte", "output_norm": "transformer.norm_f", "output": "lm_head"},
         layers="transformer.blocks.",
         more=_mpt,
     ),
     "phi2": Family(
         "PhiForCausalLM",
         "phi",
-        {**OUTER, "output_norm": "model.final_layernorm"},
         {**DENSE, "attn_output": "self_attn.dense", "ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"},
+        outer={**OUTER, "output_norm": "model.final_layernorm"},
         partial=True,
         renamed=NORM_EPS,
         fixed={"hidden_act": "gelu_new"},
@@ -245,7 +243,6 @@ FAMILIES: dict[str, Family] = {
     "stablelm": Family(
         "StableLmForCausalLM",
         "stablelm",
-        OUTER,
         DENSE,
         partial=True,
         rows=(KeyRow("use_parallel_residual", "use_parallel_residual", bool, absent=False, silent=False),),
@@ -255,7 +252,6 @@ FAMILIES: dict[str, Family] = {
     "nemotron": Family(
         "NemotronForCausalLM",
         "nemotron",
-        OUTER,
         DENSE,
         partial=True,
         less_one=frozenset({"attn_norm", "ffn_norm", "output_norm"}),

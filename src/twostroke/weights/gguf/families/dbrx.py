@@ -43,8 +43,8 @@ FAMILIES: dict[str, Family] = {
     "dbrx": Family(
         "DbrxForCausalLM",
         "dbrx",
-        OUTER,
         LAYER,
+        outer=OUTER,
         layers="transformer.blocks.",
         joined=tuple(
             Joined(f"ffn.experts.mlp.{ours}", (stored,), turned_pieces=frozenset({stored} if ours == "w2" else ()))

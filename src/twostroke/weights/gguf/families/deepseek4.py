@@ -95,13 +95,13 @@ FAMILIES: dict[str, Family] = {
     "deepseek4": Family(
         "DeepseekV4ForCausalLM",
         "deepseek_v4",
-        {
+        DEEPSEEK4,
+        outer={
             "token_embd": "embed",
             "output_norm": "norm",
             "output": "head",
             **{f"output_hc_{part}.weight": Place(f"hc_head_{part}", whole=True) for part in ("fn", "base", "scale")},
         },
-        DEEPSEEK4,
         layers="layers.",
         windows=True,
         apart=True,

@@ -12,7 +12,7 @@ from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.experts import COUNTS, GATED_SHARED
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
 from twostroke.weights.gguf.families.key_row import KeyRow
-from twostroke.weights.gguf.families.names import DENSE, EXPERTS, GUESSES, OUTER, Names, filters
+from twostroke.weights.gguf.families.names import DENSE, EXPERTS, GUESSES, Names, filters
 from twostroke.weights.gguf.families.states import attending
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn, untiled_values
@@ -101,7 +101,6 @@ FAMILIES: dict[str, Family] = {
     "qwen3next": Family(
         "Qwen3NextForCausalLM",
         "qwen3_next",
-        OUTER,
         DELTA,
         joined=(Joined("linear_attn.in_proj_qkvz.weight", ("attn_qkv.weight", "attn_gate.weight"), _by_key_head),),
         less_one=DELTA_NORMS,
@@ -113,7 +112,6 @@ FAMILIES: dict[str, Family] = {
     "qwen35": Family(
         "Qwen3_5ForCausalLM",
         "qwen3_5_text",
-        OUTER,
         TILED,
         less_one=DELTA_NORMS,
         apart=True,
@@ -123,7 +121,6 @@ FAMILIES: dict[str, Family] = {
     "qwen35moe": Family(
         "Qwen3_5MoeForCausalLM",
         "qwen3_5_moe_text",
-        OUTER,
         TILED,
         less_one=DELTA_NORMS,
         apart=True,

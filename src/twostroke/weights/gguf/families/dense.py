@@ -12,9 +12,9 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.pooling import Task
-from twostroke.weights.gguf.families.family import Config, Family, Place, Shape
+from twostroke.weights.gguf.families.family import OUTER, Config, Family, Place, Shape
 from twostroke.weights.gguf.families.key_row import KeyRow
-from twostroke.weights.gguf.families.names import AFTER, ATTENTION, DENSE, OUTER, SANDWICH, Names
+from twostroke.weights.gguf.families.names import AFTER, ATTENTION, DENSE, SANDWICH, Names
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.pooling import RANK, pooling_number
 
@@ -186,29 +186,27 @@ FAMILIES: dict[str, Family] = {
     "llama": Family(
         "LlamaForCausalLM",
         "llama",
-        OUTER,
         DENSE,
         pairs=True,
         chosen=lambda keys: "mixtral" if keys.has("expert_count") and keys.number("expert_count") else "",
     ),
-    "qwen2": Family("Qwen2ForCausalLM", "qwen2", OUTER, DENSE, windows=True, more=_qwen_window),
-    "qwen3": Family("Qwen3ForCausalLM", "qwen3", OUTER, DENSE, windows=True, chosen=_asked, more=_qwen_window),
+    "qwen2": Family("Qwen2ForCausalLM", "qwen2", DENSE, windows=True, more=_qwen_window),
+    "qwen3": Family("Qwen3ForCausalLM", "qwen3", DENSE, windows=True, chosen=_asked, more=_qwen_window),
     "qwen3-reranker": Family(
         "Qwen3ForSequenceClassification",
         "qwen3",
-        {**OUTER, "cls.output": Place("score", order=_no_and_yes)},
         DENSE,
+        outer={**OUTER, "cls.output": Place("score", order=_no_and_yes)},
         windows=True,
         more=_yes_and_no,
         task=Task.RERANK,
     ),
     "gemma": Family(
-        "GemmaForCausalLM", "gemma", OUTER, DENSE, less_one=GEMMA_NORMS, fixed={"hidden_act": "gelu_pytorch_tanh"}
+        "GemmaForCausalLM", "gemma", DENSE, less_one=GEMMA_NORMS, fixed={"hidden_act": "gelu_pytorch_tanh"}
     ),
     "gemma2": Family(
         "Gemma2ForCausalLM",
         "gemma2",
-        OUTER,
         SANDWICH,
         less_one=GEMMA_NORMS,
         windows=True,
@@ -218,7 +216,6 @@ FAMILIES: dict[str, Family] = {
     "gemma3": Family(
         "Gemma3ForCausalLM",
         "gemma3_text",
-        OUTER,
         SANDWICH,
         less_one=GEMMA_NORMS,
         windows=True,
@@ -226,16 +223,15 @@ FAMILIES: dict[str, Family] = {
         keys={"rope.freq_base_swa": "rope_local_base_freq"},
         more=gemma_scores(62),
     ),
-    "granite": Family("GraniteForCausalLM", "granite", OUTER, DENSE, pairs=True, keys=GRANITE),
-    "smollm3": Family("SmolLM3ForCausalLM", "smollm3", OUTER, DENSE, pairs=True, fixed={"no_rope_layer_interval": 4}),
-    "olmo2": Family("Olmo2ForCausalLM", "olmo2", OUTER, AFTER, chosen=_olmo),
-    "olmo3": Family("Olmo3ForCausalLM", "olmo3", OUTER, AFTER, windows=True, more=_olmo3),
-    "phi3": Family("Phi3ForCausalLM", "phi3", OUTER, JOINED, windows=True, partial=True),
-    "exaone4": Family("Exaone4ForCausalLM", "exaone4", OUTER, AFTER, windows=True, more=windows_of),
+    "granite": Family("GraniteForCausalLM", "granite", DENSE, pairs=True, keys=GRANITE),
+    "smollm3": Family("SmolLM3ForCausalLM", "smollm3", DENSE, pairs=True, fixed={"no_rope_layer_interval": 4}),
+    "olmo2": Family("Olmo2ForCausalLM", "olmo2", AFTER, chosen=_olmo),
+    "olmo3": Family("Olmo3ForCausalLM", "olmo3", AFTER, windows=True, more=_olmo3),
+    "phi3": Family("Phi3ForCausalLM", "phi3", JOINED, windows=True, partial=True),
+    "exaone4": Family("Exaone4ForCausalLM", "exaone4", AFTER, windows=True, more=windows_of),
     "command-r": Family(
         "CohereForCausalLM",
         "cohere",
-        OUTER,
         DENSE,
         renamed={"layer_norm_epsilon": "layer_norm_eps"},
         rows=LOGIT_ROWS,
@@ -244,18 +240,16 @@ FAMILIES: dict[str, Family] = {
     "cohere2": Family(
         "Cohere2ForCausalLM",
         "cohere2",
-        OUTER,
         DENSE,
         windows=True,
         renamed={"layer_norm_epsilon": "layer_norm_eps"},
         rows=LOGIT_ROWS,
         more=_cohere2,
     ),
-    "chatglm": Family("GlmForCausalLM", "glm", OUTER, GLM, apart=True, more=_chatglm),
+    "chatglm": Family("GlmForCausalLM", "glm", GLM, apart=True, more=_chatglm),
     "glm4": Family(
         "Glm4ForCausalLM",
         "glm4",
-        OUTER,
         GLM4,
         partial=True,
         chosen=lambda keys: "glm4v" if keys.has("rope.dimension_sections") else "",
@@ -263,21 +257,15 @@ FAMILIES: dict[str, Family] = {
     "seed_oss": Family(
         "SeedOssForCausalLM",
         "seed_oss",
-        OUTER,
         {**DENSE, "post_attention_norm": "post_attention_layernorm"},
         more=_seed,
     ),
-    "ernie4_5": Family("Ernie4_5ForCausalLM", "ernie4_5", OUTER, DENSE, more=_ernie),
-    "hunyuan-dense": Family(
-        "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", OUTER, {**DENSE, **HEAD_NORMS}, more=_hunyuan
-    ),
-    "arcee": Family(
-        "ArceeForCausalLM", "arcee", OUTER, {**ATTENTION, **UNGATED}, pairs=True, fixed={"hidden_act": "relu2"}
-    ),
+    "ernie4_5": Family("Ernie4_5ForCausalLM", "ernie4_5", DENSE, more=_ernie),
+    "hunyuan-dense": Family("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", {**DENSE, **HEAD_NORMS}, more=_hunyuan),
+    "arcee": Family("ArceeForCausalLM", "arcee", {**ATTENTION, **UNGATED}, pairs=True, fixed={"hidden_act": "relu2"}),
     "jais2": Family(
         "Jais2ForCausalLM",
         "jais2",
-        OUTER,
         {**ATTENTION, **UNGATED},
         fixed={"hidden_act": "relu2"},
         renamed={"layer_norm_epsilon": "layer_norm_eps"},
@@ -286,13 +274,12 @@ FAMILIES: dict[str, Family] = {
     "apertus": Family(
         "ApertusForCausalLM",
         "apertus",
-        OUTER,
         {**ATTENTION, **UNGATED, "attn_norm": "attention_layernorm", "ffn_norm": "feedforward_layernorm"},
         more=_apertus,
         numbers=_xielu_numbers,
         held=_xielu_held,
     ),
-    "mistral3": Family("Ministral3ForCausalLM", "ministral3", OUTER, DENSE, pairs=True, more=_growing),
+    "mistral3": Family("Ministral3ForCausalLM", "ministral3", DENSE, pairs=True, more=_growing),
 }
 
 __all__ = ["FAMILIES", "GRANITE", "HEAD_NORMS", "JOINED", "Place", "gemma_scores", "windows_of"]

@@ -15,7 +15,7 @@ from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.pooling import Task
 from twostroke.weights.gguf.families import dense
 from twostroke.weights.gguf.families.family import Config, Family
-from twostroke.weights.gguf.families.names import DENSE, OUTER, Names
+from twostroke.weights.gguf.families.names import DENSE, Names
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.pooling import RANK, pooling_number
 
@@ -189,8 +189,8 @@ FAMILIES: Mapping[str, Family] = {
     "bert": Family(
         "BertModel",
         "bert",
-        BERT_OUTER,
         BERT_LAYER,
+        outer=BERT_OUTER,
         layers="bert.encoder.layer.",
         chosen=_scores,
         renamed=NORM_EPS,
@@ -200,8 +200,8 @@ FAMILIES: Mapping[str, Family] = {
     "bert-classifier": Family(
         "BertForSequenceClassification",
         "bert",
-        {**BERT_OUTER, "cls": "bert.pooler.dense", "cls.output": "classifier"},
         BERT_LAYER,
+        outer={**BERT_OUTER, "cls": "bert.pooler.dense", "cls.output": "classifier"},
         layers="bert.encoder.layer.",
         renamed=NORM_EPS,
         more=_classifier,
@@ -210,8 +210,8 @@ FAMILIES: Mapping[str, Family] = {
     "nomic-bert": Family(
         "NomicBertModel",
         "nomic_bert",
-        NOMIC_OUTER,
         NOMIC_LAYER,
+        outer=NOMIC_OUTER,
         layers="encoder.layers.",
         renamed=NORM_EPS,
         more=_nomic,
@@ -220,8 +220,8 @@ FAMILIES: Mapping[str, Family] = {
     "nomic-bert-moe": Family(
         "NomicBertModel",
         "nomic_bert",
-        NOMIC_OUTER,
         NOMIC_EXPERTS_LAYER,
+        outer=NOMIC_OUTER,
         layers="encoder.layers.",
         fixed={"activation_function": "gelu"},
         keys={"expert_count": "num_experts"},
@@ -232,8 +232,8 @@ FAMILIES: Mapping[str, Family] = {
     "jina-bert-v3": Family(
         "JinaEmbeddingsV3Model",
         "jina_embeddings_v3",
-        NOMIC_OUTER,
         JINA3_LAYER,
+        outer=NOMIC_OUTER,
         layers="encoder.layers.",
         renamed=NORM_EPS,
         more=_types,
@@ -242,8 +242,8 @@ FAMILIES: Mapping[str, Family] = {
     "jina-bert-v2": Family(
         "JinaBertModel",
         "bert",
-        {stem: name for stem, name in BERT_OUTER.items() if stem != "position_embd"},
         {**BERT_LAYER, "ffn_up": "mlp.gated_layers", "ffn_down": "mlp.wo", "layer_output_norm": "mlp.layernorm"},
+        outer={stem: name for stem, name in BERT_OUTER.items() if stem != "position_embd"},
         layers="bert.encoder.layer.",
         renamed=NORM_EPS,
         more=_jina2,
@@ -253,21 +253,21 @@ FAMILIES: Mapping[str, Family] = {
     "neo-bert": Family(
         "NeoBERT",
         "neobert",
-        {"token_embd": "model.encoder", "enc.output_norm": "model.layer_norm"},
         NEO_LAYER,
+        outer={"token_embd": "model.encoder", "enc.output_norm": "model.layer_norm"},
         layers="model.transformer_encoder.",
         renamed={"rms_norm_eps": "norm_eps", "max_position_embeddings": "max_length", "intermediate_size": ""},
         more=_neobert,
         task=Task.EMBED,
         written=False,
     ),
-    "eurobert": Family("EuroBertModel", "eurobert", OUTER, DENSE, more=_eurobert, task=Task.EMBED),
+    "eurobert": Family("EuroBertModel", "eurobert", DENSE, more=_eurobert, task=Task.EMBED),
     "gemma-embedding": replace(dense.FAMILIES["gemma3"], hf="Gemma3TextModel", more=_gemma, task=Task.EMBED),
     "modern-bert": Family(
         "ModernBertModel",
         "modernbert",
-        MODERN_OUTER,
         MODERN_LAYER,
+        outer=MODERN_OUTER,
         layers="model.layers.",
         windows=True,
         renamed={

@@ -16,7 +16,6 @@ from twostroke.weights.gguf.families.names import (
     GATE_AND_UP,
     GUESSES,
     MIXTRAL_EXPERTS,
-    OUTER,
     SHARED_GATE_AND_UP,
     choice_bias,
     expert_by_expert,
@@ -168,7 +167,6 @@ FAMILIES: dict[str, Family] = {
     "mixtral": Family(
         "MixtralForCausalLM",
         "mixtral",
-        OUTER,
         {**DENSE, **MIXTRAL_EXPERTS},
         pairs=True,
         fixed={"sliding_window": None},
@@ -177,20 +175,18 @@ FAMILIES: dict[str, Family] = {
     "qwen2moe": Family(
         "Qwen2MoeForCausalLM",
         "qwen2_moe",
-        OUTER,
         {**DENSE, **EXPERTS, **GATED_SHARED},
         windows=True,
         keys={**COUNTS, "expert_shared_feed_forward_length": "shared_expert_intermediate_size"},
         more=_qwen2moe,
     ),
     "qwen3moe": Family(
-        "Qwen3MoeForCausalLM", "qwen3_moe", OUTER, {**DENSE, **EXPERTS}, windows=True, keys=COUNTS, more=_qwen3moe
+        "Qwen3MoeForCausalLM", "qwen3_moe", {**DENSE, **EXPERTS}, windows=True, keys=COUNTS, more=_qwen3moe
     ),
-    "olmoe": Family("OlmoeForCausalLM", "olmoe", OUTER, {**DENSE, **EXPERTS}, keys=COUNTS, more=_olmoe),
+    "olmoe": Family("OlmoeForCausalLM", "olmoe", {**DENSE, **EXPERTS}, keys=COUNTS, more=_olmoe),
     "gpt-oss": Family(
         "GptOssForCausalLM",
         "gpt_oss",
-        OUTER,
         {
             **DENSE,
             "post_attention_norm": "post_attention_layernorm",
@@ -210,7 +206,6 @@ FAMILIES: dict[str, Family] = {
     "glm4moe": Family(
         "Glm4MoeForCausalLM",
         "glm4_moe",
-        OUTER,
         {**DEEPSEEK_NAMES, "post_attention_norm": "post_attention_layernorm"},
         partial=True,
         keys=DEEPSEEK,
@@ -219,7 +214,6 @@ FAMILIES: dict[str, Family] = {
     "dots1": Family(
         "Dots1ForCausalLM",
         "dots1",
-        OUTER,
         DEEPSEEK_NAMES,
         keys=DEEPSEEK,
         fixed={"sliding_window": None},
@@ -228,7 +222,6 @@ FAMILIES: dict[str, Family] = {
     "granitemoe": Family(
         "GraniteMoeForCausalLM",
         "granitemoe",
-        OUTER,
         GRANITE_MOE,
         pairs=True,
         joined=(GRANITE_STACK,),
@@ -238,7 +231,6 @@ FAMILIES: dict[str, Family] = {
     "granitemoeshared": Family(
         "GraniteMoeSharedForCausalLM",
         "granitemoeshared",
-        OUTER,
         GRANITE_MOE,
         pairs=True,
         joined=(GRANITE_STACK, SHARED_GATE_AND_UP),
@@ -247,7 +239,6 @@ FAMILIES: dict[str, Family] = {
     "ernie4_5-moe": Family(
         "Ernie4_5_MoeForCausalLM",
         "ernie4_5_moe",
-        OUTER,
         {
             **DENSE,
             **EXPERTS,
@@ -268,7 +259,6 @@ FAMILIES: dict[str, Family] = {
     "exaone-moe": Family(
         "ExaoneMoeForCausalLM",
         "exaone_moe",
-        OUTER,
         {**DEEPSEEK_NAMES, **choice_bias("mlp.e_score_correction_bias")},
         windows=True,
         keys={**DEEPSEEK, **COUNTS, "expert_shared_count": "num_shared_experts"},
@@ -277,7 +267,6 @@ FAMILIES: dict[str, Family] = {
     "hy_v3": Family(
         "HYV3ForCausalLM",
         "hy_v3",
-        OUTER,
         {
             **DENSE,
             **EXPERTS,
@@ -292,7 +281,6 @@ FAMILIES: dict[str, Family] = {
     "hunyuan-moe": Family(
         "HunYuanMoEV1ForCausalLM",
         "hunyuan_v1_moe",
-        OUTER,
         {**DENSE, **EXPERTS, **HEAD_NORMS, **shared("mlp.shared_mlp"), "ffn_gate_inp": "mlp.gate.wg"},
         keys={**COUNTS, "expert_shared_count": "num_shared_expert"},
         renamed={"num_experts_per_tok": "moe_topk"},
@@ -301,19 +289,17 @@ FAMILIES: dict[str, Family] = {
     "minimax-m2": Family(
         "MiniMaxM2ForCausalLM",
         "minimax_m2",
-        OUTER,
         {**DENSE, **MIXTRAL_EXPERTS, **choice_bias("block_sparse_moe.e_score_correction_bias")},
         apart=True,
         keys=LOCAL,
         more=_minimax,
     ),
     "phimoe": Family(
-        "PhimoeForCausalLM", "phimoe", OUTER, {**DENSE, **MIXTRAL_EXPERTS}, windows=True, keys=LOCAL, more=_phimoe
+        "PhimoeForCausalLM", "phimoe", {**DENSE, **MIXTRAL_EXPERTS}, windows=True, keys=LOCAL, more=_phimoe
     ),
     "llama4": Family(
         "Llama4ForCausalLM",
         "llama4_text",
-        OUTER,
         {
             **ATTENTION,
             "ffn_norm": "post_attention_layernorm",
@@ -333,7 +319,6 @@ FAMILIES: dict[str, Family] = {
     "afmoe": Family(
         "AfmoeForCausalLM",
         "afmoe",
-        OUTER,
         {
             **DEEPSEEK_NAMES,
             "attn_gate": "self_attn.gate_proj",

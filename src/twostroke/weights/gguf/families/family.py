@@ -74,10 +74,15 @@ def nothing_more(keys: Keys, config: Config) -> dict[str, Any]:
     return {}
 
 
+_Names = Mapping[str, str | Place]
+OUTER: _Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+"""The tensors outside of layers in most families: stored name -> our name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
-    """hf: the name in `architectures` of config.json. outer, layer: stored name -> our name. A stored name with its
-    ending goes before one without.
+    """hf: the name in `architectures` of config.json. layer, outer: stored name -> our name, for the tensors of a layer
+    and for the others. A stored name with its ending goes before one without.
 
     layers: the text before a layer's number. pairs: True where rows of q and k are stored as rotary pairs, and are
     put back into halves. less_one: tensors to whose values one was added. turned: matrices that are stored as (columns,
@@ -94,8 +99,8 @@ class Family:
 
     hf: str
     model_type: str
-    outer: Mapping[str, str | Place]
-    layer: Mapping[str, str | Place]
+    layer: _Names
+    outer: _Names = field(default_factory=lambda: OUTER)
     layers: str = "model.layers."
     pairs: bool = False
     less_one: frozenset[str] = frozenset()

@@ -14,9 +14,9 @@ import numpy as np
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.families.dense import windows_of
 from twostroke.weights.gguf.families.experts import COUNTS
-from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.family import OUTER, Config, Family, Place
 from twostroke.weights.gguf.families.key_row import KeyRow
-from twostroke.weights.gguf.families.names import OUTER, SANDWICH, Names
+from twostroke.weights.gguf.families.names import SANDWICH, Names
 from twostroke.weights.gguf.keys import Keys
 
 PER_LAYER: Names = {
@@ -159,12 +159,12 @@ FAMILIES: Mapping[str, Family] = {
     "gemma3n": Family(
         "Gemma3nForCausalLM",
         "gemma3n_text",
-        {
+        {**SANDWICH, **PER_LAYER, **STREAMS},
+        outer={
             **PER_LAYER_OUTER,
             "altup_proj": "model.altup_projections.{}",
             "altup_unembd_proj": "model.altup_unembed_projections.{}",
         },
-        {**SANDWICH, **PER_LAYER, **STREAMS},
         windows=True,
         fixed={"hidden_activation": "gelu_pytorch_tanh"},
         keys={"rope.freq_base_swa": "rope_local_base_freq"},
@@ -175,13 +175,13 @@ FAMILIES: Mapping[str, Family] = {
     "gemma4": Family(
         "Gemma4ForCausalLM",
         "gemma4_text",
-        PER_LAYER_OUTER,
         {
             **SANDWICH,
             **PER_LAYER,
             **EXPERTS,
             "layer_output_scale.weight": Place("layer_scalar", whole=True),
         },
+        outer=PER_LAYER_OUTER,
         windows=True,
         apart=True,
         fixed={"hidden_activation": "gelu_pytorch_tanh"},

@@ -11,7 +11,7 @@ from typing import Any
 from twostroke.weights.gguf.families.experts import COUNTS
 from twostroke.weights.gguf.families.family import Config, Family
 from twostroke.weights.gguf.families.key_row import KeyRow
-from twostroke.weights.gguf.families.names import OUTER, Names
+from twostroke.weights.gguf.families.names import Names
 from twostroke.weights.gguf.keys import Keys
 
 SCALES = (
@@ -47,7 +47,5 @@ LEFT_OUT = {"attn_logit_softcapping": ""}
 """The key that the common reader must skip. A KeyRow reads it and gives it this family's name of the field."""
 
 FAMILIES: dict[str, Family] = {
-    "grok": Family(
-        "Grok1ModelForCausalLM", "grok-1", OUTER, GROK, keys=COUNTS, rows=SCALES, more=_grok, renamed=LEFT_OUT
-    ),
+    "grok": Family("Grok1ModelForCausalLM", "grok-1", GROK, keys=COUNTS, rows=SCALES, more=_grok, renamed=LEFT_OUT),
 }

@@ -11,7 +11,7 @@ from typing import Any
 from twostroke.weights.gguf.families.experts import DEEPSEEK, sigmoid_rule
 from twostroke.weights.gguf.families.family import Config, Family, Place, Shape
 from twostroke.weights.gguf.families.latent import KEYS_AND_VALUES, LATENT, RANK, latent_heads
-from twostroke.weights.gguf.families.names import MIXTRAL_EXPERTS, OUTER, Names, choice_bias, shared
+from twostroke.weights.gguf.families.names import MIXTRAL_EXPERTS, Names, choice_bias, shared
 from twostroke.weights.gguf.keys import Keys
 
 
@@ -58,7 +58,6 @@ FAMILIES: dict[str, Family] = {
     "kimi-linear": Family(
         "KimiLinearForCausalLM",
         "kimi_linear",
-        OUTER,
         KIMI,
         joined=(KEYS_AND_VALUES,),
         apart=True,

@@ -13,7 +13,7 @@ from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.experts import DEEPSEEK, DEEPSEEK_NAMES
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
 from twostroke.weights.gguf.families.key_row import KeyRow
-from twostroke.weights.gguf.families.names import GATE_AND_UP, OUTER, expert_by_expert
+from twostroke.weights.gguf.families.names import GATE_AND_UP, expert_by_expert
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn
 
@@ -167,7 +167,6 @@ FAMILIES: dict[str, Family] = {
     "deepseek2": Family(
         "DeepseekV2ForCausalLM",
         "deepseek_v2",
-        OUTER,
         LATENT,
         joined=(KEYS_AND_VALUES,),
         apart=True,
@@ -178,7 +177,6 @@ FAMILIES: dict[str, Family] = {
     "deepseek3": Family(
         "DeepseekV3ForCausalLM",
         "deepseek_v3",
-        OUTER,
         LATENT,
         joined=(KEYS_AND_VALUES,),
         apart=True,
@@ -188,7 +186,6 @@ FAMILIES: dict[str, Family] = {
     "deepseek32": Family(
         "DeepseekV32ForCausalLM",
         "deepseek_v32",
-        OUTER,
         {**LATENT, **INDEX},
         joined=(KEYS_AND_VALUES,),
         apart=True,
@@ -199,7 +196,6 @@ FAMILIES: dict[str, Family] = {
     "glm-dsa": Family(
         "GlmMoeDsaForCausalLM",
         "glm_moe_dsa",
-        OUTER,
         {**LATENT, **INDEX},
         joined=(KEYS_AND_VALUES,),
         apart=True,
@@ -210,7 +206,6 @@ FAMILIES: dict[str, Family] = {
     "youtu": Family(
         "YoutuForCausalLM",
         "youtu",
-        OUTER,
         LATENT,
         joined=(KEYS_AND_VALUES,),
         apart=True,
@@ -220,7 +215,6 @@ FAMILIES: dict[str, Family] = {
     "mistral4": Family(
         "Mistral4ForCausalLM",
         "mistral4",
-        OUTER,
         {
             **LATENT,
             "ffn_gate_up_exps": Place("mlp.experts.gate_up_proj", whole=True),
@@ -235,5 +229,5 @@ FAMILIES: dict[str, Family] = {
         rows=(KeyRow("expert_weights_norm", "norm_topk_prob", bool, absent=False, silent=True),),
         more=_mistral4,
     ),
-    "minicpm3": Family("MiniCPM3ForCausalLM", "minicpm3", OUTER, LATENT, apart=True, keys=RANK, more=_minicpm3),
+    "minicpm3": Family("MiniCPM3ForCausalLM", "minicpm3", LATENT, apart=True, keys=RANK, more=_minicpm3),
 }

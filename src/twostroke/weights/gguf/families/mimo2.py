@@ -10,7 +10,6 @@ from typing import Any
 from twostroke.weights.gguf.families.dense import windows_of
 from twostroke.weights.gguf.families.experts import DEEPSEEK, DEEPSEEK_NAMES, sigmoid_rule, without_guesses
 from twostroke.weights.gguf.families.family import Config, Family, Place
-from twostroke.weights.gguf.families.names import OUTER
 from twostroke.weights.gguf.keys import Keys
 
 
@@ -54,7 +53,6 @@ FAMILIES: dict[str, Family] = {
     "mimo2": Family(
         "MiMoV2FlashForCausalLM",
         "mimo_v2_flash",
-        OUTER,
         {**DEEPSEEK_NAMES, "attn_sinks.weight": Place("self_attn.attention_sink_bias", whole=True)},
         windows=True,
         apart=True,

@@ -10,7 +10,6 @@ from twostroke.weights.gguf.row_orders import taken_in_turn
 
 Names = Mapping[str, str | Place]
 
-OUTER: Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 ATTENTION: Names = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",

@@ -14,8 +14,8 @@ import numpy as np
 from twostroke.ops.operands import I32Array
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.families.experts import without_guesses
-from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
-from twostroke.weights.gguf.families.names import DENSE, EXPERTS, GUESSES, OUTER, Names, choice_bias, shared
+from twostroke.weights.gguf.families.family import OUTER, Config, Family, Joined, Place, Shape
+from twostroke.weights.gguf.families.names import DENSE, EXPERTS, GUESSES, Names, choice_bias, shared
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import halves_of_pairs
 
@@ -123,14 +123,11 @@ NO_QKV = {stem: name for stem, name in MIXTURE.items() if stem not in ("attn_q",
 LARGE_BAICHUAN = 40
 
 FAMILIES: dict[str, Family] = {
-    "orion": Family(
-        "OrionForCausalLM", "orion", OUTER, DENSE, renamed={"layer_norm_epsilon": "rms_norm_eps"}, written=False
-    ),
-    "xverse": Family("XverseForCausalLM", "xverse", OUTER, DENSE, pairs=True, written=False),
+    "orion": Family("OrionForCausalLM", "orion", DENSE, renamed={"layer_norm_epsilon": "rms_norm_eps"}, written=False),
+    "xverse": Family("XverseForCausalLM", "xverse", DENSE, pairs=True, written=False),
     "baichuan": Family(
         "BaichuanForCausalLM",
         "baichuan",
-        OUTER,
         {stem: name for stem, name in DENSE.items() if stem not in ("attn_q", "attn_k", "attn_v")},
         joined=_joined("self_attn.W_pack"),
         more=_baichuan,
@@ -139,27 +136,25 @@ FAMILIES: dict[str, Family] = {
     "bailingmoe": Family(
         "BailingMoeForCausalLM",
         "bailing_moe",
-        {**OUTER, "token_embd": "model.word_embeddings"},
         {**NO_QKV, "attn_output": "attention.dense"},
+        outer={**OUTER, "token_embd": "model.word_embeddings"},
         joined=_joined("attention.query_key_value"),
         keys={"expert_count": "num_experts"},
         more=_ling1,
         written=False,
     ),
-    "internlm2": Family("LlamaForCausalLM", "llama", OUTER, DENSE, pairs=True, written=False),
+    "internlm2": Family("LlamaForCausalLM", "llama", DENSE, pairs=True, written=False),
     "exaone": Family(
         "LlamaForCausalLM",
         "llama",
-        OUTER,
         DENSE,
         renamed={"layer_norm_epsilon": "rms_norm_eps"},
         written=False,
     ),
-    "minicpm": Family("MiniCPMForCausalLM", "minicpm", OUTER, DENSE, pairs=True, more=_minicpm, written=False),
+    "minicpm": Family("MiniCPMForCausalLM", "minicpm", DENSE, pairs=True, more=_minicpm, written=False),
     "deci": Family(
         "DeciLMForCausalLM",
         "nemotron-nas",
-        OUTER,
         {
             **DENSE,
             "attn_q": Place("self_attn.q_proj", order=_pairs),
@@ -173,7 +168,6 @@ FAMILIES: dict[str, Family] = {
     "deepseek": Family(
         "DeepseekForCausalLM",
         "deepseek",
-        OUTER,
         MIXTURE,
         pairs=True,
         keys={**COUNTS, "expert_count": "n_routed_experts", "expert_shared_count": "n_shared_experts"},
@@ -183,7 +177,6 @@ FAMILIES: dict[str, Family] = {
     "bailingmoe2": Family(
         "BailingMoeV2ForCausalLM",
         "bailing_moe",
-        {**OUTER, "token_embd": "model.word_embeddings"},
         {
             **MIXTURE,
             **GUESSES,
@@ -193,6 +186,7 @@ FAMILIES: dict[str, Family] = {
             "attn_k_norm": "attention.key_layernorm",
             **choice_bias("mlp.gate.expert_bias"),
         },
+        outer={**OUTER, "token_embd": "model.word_embeddings"},
         partial=True,
         keys={
             **COUNTS,
@@ -203,5 +197,5 @@ FAMILIES: dict[str, Family] = {
         more=_ling2,
         written=False,
     ),
-    "bitnet": Family("BitNetForCausalLM", "bitnet", OUTER, BITNET, more=_bitnet, written=False),
+    "bitnet": Family("BitNetForCausalLM", "bitnet", BITNET, more=_bitnet, written=False),
 }

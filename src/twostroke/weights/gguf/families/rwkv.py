@@ -97,13 +97,13 @@ FAMILIES: dict[str, Family] = {
     "rwkv6": Family(
         "Rwkv6ForCausalLM",
         "rwkv6",
-        {
+        RWKV6,
+        outer={
             "token_embd": "rwkv.embeddings",
             "token_embd_norm": "rwkv.blocks.0.pre_ln",
             "output_norm": "rwkv.ln_out",
             "output": "head",
         },
-        RWKV6,
         layers="rwkv.blocks.",
         turned=frozenset({"time_mix_w1", "time_mix_w2", "time_mix_decay_w1", "time_mix_decay_w2"}),
         apart=True,
@@ -114,13 +114,13 @@ FAMILIES: dict[str, Family] = {
     "rwkv7": Family(
         "RWKV7ForCausalLM",
         "rwkv7",
-        {
+        RWKV7,
+        outer={
             "token_embd": "model.embeddings",
             "token_embd_norm": "model.layers.0.pre_norm",
             "output_norm": "model.norm",
             "output": "lm_head",
         },
-        RWKV7,
         apart=True,
         renamed={**NO_HEADS, "layer_norm_epsilon": "norm_eps"},
         more=_rwkv7,

@@ -9,11 +9,10 @@ from typing import Any
 
 from twostroke.weights.gguf.families.dense import GRANITE
 from twostroke.weights.gguf.families.experts import COUNTS, DEEPSEEK, GRANITE_MOE, GRANITE_STACK, LOCAL
-from twostroke.weights.gguf.families.family import Config, Family, Joined, Place
+from twostroke.weights.gguf.families.family import OUTER, Config, Family, Joined, Place
 from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.families.names import (
     ATTENTION,
-    OUTER,
     SHARED_GATE_AND_UP,
     Names,
     choice_bias,
@@ -279,8 +278,8 @@ def _nemotron(experts: bool) -> Family:
     return Family(
         "NemotronHForCausalLM",
         "nemotron_h",
-        {**BACKBONE, "token_embd": "backbone.embeddings"},
         NEMOTRON_H,
+        outer={**BACKBONE, "token_embd": "backbone.embeddings"},
         layers="backbone.layers.",
         pairs=True,
         apart=True,
@@ -294,8 +293,8 @@ FAMILIES: dict[str, Family] = {
     "mamba": Family(
         "MambaForCausalLM",
         "mamba",
-        BACKBONE,
         _MAMBA_LAYER,
+        outer=BACKBONE,
         layers="backbone.layers.",
         apart=True,
         chosen=_falcon_mamba,
@@ -306,8 +305,8 @@ FAMILIES: dict[str, Family] = {
     "falcon-mamba": Family(
         "FalconMambaForCausalLM",
         "falcon_mamba",
-        BACKBONE,
         _MAMBA_LAYER,
+        outer=BACKBONE,
         layers="backbone.layers.",
         apart=True,
         rows=MAMBA_ROWS,
@@ -317,8 +316,8 @@ FAMILIES: dict[str, Family] = {
     "mamba2": Family(
         "Mamba2ForCausalLM",
         "mamba2",
-        BACKBONE,
         {"attn_norm": "norm", **mamba2_names("mixer")},
+        outer=BACKBONE,
         layers="backbone.layers.",
         apart=True,
         rows=MAMBA2_ROWS,
@@ -328,7 +327,6 @@ FAMILIES: dict[str, Family] = {
     "jamba": Family(
         "JambaForCausalLM",
         "jamba",
-        FINAL,
         {
             **ATTENTION,
             **mamba_names("mamba"),
@@ -337,6 +335,7 @@ FAMILIES: dict[str, Family] = {
             "ffn_gate_inp": "feed_forward.router",
             **{f"ffn_{part}_exps": f"feed_forward.experts.{{}}.{part}_proj" for part in ("gate", "up", "down")},
         },
+        outer=FINAL,
         renamed={"num_key_value_heads": ""},
         rows=JAMBA_ROWS,
         more=_jamba,
@@ -344,7 +343,6 @@ FAMILIES: dict[str, Family] = {
     "granitehybrid": Family(
         "GraniteMoeHybridForCausalLM",
         "granitemoehybrid",
-        OUTER,
         HYBRID,
         pairs=True,
         joined=(
@@ -362,21 +360,21 @@ FAMILIES: dict[str, Family] = {
     "falcon-h1": Family(
         "FalconH1ForCausalLM",
         "falcon_h1",
-        FINAL,
         {
             **ATTENTION,
             **mamba2_names("mamba"),
             "ffn_norm": Place("pre_ff_layernorm.weight", whole=True),
             **FED,
         },
+        outer=FINAL,
         rows=HYBRID_ROWS,
         more=_falcon_h1,
     ),
     "lfm2": Family(
         "Lfm2ForCausalLM",
         "lfm2",
-        LFM2_OUTER,
         LFM2,
+        outer=LFM2_OUTER,
         renamed={"rms_norm_eps": "norm_eps", "num_key_value_heads": ""},
         rows=CONV_ROWS,
         more=_lfm2,
@@ -384,8 +382,8 @@ FAMILIES: dict[str, Family] = {
     "lfm2moe": Family(
         "Lfm2MoeForCausalLM",
         "lfm2_moe",
-        LFM2_OUTER,
         LFM2,
+        outer=LFM2_OUTER,
         keys={**COUNTS, "leading_dense_block_count": "num_dense_layers"},
         renamed={"rms_norm_eps": "norm_eps", "num_key_value_heads": ""},
         rows=CONV_ROWS,

@@ -10,7 +10,7 @@ from typing import Any
 from twostroke.weights.gguf.families.dense import windows_of
 from twostroke.weights.gguf.families.experts import without_guesses
 from twostroke.weights.gguf.families.family import Config, Family
-from twostroke.weights.gguf.families.names import DENSE, GUESSES, OUTER, choice_bias, shared
+from twostroke.weights.gguf.families.names import DENSE, GUESSES, choice_bias, shared
 from twostroke.weights.gguf.keys import Keys
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -77,7 +77,6 @@ FAMILIES: dict[str, Family] = {
     "step35": Family(
         "Step3p5ForCausalLM",
         "step3p5",
-        OUTER,
         {
             **DENSE,
             **{"attn_gate": "self_attn.g_proj", "ffn_gate_inp": "moe.gate"},

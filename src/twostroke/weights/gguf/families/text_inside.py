@@ -15,7 +15,7 @@ from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.dense import GLM4, HEAD_NORMS
 from twostroke.weights.gguf.families.experts import COUNTS
 from twostroke.weights.gguf.families.family import Config, Family, Place
-from twostroke.weights.gguf.families.names import DENSE, EXPERTS, OUTER
+from twostroke.weights.gguf.families.names import DENSE, EXPERTS
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import pairs_of_halves
 
@@ -69,12 +69,11 @@ def _glm(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 FAMILIES: Mapping[str, Family] = {
-    "qwen2vl": Family("Qwen2ForCausalLM", "qwen2", OUTER, DENSE, windows=True, more=_of_text(_qwen)),
-    "qwen3vl": Family("Qwen3ForCausalLM", "qwen3", OUTER, DENSE, windows=True, more=_of_text(_qwen)),
+    "qwen2vl": Family("Qwen2ForCausalLM", "qwen2", DENSE, windows=True, more=_of_text(_qwen)),
+    "qwen3vl": Family("Qwen3ForCausalLM", "qwen3", DENSE, windows=True, more=_of_text(_qwen)),
     "qwen3vlmoe": Family(
         "Qwen3MoeForCausalLM",
         "qwen3_moe",
-        OUTER,
         {**DENSE, **EXPERTS},
         windows=True,
         keys=COUNTS,
@@ -83,7 +82,6 @@ FAMILIES: Mapping[str, Family] = {
     "glm4v": Family(
         "Glm4ForCausalLM",
         "glm4",
-        OUTER,
         {
             **GLM4,
             "attn_q": Place("self_attn.q_proj", order=_paired),
@@ -92,11 +90,10 @@ FAMILIES: Mapping[str, Family] = {
         partial=True,
         more=_of_text(_glm),
     ),
-    "paddleocr": Family("PaddleOCRVLForConditionalGeneration", "paddleocr_vl", OUTER, DENSE, more=_of_text(_ernie)),
+    "paddleocr": Family("PaddleOCRVLForConditionalGeneration", "paddleocr_vl", DENSE, more=_of_text(_ernie)),
     "hunyuan_vl": Family(
         "HunYuanVLForConditionalGeneration",
         "hunyuan_vl",
-        OUTER,
         {**DENSE, **HEAD_NORMS},
         more=_of_text(_hunyuan),
     ),

@@ -1,24 +1,16 @@
-// Arguments of kernels for experts, adapters, orders of columns, streams and places; see arguments.h.
+// Arguments of kernels for experts and adapters; see arguments.h.
 #pragma once
 #include <stdint.h>
+
+#include "twostroke/ops.h"
 
 namespace twostroke {
 namespace cuda {
 
-struct RouteArgs {  // arguments of route and route_by_token
-  float* out;
-  const float *logits, *bias, *shares;  // bias and shares may be NULL
-  int64_t out_stride, logits_stride, experts, count, normalised, scores, groups, kept, best;
-  float least, added, factor;
-  const int32_t* token_ids;  // route_by_token alone uses these two
+// The operands of route_by_token, which chooses by a table in place of the scores.
+struct TokenRouteArgs : ts_route_args {
+  const int32_t* token_ids;
   const float* table;
-};
-
-struct MixerArgs {  // arguments of sparse_mixer
-  float* out;
-  const float* logits;
-  int64_t out_stride, logits_stride, experts, count;
-  float apart;
 };
 
 // Pairs of a row and an expert that it chose, in the order of the experts' numbers. Row r has the pairs r * chosen .. (r + 1) * chosen.
@@ -37,58 +29,11 @@ struct NumberArgs {
   int64_t routes_stride, rows, chosen, experts;
 };
 
-struct IdleArgs {  // arguments of idle_share
-  float* out;
-  const float* routes;
-  int64_t out_stride, routes_stride, rows, chosen, experts;
-};
-
 struct PairArgs {  // gather_pairs copies rows of x to (pairs, width); add_pairs adds (pairs, width) to rows of out
   float* out;
   const float *x, *weights;  // weights: NULL where all are 1
-  int64_t out_stride, x_stride, chosen, width, parts;
+  int64_t out_stride, x_stride, chosen, width;
   const int32_t* places;  // for add_pairs: the place of each pair's row of x; NULL where they are in order
-};
-
-struct TakeArgs {  // arguments of take_columns, which takes `width` of `from` columns
-  float* out;
-  const float *x, *order;
-  int64_t out_stride, x_stride, width, from, parts;
-};
-
-struct PlaceScoreArgs {  // place_scores multiplies x (rows, heads, dim) by table (heads, dim, places)
-  float* out;
-  const float *x, *table;
-  int64_t out_stride, x_stride, rows, heads, dim, places, parts;
-};
-
-struct GivenArgs {  // arguments of replace_rows
-  float* out;
-  const float *x, *given;
-  const int32_t* marks;
-  int64_t out_stride, x_stride, given_stride, width, parts;
-  int32_t added;
-};
-
-struct JoinArgs {  // arguments of join_rows, which makes rows of `width` columns from rows of `narrow` columns
-  float* out;
-  const float* x;
-  const int32_t* rows;
-  int64_t out_stride, x_stride, narrow, width, parts;
-};
-
-struct MixArgs {  // mix_streams and weigh_streams make rows of `made` streams of `width` columns from `read` streams
-  float* out;
-  const float *base, *x, *weights;
-  int64_t out_stride, base_stride, x_stride, weights_stride, made, read, width, parts;
-  float shift;
-};
-
-struct SharesArgs {  // arguments of stream_shares
-  float* out;
-  const float *x, *base, *factor;
-  int64_t out_stride, x_stride, streams, width, rounds;
-  float eps;
 };
 
 struct LowRankArgs {  // low_rank_down computes middle (rows, ranks) from x; low_rank_up adds its product with middle to out

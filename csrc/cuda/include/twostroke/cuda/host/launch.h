@@ -1,7 +1,9 @@
 // How each op becomes kernels: there is one function for each op that has kernels. Shapes and indices are checked as in the CPU's ops.
 #pragma once
+#include "twostroke/checks.h"
 #include "twostroke/cuda/host/device.h"
-#include "twostroke/ops.h"
+#include "twostroke/pointwise.h"
+#include "twostroke/states.h"
 
 namespace twostroke {
 namespace cuda {
@@ -11,17 +13,38 @@ namespace cuda {
 TS_OPS(OP)
 #undef OP
 
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// Replaces the address of an input by that of its mirror. Returns whether it has one.
+inline bool mirror(const ts_context& device, ts_indices& input) {
+  input.data = mirrored(device, input.data, input.count);
+  return input.data != nullptr;
+}
 
-// The blocks of a row, in kernels with a thread for each channel.
-inline int64_t parts_of(int64_t width) { return divide_up(width, kThreads); }
+inline bool mirror(const ts_context& device, ts_sequences& s) {
+  s.row_starts = mirrored(device, s.row_starts, s.count + 1);
+  s.context_tokens = mirrored(device, s.context_tokens, s.count);
+  s.page_table = mirrored(device, s.page_table, s.count * s.max_pages);
+  return s.row_starts != nullptr && s.context_tokens != nullptr && s.page_table != nullptr;
+}
 
-// Starts a kernel whose threads have four elements of a row each. *args gets the number of parts of a row.
-template <class Args>
-int32_t start_fours(ts_context& device, KernelNumber kernel, int64_t rows, int64_t width, Args args) {
-  if (width > INT32_MAX / 2) return TS_BAD_SHAPE;
-  args.parts = divide_up(width, 4 * kFourThreads);
-  return start(device, kernel, rows * args.parts, kFourThreads, &args);
+// Starts a kernel whose threads have four elements of a row each.
+inline int32_t start_fours(ts_context& device, KernelNumber kernel, int64_t rows, int64_t width, const void* args) {
+  return width > INT32_MAX / 2 ? TS_BAD_SHAPE : start(device, kernel, rows * four_parts(width), kFourThreads, args);
+}
+
+// Starts the kernel of an op whose threads have four elements of a row of its result each.
+template <class Op>
+int32_t start_fours(ts_context& device, KernelNumber kernel, const Op& a) {
+  const int32_t status = check_shapes(a);
+  return status == TS_OK ? start_fours(device, kernel, a.out.rows, width_of(a.out), &a) : status;
+}
+
+// The same for an op with an input that the host writes. The kernel reads the input's mirror.
+template <class Op>
+int32_t start_fours(ts_context& device, KernelNumber kernel, const Op& a, ts_indices Op::*input) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  Op args = a;
+  return mirror(device, args.*input) ? start_fours(device, kernel, a.out.rows, width_of(a.out), &args) : TS_BAD_POINTER;
 }
 
 // The threads of a block with one row: one thread for eight elements, up to the largest block.
@@ -35,14 +58,14 @@ int32_t check_pages(const ts_sequences& batch, const ts_kv_layer& layer, int64_t
 
 // Writes into *args where kernels find the sequences of a step.
 template <class Args>
-int32_t mirror_sequences(ts_context& device, const ts_sequences& s, Args* args) {
-  args->row_starts = mirrored(device, s.row_starts, s.count + 1);
-  args->context_tokens = mirrored(device, s.context_tokens, s.count);
-  args->page_table = mirrored(device, s.page_table, s.count * s.max_pages);
+int32_t mirror_sequences(ts_context& device, ts_sequences s, Args* args) {
+  if (!mirror(device, s)) return TS_BAD_POINTER;
+  args->row_starts = s.row_starts;
+  args->context_tokens = s.context_tokens;
+  args->page_table = s.page_table;
   args->sequences = s.count;
   args->table_stride = s.max_pages;
-  const bool found = args->row_starts != nullptr && args->context_tokens != nullptr && args->page_table != nullptr;
-  return found ? TS_OK : TS_BAD_POINTER;
+  return TS_OK;
 }
 
 // Finds the largest scores of the rows of index_select or entry_select. The kernel `scores` computes them. Its blocks have `threads`
@@ -69,8 +92,6 @@ int32_t start_selection(ts_context& device, const Args& a, int64_t rate, KernelN
 
 // Returns the kernel of attention over pages of this kind.
 KernelNumber attention_kernel(int32_t kv_kind);
-
-constexpr int64_t kActivationKinds = 10;
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -13,10 +13,10 @@ struct FourPlace {
   int32_t at, count;
 };
 
-// parts: the blocks of a row of `width` elements.
-TS_DEVICE_INLINE FourPlace four_place(int64_t parts, int64_t width) {
-  const uint32_t block = static_cast<uint32_t>(block_index()), row = block / static_cast<uint32_t>(parts);
-  const int32_t part = static_cast<int32_t>(block - row * static_cast<uint32_t>(parts));
+// Returns the place of this thread in rows of `width` elements.
+TS_DEVICE_INLINE FourPlace four_place(int64_t width) {
+  const uint32_t parts = static_cast<uint32_t>(four_parts(width)), block = static_cast<uint32_t>(block_index()), row = block / parts;
+  const int32_t part = static_cast<int32_t>(block - row * parts);
   const int32_t at = (part * threads() + thread_index()) * 4, left = static_cast<int32_t>(width) - at;
   return {row, at, left < 0 ? 0 : left < 4 ? left : 4};
 }

@@ -2,18 +2,16 @@
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
+#include "twostroke/states.h"
 
 namespace twostroke {
 namespace cuda {
 
-struct Span {
-  int64_t first, count;
-  float* state;
-};
-
-TS_DEVICE_INLINE Span span_of(const StateArgs& args, int64_t sequence) {
-  const int64_t first = args.row_starts[sequence];
-  return {first, args.row_starts[sequence + 1] - first, args.data + args.slots[sequence] * args.stride};
+// Returns the rows and the state of a sequence of an op.
+template <class Args>
+TS_DEVICE_INLINE Span span_of(const Args& args, int64_t sequence) {
+  const int64_t first = args.batch.row_starts[sequence];
+  return {first, args.batch.row_starts[sequence + 1] - first, args.state.data + args.slots.data[sequence] * args.state.stride};
 }
 
 constexpr int kNumbersAtOnce = 8;  // numbers of a state's column whose loads are sent together

@@ -7,16 +7,16 @@ namespace cuda {
 
 // make(row, at, x, weights, count) computes `count` elements of one new stream, from element `at` of the row on. x: the same elements of
 // the first stream that is read; weights: one weight for each stream that is read.
-template <class Make>
-TS_DEVICE_INLINE void make_streams(const MixArgs& args, const Make& make) {
-  const FourPlace e = four_place(args.parts, args.made * args.width);
-  const uint32_t width = static_cast<uint32_t>(args.width);
+template <class Args, class Make>
+TS_DEVICE_INLINE void make_streams(const Args& args, const Make& make) {
+  const FourPlace e = four_place(width_of(args.out));
+  const uint32_t width = static_cast<uint32_t>(args.out.dim);
   const int32_t together = width % 4 == 0 ? e.count : 1;  // whether a thread's elements belong to one stream
   for (int32_t i = 0; i < e.count; i += together) {
     const uint32_t at = static_cast<uint32_t>(e.at + i), stream = at / width;
-    const float* x = args.x + e.row * args.x_stride + (at - stream * width);
-    const Four sum = make(e.row, at, x, args.weights + e.row * args.weights_stride + stream * args.read, together);
-    store_four(args.out + e.row * args.out_stride + at, sum, together);
+    const float* x = args.x.data + e.row * args.x.stride + (at - stream * width);
+    const Four sum = make(e.row, at, x, args.weights.data + e.row * args.weights.stride + stream * args.x.heads, together);
+    store_four(args.out.data + e.row * args.out.stride + at, sum, together);
   }
 }
 

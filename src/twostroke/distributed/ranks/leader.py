@@ -79,7 +79,7 @@ class RankGroup:
             return dict(self._ready)
 
     def meet_in(self, meeting: MeetingPlace) -> None:
-        """Sets the exchange by which the ranks of this group meet from now on."""
+        """Sets the place where the ranks of this group exchange numbers from now on."""
         self._meeting = meeting
         if self._lost is not None:
             meeting.end()

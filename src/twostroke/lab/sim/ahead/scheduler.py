@@ -123,7 +123,7 @@ class LookAheadScheduler(Scheduler):
         return events
 
     def skip(self, steps: int, now: float) -> list[FinishedEvent]:
-        """Does the steps that `steady` has just allowed for the streams. Returns the events of the streams that end.
+        """Skips the steps that `steady` has just allowed for the streams. Returns the events of the streams that end.
         now: the end of the last step."""
         if not self.beside:
             self.under_way.skipped_to(now)

@@ -73,8 +73,8 @@ class SteadyDecode:
         return self._streams.positions()
 
     def skip(self, steps: int) -> list[Live]:
-        """Does for the streams what `steps` steps would do; no event is made. Returns the sequences that must be ended,
-        because they have reached their length.
+        """Changes the streams as `steps` steps would change them. No event is made. Returns the sequences that must be
+        ended, because they have reached their length.
 
         steps: at most the number that the method `steps` has just returned, or 1 after `begin_one` has returned True.
         """

@@ -129,8 +129,8 @@ class SteadyCost(StepCost, Protocol):
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
         """Seconds of `steps` steps in a row; in step i sequence j computes position starts[j] + i and samples.
 
-        Equal, bit for bit, to what `predict` returns for each of these steps. At least one sequence; none has an
-        adapter.
+        Equal, bit for bit, to what `predict` returns for each of these steps. There is at least one sequence, and none
+        has an adapter.
         """
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:

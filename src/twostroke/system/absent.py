@@ -1,4 +1,5 @@
-"""Calls that Linux alone has, in the form in which other systems do without them."""
+"""Calls that only Linux has. Other systems import them from here: they do nothing, or report that there is no such call.
+"""
 
 from __future__ import annotations
 

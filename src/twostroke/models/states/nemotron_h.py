@@ -47,8 +47,8 @@ PREFIXES = (("backbone.", "model."),)
 
 @architecture("NemotronHForCausalLM", model_type="nemotron_h")
 def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """dt is bounded by time_step_limit alone. In transformers, the path for several tokens also applies time_step_min,
-    and the path for one token does not."""
+    """Only time_step_limit bounds dt. In transformers, the path for several tokens also applies time_step_min, and the
+    path for one token does not."""
     shape = _read(fields, _kinds(fields))
     kinds, norm = shape.kinds, shape.norm
     states = _states(shape.fields, shape.facts.hidden_size, norm.eps)

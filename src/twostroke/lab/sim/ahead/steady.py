@@ -36,7 +36,8 @@ class SteadyDecode:
         self._most = min(limits.max_sequences, limits.max_step_tokens)
 
     def steps(self, most: int) -> int:
-        """Returns how many of the next steps, up to `most`, hold streams alone; 0 where the next step may hold more."""
+        """Returns how many of the next steps, up to `most`, contain only streams; 0 where the next step may contain
+        other work."""
         queues, streams = self._queues, self._streams
         running = queues.running
         if not 0 < len(running) <= self._most:

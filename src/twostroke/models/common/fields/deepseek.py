@@ -38,8 +38,8 @@ def biased_experts(parts: LatentParts) -> FeedForwardText:
 
 
 def biased_mixture(parts: LatentParts) -> Mixture:
-    """Reads DeepSeek-V3's experts. Scores go through a sigmoid, a bias counts for the choice alone, and groups are
-    chosen by the sum of their two largest scores."""
+    """Reads DeepSeek-V3's experts. Scores go through a sigmoid, a bias changes only the choice, and groups are chosen
+    by the sum of their two largest scores."""
     fields = parts.fields
     require(fields, "scoring_func", "sigmoid")
     require(fields, "topk_method", "noaux_tc")

@@ -159,7 +159,7 @@ def behind_dense(parts: LatentParts, default: int) -> tuple[bool, ...]:
     default: the value of this field where the config does not have it."""
     dense = parts.fields.integer("first_k_dense_replace", 0, parts.facts.num_layers, default=default)
     if parts.fields.integer("moe_layer_freq", 1, 4096, default=1) != 1:
-        raise parts.fields.wrong("moe_layer_freq", "Layers behind the first dense ones have experts without a gap.")
+        raise parts.fields.wrong("moe_layer_freq", "Layers after the first dense ones have experts without a gap.")
     return tuple(index >= dense for index in range(parts.facts.num_layers))
 
 

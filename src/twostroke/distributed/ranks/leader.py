@@ -34,7 +34,7 @@ class MeetingPlace(Protocol):
     """The part of the exchange that a group needs."""
 
     def begin(self, number: int) -> None:
-        """Sets the number of the pass that follows. Ranks that compute passes with different numbers end."""
+        """Sets the number of the pass that follows. A rank that meets another one with a different number ends."""
 
     def end(self) -> None:
         """Ends every wait of every rank."""

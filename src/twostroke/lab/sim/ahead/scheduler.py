@@ -115,7 +115,7 @@ class LookAheadScheduler(Scheduler):
         return plan or Plan(self._num_steps, ())
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
-        """See Scheduler. Streams that have their last token end first."""
+        """See Scheduler. Streams whose last token was computed are ended first."""
         events: list[Event] = list(self.skip(1, now)) if self.beside else []
         if plan.sequences:
             events += super().commit(plan, result, now)

@@ -26,7 +26,8 @@ import twostroke.ops.rows
 import twostroke.text.talk.formats.objects
 from tests.ops.running import near, reference, results
 from tests.runner.memories import memory_of, write_rows
-from tests.text.talk.reading import expected, read, valued
+from tests.text.talk.reading import expected as message_of
+from tests.text.talk.reading import read, valued
 from twostroke.assembly.settings import option, options
 from twostroke.assembly.settings import resolver as resolving
 from twostroke.assembly.settings.option_values import parse_count
@@ -304,12 +305,14 @@ def test_another_group_size_is_one_line(echo: Path, monkeypatch: pytest.MonkeyPa
     cpu.close()
 
 
-def test_the_format_of_the_page_is_found_and_reads_its_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_format_of_the_page_is_found_and_reads_its_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No other file names it, and its place in the order follows from its name."""
     file = added(twostroke.text.talk.formats.objects, "echo_calls", tmp_path, monkeypatch)
     assert file in list(catalog.format_files()) and "echo_calls" not in catalog.FORMATS
     for example in file.EXAMPLES:
-        assert valued(read(file.FORMAT, [example.raw], example.prompt)) == expected(example)
+        assert valued(read(file.FORMAT, [example.raw], example.prompt)) == message_of(example)
     assert any(example.calls for example in file.EXAMPLES) and not set(catalog.SHARED) - set(catalog.FORMATS)
     sys.modules.pop("twostroke.text.talk.formats.objects.echo_calls")
 

@@ -1,4 +1,4 @@
-"""Calls that only Linux has. Other systems import them from here: they do nothing, or tell that there is no such call."""
+"""Calls that only Linux has. Other systems import them from here: they do nothing, or report an error."""
 
 from __future__ import annotations
 

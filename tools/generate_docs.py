@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tools/ an
 from tools.pages.conversation import conversation_page
 from tools.pages.decisions import decisions_page
 from tools.pages.homes import homes_tables
-from tools.pages.models import models_page
+from tools.pages.models import models_page, with_count
 from tools.pages.published import readme_page
 from tools.pages.quantization import quantization_page
 from tools.pages.rooms import architecture_page
@@ -95,7 +95,7 @@ def ops_page() -> str:
 
 
 PAGES = {
-    "README.md": readme_page,
+    "README.md": lambda: with_count(readme_page()),
     "docs/CONFIG.md": config_page,
     "docs/CLI.md": cli_page,
     "docs/OPS.md": ops_page,

@@ -88,7 +88,7 @@ TS_INLINE void group_strip(const Group& group, const TileRows& x, int64_t first,
 
 template <int kRows>
 void int4_group(const uint8_t*, const Group& group, const TileRows& x, FetchByTiles&, float* sums) {
-  constexpr int kVectors = kRows == 1 ? 4 : 2;  // narrower than strips of bytes, because the unpacked numbers take registers too
+  constexpr int kVectors = kRows == 1 ? 4 : 2;  // fewer than for bytes: unpacked numbers take registers
   for (int64_t c = 0; c < kPanel; c += kVectors * kColumns) group_strip<kRows, kVectors>(group, x, c, sums);
 }
 

@@ -50,7 +50,8 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, con
   }
 }
 
-// Multiplies one plane of codes that have no other: 32 / kHigh columns. third: where their third bits begin, if they have them.
+// Multiplies codes that are stored as one plane: 32 / kHigh columns. third: where the third bits of these codes begin,
+// if they have third bits.
 template <int kHigh, bool kThird, int kRows, int kAcross, class Lines>
 TS_INLINE void add_plane(const uint8_t* at, const uint8_t* third, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   TS_UNROLL

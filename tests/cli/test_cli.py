@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from tests.cli.in_process import run
 from twostroke.cli.main import VERBS, main
+from twostroke.types.pooling import Task
 
 
 def process(
@@ -165,6 +166,7 @@ def test_the_line_to_try_has_a_key_where_one_is_needed() -> None:
     from twostroke.cli.server.run_built import KEY_HEADER, try_text
 
     assert "Authorization" not in try_text("http://127.0.0.1:1", "spark", "")
+    assert "/v1/embeddings " in try_text("http://127.0.0.1:1", "mini", "", Task.EMBED)
     line = try_text("http://127.0.0.1:1", "spark", KEY_HEADER).splitlines()[-1]
     words = shlex.split(line)
     assert words[0] == "curl" and words[words.index("-H") + 1] == "Authorization: Bearer $TWOSTROKE_API_KEY"

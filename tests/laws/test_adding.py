@@ -23,8 +23,11 @@ from tools.gpu.op_cases import cases_of
 
 import twostroke.models
 import twostroke.ops.rows
+import twostroke.text.talk.formats.objects
 from tests.ops.running import near, reference, results
 from tests.runner.memories import memory_of, write_rows
+from tests.text.talk.reading import expected as message_of
+from tests.text.talk.reading import read, valued
 from twostroke.assembly.settings import option, options
 from twostroke.assembly.settings import resolver as resolving
 from twostroke.assembly.settings.option_values import parse_count
@@ -50,6 +53,7 @@ from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.step_memory import MemorySizes
 from twostroke.runner.folder import load_folder, read_folder
 from twostroke.runner.forward import OpByOp
+from twostroke.text.talk import catalog
 from twostroke.types.errors import BackendError, CorruptModel, UnsupportedModel
 from twostroke.types.spec.formats import F32, KVKind, WeightFormat, WeightKind
 from twostroke.weights.tensors import wanted_tensors
@@ -299,6 +303,18 @@ def test_another_group_size_is_one_line(echo: Path, monkeypatch: pytest.MonkeyPa
     expected = echo_by_hand(echo, token_ids)
     assert 0 < np.abs(found - expected).max() < 0.05 * np.ptp(expected)
     cpu.close()
+
+
+def test_the_format_of_the_page_is_found_and_reads_its_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other file names it, and its place in the order follows from its name."""
+    file = added(twostroke.text.talk.formats.objects, "echo_calls", tmp_path, monkeypatch)
+    assert file in list(catalog.format_files()) and "echo_calls" not in catalog.FORMATS
+    for example in file.EXAMPLES:
+        assert valued(read(file.FORMAT, [example.raw], example.prompt)) == message_of(example)
+    assert any(example.calls for example in file.EXAMPLES) and not set(catalog.SHARED) - set(catalog.FORMATS)
+    sys.modules.pop("twostroke.text.talk.formats.objects.echo_calls")
 
 
 def test_a_level_has_one_name_and_one_place_in_every_list() -> None:

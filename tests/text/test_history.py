@@ -192,7 +192,7 @@ def test_turns_alternate_where_they_must() -> None:
     assert shown(TURNS, HISTORIES["two users"])[0] == "<user>qask\n\nqask<assistant>a<user>qask"
     assert shown(CHATML, HISTORIES["two users"]) == ("<user>qask<user>qask<assistant>a<user>qask", ())
     text, notes = shown(TURNS, HISTORIES["a user behind a result"])
-    assert text == "<user>qask<assistant>[qtool]<tool>qresult\n\nqask" and "behind the tool's result" in notes[0]
+    assert text == "<user>qask<assistant>[qtool]<tool>qresult\n\nqask" and "after the tool's result" in notes[0]
 
 
 def test_a_template_for_lists_of_parts_gets_them() -> None:

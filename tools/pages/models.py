@@ -1,9 +1,11 @@
-"""Makes docs/models.md: every architecture with its record of parity, and published models with their sizes."""
+"""Makes docs/models.md: every architecture with its record of parity, and published models with their sizes. README.md
+has the number of these architectures."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -72,6 +74,15 @@ def models_page(records: Mapping[str, Mapping[str, Any]] | None = None) -> str:
     ]
     lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: |", *_size_rows()]
     return "\n".join(lines) + "\n"
+
+
+def with_count(readme: str) -> str:
+    """Returns README.md with the number of architectures that the page lists. Raises SystemExit where the text has no
+    such number."""
+    text, places = re.subn(r"\[\d+ architectures\]", f"[{len(architectures())} architectures]", readme)
+    if places != 1:
+        raise SystemExit("README.md must have one link with the number of architectures: [277 architectures](...)")
+    return text
 
 
 def _parity_row(entry: Architecture, records: Mapping[str, Mapping[str, Any]]) -> str:

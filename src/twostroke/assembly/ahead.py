@@ -102,7 +102,7 @@ def embedding_and_norm(spec: Model, option: str) -> tuple[Weight, Op, LastHidden
     if embedding is None or hidden.norm is None or hidden.norm.NAME not in NORMS:
         raise ConfigError(
             f"{option} is not possible with this model.",
-            why="The layer reads hidden states behind one last norm, and rows of one embedding.",
+            why="The layer reads hidden states after one last norm, and rows of one embedding.",
             fix="Use --speculate auto.",
         )
     return embedding, hidden.norm, hidden

@@ -127,7 +127,7 @@ def _resolve_engine(resolver: Resolver, place: _Located, spec: Model, text_token
 
 
 def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
-    """Finds only the model's encoder of images and plans its memory alone. Raises TwostrokeError."""
+    """Finds the model's encoder of images, and plans memory for nothing else. Raises TwostrokeError."""
     resolver = Resolver(collect(options, asked_by_environment()))
     given = resolver.first_asked(DeviceSettings.device, RankSettings.tensor_parallel, RankSettings.pipeline_parallel)
     if given is not None and resolver.asked_value(given) not in (1, "cpu", "auto"):

@@ -59,8 +59,8 @@ USUAL_ROWS = 256
 
 @dataclass(eq=False)
 class BuiltReplica:
-    """A replica with its engine. replica: the server, which is closed together with `heart`. facts: figures to show to
-    people."""
+    """A replica with its engine. replica: the server of frames. heart: the engine, or the encoder of images; it is
+    closed together with the server. facts: figures to show to people."""
 
     replica: ReplicaServer
     heart: assemble.Heart | EncoderHeart

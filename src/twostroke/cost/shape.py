@@ -16,8 +16,8 @@ class Segment(NamedTuple):
 
     role: what the sequence does. scored: further rows that need logits, for log probabilities of the prompt. drafts:
     the rows at the end that are guesses; they need logits, too. adapter: the number of the adapter that its rows are
-    computed with; -1 for none. later: the number of pairs of a row and a later position that it sees, because both are
-    of an image whose rows see each other.
+    computed with; -1 for none. later: the number of pairs of a row and a later position that it sees. In some models
+    the rows of an image see each other.
     """
 
     start: int
@@ -86,8 +86,8 @@ class Bound(enum.Enum):
 class PartPrediction:
     """One part of a step.
 
-    name: `weights` (products of the layers), `head` (logits), `attention`, `other` (norms, rope, KV writes), `host`; of
-    a divided model also `exchange`.
+    name: `weights` (products of the layers), `head` (logits), `attention`, `other` (norms, rope, KV writes), or `host`.
+    A model in several processes also has the part `exchange`.
     """
 
     name: str
@@ -129,8 +129,8 @@ class SteadyCost(StepCost, Protocol):
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
         """Seconds of `steps` steps in a row; in step i sequence j computes position starts[j] + i and samples.
 
-        Equal, bit for bit, to what `predict` returns for each of these steps. At least one sequence; none has an
-        adapter.
+        Equal, bit for bit, to what `predict` returns for each of these steps. There is at least one sequence, and none
+        has an adapter.
         """
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:

@@ -208,7 +208,8 @@ class WorkCounter:
                 more_bytes -= full[step][1]
 
     def weights(self, rows: int) -> Work:
-        """The products of every layer over `rows` rows; weights are read once, of experts those that rows choose."""
+        """The products of every layer over `rows` rows. Weights are read once. Only those experts are read that rows
+        choose."""
         table = self.table
         read = sum(int(bank.touched(rows) * bank.expert_bytes) for bank in table.banks)
         return table.layers_once + table.layers_row.times(rows) + Work(0, weight_bytes=read)

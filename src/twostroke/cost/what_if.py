@@ -33,7 +33,7 @@ class WhatIf:
 
     @property
     def measured(self) -> bool:
-        """True where the figures are of this machine."""
+        """True where the figures were measured on this machine."""
         return isinstance(self.machine, Calibration)
 
     @property

@@ -1,4 +1,4 @@
-"""A fault in one request's work ends that request alone: the sequences of a failed step are computed again, one by one.
+"""A fault in one request's work ends only that request: the sequences of a failed step are computed again, one by one.
 
 A step writes only keys and values of its own positions, and draws depend on (seed, position): running it twice, or in
 parts, gives the same bits. So a failed step is run again at once, one sequence at a time.

@@ -54,8 +54,7 @@ class ModelRunner:
         """Runs one forward pass. For each sequence that samples, returns the tokens of its draft that are right, and
         one more.
 
-        A fault in sampling one request fails that request alone. Raises BackendError where a kernel refuses its
-        operands.
+        A fault in sampling one request ends only that request. Raises BackendError where a kernel refuses its operands.
         """
         started_s = self._clock()
         self._memory.copy_states(plan.state_copies)

@@ -39,7 +39,7 @@ class StepSampler(Protocol):
         """Runs the model on the step's inputs. The result is passed to `choose`."""
 
     def choose(self, plan: Plan, found: Any) -> Sampled:
-        """Returns the sampled tokens. A fault in sampling one request fails that request alone."""
+        """Returns the sampled tokens. A fault in sampling one request ends only that request."""
 
     def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
         """Returns log probabilities of known tokens, one for each of these rows of the last step, with the num_top most

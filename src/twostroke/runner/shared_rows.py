@@ -22,8 +22,8 @@ def tell_nobody(_encoded: EncodedTiles) -> None:
 
 
 class EncodedRows:
-    """The rows of an encoder alone. Satisfies replica.row_feeds.RowStore. width: how many numbers a row has. clock:
-    returns seconds."""
+    """The rows of an encoder that has no language model next to it. Satisfies replica.row_feeds.RowStore. width: how
+    many numbers a row has. clock: returns seconds."""
 
     def __init__(
         self, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float], told: Told = tell_nobody

@@ -1,4 +1,5 @@
-"""Places of a prompt's positions in time, height and width. An image takes as much time as the longer side of its rows.
+"""Places of a prompt's positions in time, height and width. The time after an image is later by the longer side of its
+rows.
 """
 
 from __future__ import annotations

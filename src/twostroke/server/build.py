@@ -105,6 +105,9 @@ def build_server(
         gauges = engine.gauges()
         return forecast.wait_s(requests, tokens, places_free=not gauges.waiting)
 
+    def ends_s(count: int) -> float:
+        return forecast.wait_s(count, 0, places_free=False)
+
     listeners: list[Listener] = [request_ended]
     if resolved.tracing.otlp is not None:
         spans, end = otlp_spans(resolved.tracing.otlp, resolved.names.served_name, __version__, heart.stepper.clock)
@@ -128,7 +131,7 @@ def build_server(
     )
     parts = ServerParts(
         settled(serving, resolved, found.folder.path),
-        replace(admission_of(resolved, wait_s), quarantine=quarantine),
+        replace(admission_of(resolved, wait_s, ends_s), quarantine=quarantine),
         access_of(resolved),
         Telemetry(metrics, listeners, heart.explainer.explain, history.work),
     )
@@ -199,13 +202,15 @@ def tool_servers(resolved: Resolved) -> tuple[ToolServer, ...]:
     return tuple(ToolServer(name, url) for name, url in dict(resolved.page.mcp).items())
 
 
-def admission_of(resolved: Resolved, wait_s: Callable[[int, int], float]) -> Admission:
-    """Returns the limits on everything that is taken at a time. wait_s: see Door."""
+def admission_of(
+    resolved: Resolved, wait_s: Callable[[int, int], float], ends_s: Callable[[int], float] | None = None
+) -> Admission:
+    """Returns the limits on everything that is taken at a time. wait_s, ends_s: see Door."""
     load = resolved.load
     rules = DoorRules(load.queued_requests, load.queued_tokens, load.key_requests, load.key_tokens)
     return Admission(
         limits=Limits(body_bytes=most_of_one_body(load.body_memory), deadline_s=load.deadline),
-        door=Door(rules, wait_s),
+        door=Door(rules, wait_s, ends_s),
         bodies=BodyBudget(load.body_memory),
         drain_s=load.drain,
     )

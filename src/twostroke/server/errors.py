@@ -109,10 +109,19 @@ HEADERS_TOO_LARGE = Problem(431, "The request's headers are too many or too long
 BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="request_timeout")
 
 
+UNSUPPORTED = "unsupported_value"
+"""The code of a field that this server does not support."""
+_NO_THREADS = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+"""With these details the `anthropic` package sends the request again, whole and without `thread`."""
+
+
 def messages_problem(problem: Problem) -> dict[str, Any]:
     """Returns Anthropic's error object."""
     kind = _MESSAGES_KINDS.get(problem.status, "api_error" if problem.status >= 500 else "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": problem.messages_text or problem.placed_message}}
+    error: dict[str, Any] = {"type": kind, "message": problem.messages_text or problem.placed_message}
+    if (problem.param, problem.code) == ("thread", UNSUPPORTED):
+        error["details"] = _NO_THREADS
+    return {"type": "error", "error": error}
 
 
 _MESSAGES_KINDS = {

@@ -208,16 +208,9 @@ def _template_for(request: ChatRequest, serving: Serving) -> ChatTemplate:
 
 
 def _form_of(asked: AskedGrammar, calls: Grammar | None) -> AskedGrammar:
-    """Returns the grammar that the answer must fit: the request's own form, or that of the calls that it must make."""
-    if calls is None:
-        return asked
-    if asked.grammar is not None:
-        raise InvalidRequest(
-            f"{asked.field} cannot be combined with tools that the answer is forced to call.",
-            param=asked.field,
-            fix="Send one of them, or tool_choice none.",
-        )
-    return AskedGrammar(calls, "tools")
+    """Returns the grammar that the answer must fit: the request's own form, or that of the calls that it must make. A
+    form is one of texts, and an answer that must call has none (instructor and others send both)."""
+    return asked if calls is None else AskedGrammar(calls, "tools")
 
 
 def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:

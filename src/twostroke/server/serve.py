@@ -250,8 +250,8 @@ def signals_to(server: Server) -> Iterator[None]:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Returns a listening TCP socket; of a name with addresses of both kinds, such as localhost, at the IPv4 address,
-    where most clients look. Raises ConfigError that explains what is wrong with the address."""
+    """Returns a listening TCP socket. Where a name such as localhost has addresses of both kinds, the socket has the
+    IPv4 address, where most clients look. Raises ConfigError that explains what is wrong with the address."""
     where = f"{host} port {port}"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

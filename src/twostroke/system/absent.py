@@ -1,4 +1,4 @@
-"""Calls that Linux alone has, in the form in which other systems do without them."""
+"""Calls that only Linux has. Other systems import them from here: they do nothing, or report an error."""
 
 from __future__ import annotations
 

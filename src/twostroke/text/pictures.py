@@ -45,7 +45,8 @@ class SeeingTemplate(Protocol):
 
 
 class PictureMarks:
-    """The marks of one prompt; for one thread. written: the text that the model's templates write for an image."""
+    """The marks of one prompt. Only one thread may use them. written: the text that the model's templates write for an
+    image."""
 
     def __init__(self, written: str) -> None:
         self.written = written

@@ -39,7 +39,7 @@ def nothing_found(_text: str) -> Iterable[tuple[int, int]]:
 
 
 class Quoting:
-    """The quoted texts of one prompt; for one thread.
+    """The quoted texts of one prompt. Only one thread may use them.
 
     find: returns the places of control tokens' texts in a text. always: True where the prompt counts as quoted even if
     nothing was found.

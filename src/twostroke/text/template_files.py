@@ -16,9 +16,9 @@ HOLDERS = ("tokenizer_config.json", "chat_template.json")
 
 
 def read_sources(folder: Path, own: Path | None = None) -> dict[str, str]:
-    """Returns name -> source. own: a file that is used in place of the model's files. Otherwise the first of
-    chat_template.jinja, tokenizer_config.json and chat_template.json counts; additional_chat_templates/ adds named
-    templates.
+    """Returns a map of each template's name to its source. own: a file that is used in place of the model's files.
+    Otherwise the first of chat_template.jinja, tokenizer_config.json and chat_template.json counts;
+    additional_chat_templates/ adds named templates.
 
     The result is empty where there is no template. Raises CorruptModel; raises ConfigError where `own` is not a
     template.

@@ -33,7 +33,7 @@ class TimeParts:
         return sum(self.by_name().values())
 
     def by_name(self) -> dict[str, float]:
-        """Returns part name -> seconds, in the order in which the parts usually pass."""
+        """Returns the seconds of each part by its name, in the order in which the parts usually pass."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __sub__(self, other: TimeParts) -> TimeParts:

@@ -92,6 +92,17 @@ def test_neutral_values_pass(api: str, fields: dict[str, Any]) -> None:
     assert called(api, **fields).prompts
 
 
+def test_a_form_next_to_a_forced_call_changes_nothing() -> None:
+    """instructor sends both to Responses. The answer is a call, so it has no text that the form could mean."""
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    tools = [{"type": "function", "name": "person", "parameters": schema, "strict": True}]
+    forced = {"tools": tools, "tool_choice": {"type": "function", "name": "person"}}
+    form = {"text": {"format": {"type": "json_schema", "name": "person", "schema": schema, "strict": True}}}
+    both, one = called("responses", **forced, **form), called("responses", **forced)
+    assert both.prompts[0].params.grammar == one.prompts[0].params.grammar is not None
+    assert called("responses", **form).prompts[0].params.grammar != one.prompts[0].params.grammar
+
+
 def test_the_older_name_of_a_schema_is_honoured() -> None:
     newer, older = called("say", output_config={"format": SCHEMA}), called("say", output_format=SCHEMA)
     assert older.prompts[0].params.grammar == newer.prompts[0].params.grammar is not None

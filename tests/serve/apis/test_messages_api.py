@@ -34,6 +34,26 @@ def test_create(client: Anthropic) -> None:
     assert made.usage.output_tokens == 12 and made.usage.cache_read_input_tokens == 3
 
 
+def test_the_packages_tool_runner_goes_on_without_a_thread(live: Live, client: Anthropic) -> None:
+    """It asks for a thread first. The details of the error are what it looks for."""
+
+    @anthropic.beta_tool
+    def ring(times: int) -> str:
+        """Ring the bell.
+
+        Args:
+            times: how often
+        """
+        return f"{times} times"
+
+    runner = client.beta.messages.tool_runner(model=MODEL, max_tokens=50, messages=USER, tools=[ring])
+    assert runner.until_done().content[0].text == "hello world"  # type: ignore[union-attr]
+    asked = {"model": MODEL, "max_tokens": 5, "messages": USER, "thread": {"type": "create"}}
+    answer = live.post("/v1/messages", asked)
+    assert answer.status == 400
+    assert answer.json["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+
+
 def test_input_tokens_leave_out_the_cached_ones(client: Anthropic) -> None:
     made = client.messages.create(model=MODEL, max_tokens=5, messages=USER)
     counted = client.messages.count_tokens(model=MODEL, messages=USER)

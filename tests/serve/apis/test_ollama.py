@@ -120,7 +120,7 @@ def test_an_unknown_model_in_the_words_that_clients_look_for(client: Client, liv
 
 
 def test_names_without_regard_to_case_and_latest(live: Live) -> None:
-    for name in (MODEL.upper(), MODEL + ":latest", "hf.co/" + MODEL):
+    for name in (MODEL.upper(), MODEL + ":latest", "hf.co/" + MODEL, MODEL + ".gguf"):
         reply = live.post("/api/chat", asked(model=name, stream=False))
         assert reply.status == 200 and reply.json["model"] == name  # the answer repeats the requested name
 

@@ -119,7 +119,6 @@ CHAT: list[tuple[dict[str, Any], str]] = [
     ({"function_call": {"name": "f"}}, "function_call"),
     ({"modalities": ["text", "audio"]}, "modalities"),
     ({"audio": {}}, "audio"),
-    ({"prediction": {}}, "prediction"),
     ({"web_search_options": {}}, "web_search_options"),
     ({"chat_template": "{{ 1 }}"}, "chat_template"),
     ({"chat_template_kwargs": []}, "chat_template_kwargs"),
@@ -321,7 +320,7 @@ NEUTRAL: dict[str, Any] = {
 
 def test_neutral_values_hints_and_unknown_fields_pass(live: Live) -> None:
     chat = {"tools": [], "tool_choice": "auto", "modalities": ["text"], "parallel_tool_calls": True, "store": False}
-    chat |= {"reasoning_effort": "none", "verbosity": "medium"}
+    chat |= {"reasoning_effort": "none", "verbosity": "medium", "prediction": {"type": "content", "content": "x"}}
     assert live.chat(**NEUTRAL, **chat).status == 200
     assert live.complete(**NEUTRAL, best_of=1, suffix="").status == 200
 

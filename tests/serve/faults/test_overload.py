@@ -103,6 +103,36 @@ def test_each_key_has_its_own_share_of_requests() -> None:
         assert ask(live, "ann").status == 200
 
 
+def test_refused_calls_are_told_to_come_one_after_the_other() -> None:
+    """With one time for all of them, one would find room and the others would be refused again."""
+    now = [0.0]
+    door = Door(DoorRules(queued_requests=1, key_requests=1), lambda requests, _: 2.0 * requests, clock=lambda: now[0])
+    inside = door.enter(Visit("ann"), 1, 5)
+
+    def told(sender: str) -> str:
+        with pytest.raises(HttpProblem) as caught:
+            door.enter(Visit(sender), 1, 5)
+        return caught.value.problem.headers["retry-after-ms"]
+
+    assert [told("bob") for _ in range(3)] == ["2000", "4000", "6000"]
+    assert [told("ann") for _ in range(2)] == ["2000", "4000"], "the limit of a key has an order of its own"
+    now[0] = 4.5
+    assert told("bob") == "4000", "two times have passed, and one call is still to come"
+    now[0] = 100.0
+    assert told("bob") == "2000"
+    inside.leave(0)
+    door.enter(Visit("bob"), 1, 5).leave(0)
+
+
+def test_a_place_of_a_key_is_free_when_running_requests_have_ended() -> None:
+    """Room in the batch does not help a key that has all of its requests."""
+    door = Door(DoorRules(key_requests=1), lambda *_: 0.0, lambda count: 3.0 * count)
+    door.enter(Visit("ann"), 1, 5)
+    with pytest.raises(HttpProblem) as caught:
+        door.enter(Visit("ann"), 1, 5)
+    assert caught.value.problem.headers["retry-after-ms"] == "3000"
+
+
 def test_a_keys_tokens_come_back_at_their_rate_and_retry_after_is_when() -> None:
     now = [0.0]
     door = Door(DoorRules(key_tokens=600), clock=lambda: now[0])

@@ -15,7 +15,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Type
 
 from tests.weights import checkpoints
-from tests.weights.gguf.k_quants import q4_k, q5_k, q6_k
+from tests.weights.gguf.k_quants import q1_0, q4_k, q5_k, q6_k
 
 TypeOf = Callable[[str, tuple[int, ...]], Type]
 
@@ -67,7 +67,7 @@ def converted(name: str, values: np.ndarray, arch: str, config: dict[str, Any]) 
 
 
 FLOATS = all_of(Type.F32)
-OURS = {Type.Q4_K: q4_k, Type.Q5_K: q5_k, Type.Q6_K: q6_k}
+OURS = {Type.Q1_0: q1_0, Type.Q4_K: q4_k, Type.Q5_K: q5_k, Type.Q6_K: q6_k}
 
 
 def q4_k_m(name: str, shape: tuple[int, ...]) -> Type:

@@ -1,5 +1,5 @@
-"""Simple quantizers of the K types that the `gguf` package only reads. They take the nearest values, without a
-search."""
+"""Simple quantizers of the K types and of Q1_0, which the `gguf` package does not write. They take the nearest values,
+without a search."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ def _half(values: np.ndarray) -> np.ndarray:
 def _codes(blocks: np.ndarray, steps: np.ndarray, low: int, high: int) -> np.ndarray:
     inverse = np.divide(1, steps, out=np.zeros_like(steps), where=steps != 0)
     return np.clip(np.rint(blocks * inverse), low, high).astype(np.int32)
+
+
+def q1_0(values: np.ndarray) -> np.ndarray:
+    """(rows, columns) float32 -> (rows, bytes): signs, and one scale for 128 columns."""
+    blocks = values.reshape(-1, 128)
+    d = _half(np.abs(blocks).mean(axis=1)).view(np.uint8).reshape(-1, 2)
+    return np.concatenate((d, np.packbits(blocks >= 0, axis=1, bitorder="little")), axis=1).reshape(len(values), -1)
 
 
 def q6_k(values: np.ndarray) -> np.ndarray:

@@ -107,14 +107,14 @@ def test_reads_what_the_package_wrote(tmp_path):
         (raw(infos=[info("a", [HUGE], F32, 0)], data=bytes(64)), "impossible sizes"),
         (raw(infos=[info("a", [1 << 32, 1 << 32], F32, 0)], data=bytes(64)), "impossible sizes"),
         (raw(infos=[info("a", [1 << 32, 1 << 16, 1 << 16, 2], F32, 0)], data=bytes(64)), "impossible sizes"),
-        (raw(infos=[info("a", [1 << 59], F32, 0)], data=bytes(64)), "behind the end"),
+        (raw(infos=[info("a", [1 << 59], F32, 0)], data=bytes(64)), "after the end"),
         (raw(infos=[info("a", [48], Q8_0, 0)], data=bytes(64)), "no multiple of Q8_0's 32"),
         (raw(infos=[info("a", [4], F32, 32)], data=bytes(64)), "expected 0"),
         (raw(infos=[info("a", [4], F32, HUGE - 31)], data=bytes(64)), "expected 0"),
         (raw(infos=[ONE, info("b", [4], F32, 0)], data=bytes(64)), "expected 32"),
         (raw(infos=[ONE, info("b", [4], F32, 16)], data=bytes(64)), "expected 32"),
         (raw(infos=[ONE, info("b", [4], F32, 64)], data=bytes(80)), "expected 32"),
-        (raw(infos=[info("a", [8], F32, 0)], data=bytes(28)), "behind the end"),
+        (raw(infos=[info("a", [8], F32, 0)], data=bytes(28)), "after the end"),
     ],
 )
 def test_files_that_lie_are_refused(tmp_path, data, words):

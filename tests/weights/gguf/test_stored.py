@@ -34,6 +34,7 @@ from twostroke.weights.tensor_source import TensorInfo
 
 MIXES: dict[str, tuple[TypeOf, set[WeightKind]]] = {
     "Q8_0": (all_of(Type.Q8_0), {WeightKind.FLAT8}),
+    "Q1_0": (all_of(Type.Q1_0), {WeightKind.FLAT4}),
     "Q4_0": (all_of(Type.Q4_0), {WeightKind.FLAT4}),
     "Q4_1": (all_of(Type.Q4_1), {WeightKind.FLAT4_MIN}),
     "Q5_0": (all_of(Type.Q5_0), {WeightKind.FLAT5}),

@@ -71,7 +71,8 @@ class Topology:
 
     @property
     def useful_cores(self) -> tuple[tuple[Cpu, ...], ...]:
-        """The cores that are quick enough that the others may wait for them at the end of a product."""
+        """The cores that are quick enough to take part: at the end of each product, all cores wait for the slowest of
+        these."""
         most = max((cpu.capacity for cpu in self.cpus), default=FULL_CAPACITY)
         return tuple(core for core in self.cores if core[0].capacity >= USEFUL_SHARE * most)
 

@@ -115,7 +115,7 @@ class StepSettings(Group):
     max_step_tokens: Option[int] = Option(
         "TOKENS",
         parse_count,
-        "For experts: most tokens of one engine step. With objectives a step's size follows from them, up to this; "
+        "Most tokens of one engine step; rarely needed. With objectives a step's size follows from them, up to this; "
         "without, every step is filled to this.",
         "512 for prompts alone and fewer next to running streams; 2048 with objectives",
     )
@@ -184,7 +184,7 @@ class RankSettings(Group):
     pipeline_parallel: Option[int] = Option(
         "COUNT",
         parse_count,
-        "Processes that each hold a run of layers: for a model that no process has memory for.",
+        "Processes that each hold a run of layers: for a model that does not fit into the memory of one process.",
         "1",
     )
     rank_addresses: ListOption[tuple[str, int]] = ListOption(

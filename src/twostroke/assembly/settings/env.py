@@ -94,7 +94,8 @@ def read_machine() -> Machine:
 
 
 def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Returns TWOSTROKE_* variables as option name -> text: TWOSTROKE_KV_MEMORY=2GB becomes {"kv_memory": "2GB"}."""
+    """Returns the texts of TWOSTROKE_* variables by the names of their options: TWOSTROKE_KV_MEMORY=2GB becomes
+    {"kv_memory": "2GB"}."""
     source = os.environ if environ is None else environ
     return {name[len(PREFIX) :].lower(): value for name, value in source.items() if name.startswith(PREFIX) and value}
 

@@ -53,7 +53,7 @@ class ListenSettings(Group):
     allow_host: NamesOption = NamesOption(
         "NAMES",
         parse_hosts,
-        "Names that a proxy sends in Host, besides this machine's own; *.example.org is all below, * is any name.",
+        "Names that a proxy sends in Host, next to this machine's own; *.example.org is all below, * is any name.",
         "none (loopback only)",
         also=("--allowed-hosts",),
     )
@@ -72,7 +72,7 @@ class TalkSettings(Group):
     chat_template: Option[str | None] = Option(
         "FILE",
         parse_text,
-        "File with a chat template (Jinja, or a chat_template.json) that counts over the model's own.",
+        "File with a chat template (Jinja, or a chat_template.json) that is used in place of the model's own.",
         "the model's own",
     )
     tool_format: Option[str | None] = Option(
@@ -206,12 +206,12 @@ class StoredSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageSettings(Group):
-    """What the page may do beyond this server."""
+    """Which other servers the page may use."""
 
     mcp: ListOption[tuple[str, str]] = ListOption(
         "NAME=URL",
         each(parse_tool_server),
-        "Who uses the page may call the tools of this MCP server (streamable HTTP); may be given several times. This "
+        "Users of the page may call the tools of this MCP server (streamable HTTP); may be given several times. This "
         "server passes the messages on, and each call waits until the user runs it.",
         "none",
         secret=True,
@@ -251,7 +251,7 @@ class SeveralSettings(Group):
     pulls: Option[bool] = Option(
         "",
         parse_switch,
-        "Who uses the page may fetch further models from the hub, after seeing size, licence and fit.",
+        "Users of the page may fetch further models from the hub, after seeing size, licence and fit.",
         "off",
         switch=True,
     )

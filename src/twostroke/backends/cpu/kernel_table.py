@@ -23,8 +23,8 @@ pieces of 32."""
 @dataclass(frozen=True, slots=True)
 class KernelRow:
     """The kernel of an op for first_row to last_row rows. format: the format of its weights, or of K and V; "" where it
-    has neither. last_row: None where more rows are no different. kernel: the name of a C++ function; "" where the op
-    has one form for each format. heads: the condition on the size of a head, or ""."""
+    has neither. last_row: None where the kernel is the same for all larger numbers of rows. kernel: the name of a C++
+    function; "" where the op has one form for each format. heads: the condition on the size of a head, or ""."""
 
     op: str
     format: str

@@ -18,6 +18,7 @@ import click
 from twostroke.cli.shared.command import print_json
 from twostroke.cli.shared.garbage import lasting_heap
 from twostroke.cli.shared.interrupt import finish_undisturbed
+from twostroke.types.pooling import Task
 
 if TYPE_CHECKING:
     from twostroke.assembly.settings.resolver import Resolved
@@ -51,7 +52,7 @@ def serve_built(
             print_json({"url": url, **built.facts})
         else:
             key_header = "" if built.resolved.listen.api_key is None else KEY_HEADER
-            click.echo(words + try_text(url, built.facts["served_name"], key_header))
+            click.echo(words + try_text(url, built.facts["served_name"], key_header, built.parts.serving.task))
         tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
 
     with built, logging_to_stderr(built.resolved.requests.log, verbose), lasting_heap(), ExitStack() as sockets:
@@ -123,14 +124,22 @@ def facts_text(facts: dict[str, Any]) -> str:
     )
 
 
-def try_text(url: str, served_name: str, key_header: str) -> str:
+_TRIED: dict[Task, tuple[str, dict[str, Any]]] = {
+    Task.GENERATE: ("chat/completions", {"messages": [{"role": "user", "content": "What is prefill?"}]}),
+    Task.EMBED: ("embeddings", {"input": ["What is prefill?"]}),
+    Task.RERANK: ("rerank", {"query": "What is prefill?", "documents": ["Reading a prompt.", "A book."]}),
+}
+"""The path below /v1, and the body without the model's name, of a request that a server of this task answers."""
+
+
+def try_text(url: str, served_name: str, key_header: str, task: Task = Task.GENERATE) -> str:
     """Returns the address of the server, and a command line to try. key_header: curl's words for the key; empty without
     a key."""
-    messages = [{"role": "user", "content": "What is prefill?"}]
-    body = json.dumps({"model": served_name, "messages": messages})
+    below, asked = _TRIED[task]
+    body = json.dumps({"model": served_name, **asked})
     path = url.removeprefix("unix:")
     base, how = (url, "") if path == url else ("http://localhost", f" --unix-socket {shlex.quote(path)}")
     return (
         f"Serving on {url}  (OpenAI base URL: {base}/v1{' by that socket' if how else ''})\n\n"
-        f"Try:\n  curl{how} {base}/v1/chat/completions{key_header} -H 'Content-Type: application/json' -d '{body}'\n"
+        f"Try:\n  curl{how} {base}/v1/{below}{key_header} -H 'Content-Type: application/json' -d '{body}'\n"
     )

@@ -41,7 +41,7 @@ def command(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """End the server of MODEL, or the only one, as `ps` lists them; of a server with several models MODEL alone leaves.
+    """End the server of MODEL, or the only one, as `ps` lists them. A server with several models only unloads MODEL.
     Answers that run are finished first. Servers of other users, and those that other programs started, are never
     touched."""
     with clear_errors(verbose):

@@ -193,9 +193,9 @@ def _queue_text(story: QueueStory) -> str:
     if full and story.ended:
         left = plain_names(tuple(reversed(story.ended)))
         meanwhile = f", and meanwhile came prefill of {names(story.behind)}" if story.behind else ""
-        return f"behind {left}, which had to end first: {story.hold}{meanwhile}"
+        return f"after {left}, which had to end first: {story.hold}{meanwhile}"
     if story.behind:
-        return f"behind prefill of {names(story.behind)}" + (f": {story.hold}" if story.hold else "")
+        return f"after prefill of {names(story.behind)}" + (f": {story.hold}" if story.hold else "")
     if story.hold is not None:
         return f"{story.hold}"
     return "for the step that was under way" if story.num_running else "until the engine took it"

@@ -280,8 +280,8 @@ def chunks_since(steps: deque[ChunkStep], since_s: float) -> list[ChunkStep]:
 
 
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:
-    """Returns the requests that these chunks belong to, the longest share first. Of a step that began before since_s,
-    only the time after since_s counts."""
+    """Returns the requests that these chunks belong to, the longest share first. If a step began before since_s, only
+    its time after since_s counts."""
     sums: dict[str, list[float]] = {}  # the fields of a Share, in order
     for ordinal, begin_s, commit_s, chunks in steps:
         kept = 1.0 if begin_s >= since_s else (commit_s - since_s) / (commit_s - begin_s)

@@ -24,8 +24,8 @@ class Span(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of seconds. base_s: steps without their chunks. chunk_s: chunks of prompts. host_s: the host. stall_s: the
-    reader of the events."""
+    """Sums of seconds. base_s: the parts of steps that decode. chunk_s: the chunks of prompts in steps. host_s: time in
+    which neither model nor sampling ran. stall_s: time in which the reader of the events was busy."""
 
     base_s: float = 0.0
     chunk_s: float = 0.0

@@ -62,7 +62,7 @@ def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> Repli
 def place_split(
     asked: Placing, readers: Members, decoders: Members, router: LeastSeconds, sooner: Sooner
 ) -> ReplicaPlacement:
-    """Returns the placement of a request on a reader and a decoder, or on one decoder alone where that is sooner.
+    """Returns the placement of a request on a reader and a decoder, or only on a decoder where that is sooner.
 
     readers: the replicas that only compute prompts. Neither list is empty.
     """

@@ -34,7 +34,7 @@ class MeetingPlace(Protocol):
     """The part of the exchange that a group needs."""
 
     def begin(self, number: int) -> None:
-        """Sets the number of the pass that follows. Ranks that compute passes with different numbers end."""
+        """Sets the number of the pass that follows. A rank that meets another one with a different number ends."""
 
     def end(self) -> None:
         """Ends every wait of every rank."""
@@ -79,7 +79,7 @@ class RankGroup:
             return dict(self._ready)
 
     def meet_in(self, meeting: MeetingPlace) -> None:
-        """Sets the exchange by which the ranks of this group meet from now on."""
+        """Sets the place where the ranks of this group exchange numbers from now on."""
         self._meeting = meeting
         if self._lost is not None:
             meeting.end()

@@ -10,7 +10,7 @@ NOTHING = 0
 
 class Evictions:
     """Remembers evicted pages by their paths. A path has one place in the table, which the latest path with that place
-    takes. Of the last n evictions about n / (2 x places) are forgotten too early. Only evicted pages are remembered,
+    takes. About n / (2 x places) of the last n evictions are forgotten too early. Only evicted pages are remembered,
     except that two paths may have the same hash.
 
     The table takes 8 bytes a place, all of them from the start on: it does not grow on a server that evicts for days.

@@ -106,8 +106,8 @@ class CacheManager:
         return sum(len(h.tables[0].page_ids) * size - h.filled_tokens + h.copied_tokens for h in holdings if h.tables)
 
     def page_states(self) -> bytes:
-        """Returns a PageState for each page, group by group. Other threads may call it while this thread works: then
-        not all states are of one moment."""
+        """Returns a PageState for each page, group by group. Other threads may call it while this thread works. The
+        states are then from different moments."""
         return b"".join(group.page_states() for group in self.groups)
 
     def pages_for(self, num_tokens: int) -> int:

@@ -31,7 +31,7 @@ class UnusableExtent(Exception):
 
 
 class NewPart(Struct, frozen=True):
-    """A part to be written."""
+    """A part of a file that is to be written: its id, the digest of its bytes, and the bytes."""
 
     part_id: bytes
     digest: bytes

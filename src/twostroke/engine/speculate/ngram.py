@@ -21,7 +21,8 @@ MOST_PLACES = 8
 class NgramProposer:
     """Satisfies `speculate.proposer.Proposer`. Of the places with the longest agreement, the latest is taken.
 
-    least, most: how many tokens must agree (at least 2), and how many count: agreement beyond `most` does not count.
+    least: how many tokens must agree, at least 2. most: how many agreeing tokens are counted; a longer agreement is no
+    better.
     """
 
     name = "ngram"

@@ -59,8 +59,8 @@ class Comparison:
 
 
 def predicted_steps(cost: StepCost, case: PhaseCase, step_tokens: int, new_tokens: int) -> dict[str, float]:
-    """Returns part -> predicted seconds of what a case measures: all steps of a prompt, or one decode step in the
-    middle of the answers."""
+    """Returns the predicted seconds of each part of what a case measures: all steps of a prompt, or one decode step in
+    the middle of the answers."""
     phase, streams, tokens = case
     if phase == "decode":
         steps = [[Segment.decode(tokens + new_tokens // 2)] * streams]

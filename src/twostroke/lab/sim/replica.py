@@ -147,7 +147,7 @@ class Replica:
         self.scheduler.images.done(EncodedTiles(keys), ())
 
     def settle(self, at_s: float) -> None:
-        """Does the steps that were looked ahead and begin before at_s, so that queues and cache are as they are at that
+        """Applies those of the skipped steps that begin before at_s. Queues and cache are then as they are at that
         time."""
         if self._run is not None:
             self._do_run(self._run.begun_before(at_s))
@@ -178,7 +178,7 @@ class Replica:
         return math.inf if self._disk is None else min(self._disk.next_s, self.clock.now_s + WAIT_S)
 
     def turn(self) -> None:
-        """Does the steps that were looked ahead, or looks ahead, or runs one step."""
+        """Applies the skipped steps, or skips steps, or runs one step."""
         if self._run is not None:
             self._do_run(len(self._run.times_s))
             return

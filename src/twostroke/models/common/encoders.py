@@ -59,7 +59,7 @@ model_type and that of vision_config."""
 class SightEncoder:
     """An encoder of images. model: its program, with a row for each patch in the body and for each image row in the
     head. pixels: the value that takes patches, one a row. places: the value that takes the learned places of the
-    patches, where the size of a tile decides them; else None."""
+    patches, where the size of a tile decides them. It is None in other encoders."""
 
     sight: Sight
     model: Model

@@ -1,6 +1,6 @@
 """Gemma 3: five layers with a window for one without, each kind with rotations of its own (Gemma team 2025).
 
-Of the checkpoints that also see images, the language model alone is read. EmbeddingGemma is this model with attention
+Some checkpoints also see images: this file reads only their language model. EmbeddingGemma is this model with attention
 in both directions, whose rows become one vector for each text (Vera et al. 2025).
 """
 

@@ -1,7 +1,7 @@
 """Gemma 3n: four streams of which one goes through each layer (AltUp), a learned residual (LAuReL), sparse activations,
 shared K and V, per-layer embeddings (Gemma team 2025; Baykal et al. 2023).
 
-Of checkpoints that also take images and sounds, the language model alone is read.
+Some checkpoints also take images and sounds: this file reads only their language model.
 """
 
 from __future__ import annotations

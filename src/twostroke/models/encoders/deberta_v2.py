@@ -142,7 +142,7 @@ def _kinds(fields: Fields) -> tuple[str, ...]:
 
 
 def _refuse(fields: Fields) -> None:
-    refuse_setting(fields, "conv_kernel_size", "A convolution behind the first layer is not implemented.")
+    refuse_setting(fields, "conv_kernel_size", "A convolution after the first layer is not implemented.")
     if not fields.boolean("relative_attention", False):
         raise UnsupportedModel(
             "config.json: relative_attention is false.",

@@ -37,7 +37,7 @@ def modernbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     if word != "cls":
         raise UnsupportedModel(
             f"config.json: classifier_pooling {word[:40]!r} is not implemented.",
-            why="A text is scored by its first row, which is cls. Here no head stands behind a mean of rows.",
+            why="A text is scored by its first row, which is cls. Here no head stands after a mean of rows.",
             fix="Use a model of this family whose classifier_pooling is cls.",
         )
     labels, biased = num_labels(fields), fields.boolean("classifier_bias", False)

@@ -146,7 +146,7 @@ def _refuse(fields: Fields) -> None:
     refuse_setting(fields, "expert_choice_router", "Here rows choose their experts.")
     refuse_setting(fields, "moe_normalize_expert_weights", "Weights of the chosen experts are taken as they are.")
     refuse_setting(fields, "parallel_block", "Its blocks follow one another.")
-    refuse_setting(fields, "prenorm", "Its norms stand behind the blocks.")
+    refuse_setting(fields, "prenorm", "Its norms stand after the blocks.")
     refuse_setting(fields, "causal", "Its positions see later ones.")
     refuse_setting(fields, "rotary_emb_interleaved", "Its rotary pairs are halves of a head.")
     refuse_setting(fields, "rotary_scaling_factor", "Its rotations are not scaled.")

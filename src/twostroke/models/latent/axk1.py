@@ -16,7 +16,7 @@ AFTER = "post_mlp_layernorm"
 
 @architecture("AXK1ForCausalLM", model_type="axk1")
 def axk1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The norm stands after experts alone. Checkpoints hold such a norm for layers without experts too; it is not read.
+    """The norm stands only after experts. Checkpoints hold such a norm for layers without experts too; it is not read.
     """
     silu_only(fields)
     parts = read_latent(fields, defaults("axk1"), ignored=prediction_layers(fields))

@@ -100,7 +100,7 @@ class PairedHeads:
 
 @architecture("DiffLlamaForCausalLM", model_type="diffllama")
 def diffllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The field lambda_std_dev matters for the initialisation alone."""
+    """The field lambda_std_dev matters only for the initialisation."""
     parts = read_parts(fields, defaults("diffllama"))
     fields, norm = parts.fields, parts.norm
     biased = fields.boolean("attention_bias", False)

@@ -55,7 +55,7 @@ def xlstm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields = with_silent(usual_names(fields, SAME), defaults("xlstm"))
     refuse_setting(fields, "use_bias", "No published model of this family has other biases than those of its gates.")
     if not fields.boolean("add_out_norm", True):
-        raise fields.wrong("add_out_norm", "transformers has the norm behind the last layer whatever it says.")
+        raise fields.wrong("add_out_norm", "transformers has the norm after the last layer, whatever this field says.")
     if fields.boolean("tie_word_embeddings", False):
         raise fields.wrong("tie_word_embeddings", "transformers does not tie them in this family.")
     if fields.text("weight_mode", "single") != "single":

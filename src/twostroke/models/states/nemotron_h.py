@@ -47,8 +47,8 @@ PREFIXES = (("backbone.", "model."),)
 
 @architecture("NemotronHForCausalLM", model_type="nemotron_h")
 def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """dt is bounded by time_step_limit alone. In transformers, the path for several tokens also applies time_step_min,
-    and the path for one token does not."""
+    """Only time_step_limit bounds dt. In transformers, the path for several tokens also applies time_step_min, and the
+    path for one token does not."""
     shape = _read(fields, _kinds(fields))
     kinds, norm = shape.kinds, shape.norm
     states = _states(shape.fields, shape.facts.hidden_size, norm.eps)
@@ -76,9 +76,9 @@ def nemotron_h_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("NemotronHForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Blocks without states (mtp_layers_block_type, or the letters of mtp_hybrid_override_pattern) are one layer
-    together. The norms and the product before it have the names of the first block; the norm after it has the name of
-    the last block."""
+    """The layer that predicts consists of blocks without states (mtp_layers_block_type, or the letters of
+    mtp_hybrid_override_pattern). The norms and the product before the layer have the names of the first block. The norm
+    after the layer has the name of the last block."""
     if not fields.integer("num_nextn_predict_layers", 0, 1, default=0):
         return ()
     words, pattern = "mtp_layers_block_type", "mtp_hybrid_override_pattern"

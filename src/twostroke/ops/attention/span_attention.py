@@ -53,7 +53,8 @@ class SpanAttention(Op):
     soft_cap: float = 0.0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Returns the cost of attention. A later position of a span costs a row as much as an earlier one."""
+        """Returns the cost of attention. A row also sees the later positions of its span, and each of them costs as
+        much as an earlier position."""
         kind = self.layer.kind
         if not isinstance(kind, PagedKV):
             raise TypeError("span_attention needs pages")

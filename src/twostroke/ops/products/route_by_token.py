@@ -74,8 +74,8 @@ class RouteByToken(Op):
 
 
 def route_by_token(logits: Value, token_ids: Indices, table: Vector, rule: RouteRule) -> Value:
-    """Records the call and returns [weights | numbers] of the rule.chosen experts of each row. Of the rule it uses
-    `scores`, `added` and `factor`."""
+    """Records the call and returns [weights | numbers] of the rule.chosen experts of each row. It uses only `scores`,
+    `added` and `factor` of the rule."""
     if table.length % rule.chosen or not rule.normalised or rule.chosen > logits.width:
         raise ValueError(f"a table of {table.length} numbers and {rule} do not name experts")
     out = logits.fresh(2 * rule.chosen)

@@ -132,6 +132,8 @@ class Op:
     Then each rank may have some of the heads."""
     COLUMN_VECTOR: ClassVar[str] = ""
     """The name of the vector that may have one number for each column of the result."""
+    ON_DEVICES: ClassVar[bool] = True
+    """Whether CUDA devices have a kernel for the op. A program with any other op is refused on a device."""
 
     READ: ClassVar[Callable[[Any], tuple[Any, ...]]]
     """Returns the contents of a call's fields, in order."""

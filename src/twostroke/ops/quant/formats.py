@@ -80,8 +80,8 @@ ADAPTERS = "adapter"
 
 def adapter_format(name: str) -> WeightFormat:
     """Returns the format of adapters' matrices for a model in the format called `name`. It has as many bits as the
-    model's, but at least 8. Int8 has one scale for each rank of A and of B, so that its error is a share of the
-    adapter's own part."""
+    model's, but at least 8. Int8 has one scale for each rank of A and of B. So the error is small next to what
+    the adapter adds, however little that is."""
     return {"f32": F32, **dict.fromkeys(WHOLE_NAMES, COLUMNS8)}.get(name, BF16)
 
 

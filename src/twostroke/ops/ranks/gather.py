@@ -32,6 +32,7 @@ class Gather(Op):
     """out (T, W): the parts (T, V) of all ranks, one after the other, in the order of the ranks."""
 
     SHAPES = {"out": "T W", "part": "T V", "reader": "R C"}
+    ON_DEVICES = False
 
     out: Value
     part: Value

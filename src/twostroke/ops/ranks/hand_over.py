@@ -24,6 +24,7 @@ class HandOver(Op):
     """Sends x to the next stage."""
 
     SHAPES = {"x": "T W"}
+    ON_DEVICES = False
 
     x: Value
 

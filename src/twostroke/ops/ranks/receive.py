@@ -24,6 +24,7 @@ class Receive(Op):
     """out (T, W): the value that the previous stage hands over."""
 
     SHAPES = {"out": "T W"}
+    ON_DEVICES = False
 
     out: Value
 

@@ -97,7 +97,7 @@ class JobFolder:
             raise ConfigError(
                 f"Stage {index + 1} of {self.stages} cannot be written to {self.path}.",
                 why=f"{error.strerror or error}.",
-                fix="Free space on the disk and run the same command again: it goes on behind the last whole stage.",
+                fix="Free space on the disk and run the same command again: it goes on after the last whole stage.",
             ) from None
 
     def finish(self, shard_of: Mapping[str, str], config: Mapping[str, Any], source: Path) -> None:

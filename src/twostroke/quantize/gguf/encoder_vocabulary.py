@@ -86,7 +86,7 @@ def unigram_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue
     steps = list(pre.get("pretokenizers", ())) if pre.get("type") == "Sequence" else [pre]
     kinds = [step.get("type") for step in steps]
     if kinds not in (["Metaspace"], ["WhitespaceSplit", "Metaspace"]):
-        raise refused("A Unigram tokenizer must have the pre-tokenizer Metaspace, perhaps behind WhitespaceSplit.")
+        raise refused("A Unigram tokenizer must have the pre-tokenizer Metaspace, perhaps after WhitespaceSplit.")
     pieces = model["vocab"]
     tokens, types = listed({piece: index for index, (piece, _) in enumerate(pieces)}, said, vocab_size)
     types[model["unk_id"]] = UNKNOWN

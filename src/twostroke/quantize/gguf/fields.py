@@ -21,13 +21,13 @@ def head_dim(config: Config) -> int:
 
 
 def rope_groups(config: Config) -> Mapping[str, Any]:
-    """Returns the fields of rotations; for some models a group of fields for each type of layer."""
+    """Returns the fields of rotations. Some models have a group of such fields for each type of layer."""
     found = config.get("rope_parameters") or config.get("rope_scaling") or {}
     return found if isinstance(found, Mapping) else {}
 
 
 def rope_of(config: Config) -> Mapping[str, Any]:
-    """Returns the fields of rotations; where there are several groups, those of full attention."""
+    """Returns the fields of rotations. Where there are several groups, these are the fields of full attention."""
     found = rope_groups(config)
     own = found.get("full_attention", found)
     return own if isinstance(own, Mapping) else {}

@@ -9,7 +9,7 @@ from twostroke.weights.gguf.families.family import Config
 
 
 def states(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Mamba 1 and of Mamba 2, where all layers are of one of these kinds."""
+    """Returns the keys of a model whose layers are all Mamba 1, or all Mamba 2."""
     inner = int(config.get("intermediate_size") or config["expand"] * config["hidden_size"])
     inner = int(config["num_heads"] * config["head_dim"]) if "num_heads" in config else inner
     return {

@@ -27,9 +27,9 @@ def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int
 
 
 class AdapterBank:
-    """matrices, vectors: the banks' numbers, by the keys of the adapted program that the model itself does not have.
-    memory: the device memory that holds them. The ranks of adapters change one by one, so they are kept in this process
-    too."""
+    """matrices, vectors: the numbers of the adapters, by the keys that the adapted program has and the model itself
+    does not have. memory: the device memory that holds these numbers. Each adapter's ranks change alone, so this
+    process keeps a copy of them."""
 
     def __init__(
         self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat, memory: DeviceMemory = HOST

@@ -117,7 +117,7 @@ _WHY = {
     "lora_bias": "Biases of adapters are not implemented.",
     "target_parameters": "Adapters of stacks of experts are not implemented.",
     "trainable_token_indices": "Rows of the embedding that were trained cannot be served by request.",
-    "alora_invocation_tokens": "Adapters that begin behind some tokens (aLoRA) are not implemented.",
+    "alora_invocation_tokens": "Adapters that begin after some tokens (aLoRA) are not implemented.",
     "layer_replication": "It makes another model of the layers.",
 }
 

@@ -33,9 +33,9 @@ def asked_model(name: str | None, serving: Serving) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Returns the part of a name that distinguishes models: case does not count, and `:latest` is the same as no tag.
-    """
-    found = name.strip().lower().removesuffix(LATEST)
+    """Returns the part of a name that distinguishes models: case and the ending of GGUF files do not count, and
+    `:latest` is the same as no tag."""
+    found = name.strip().lower().removesuffix(LATEST).removesuffix(".gguf")
     for host in _HOSTS:
         found = found.removeprefix(host)
     return found

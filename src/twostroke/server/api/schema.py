@@ -119,7 +119,6 @@ class ChatRequest(GenerationRequest, kw_only=True):
     function_call: str | dict[str, Any] | None = None
     audio: Any = None
     modalities: Any = None
-    prediction: Any = None
     web_search_options: Any = None
     chat_template: Any = None
     reasoning_effort: str | None = None  # sets variables of the template: see reasoning_effort.py
@@ -175,7 +174,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
             "prompt_embeds",
             "truncate_prompt_tokens",
             "audio",
-            "prediction",
             "web_search_options",
             "chat_template",
             "moderation",

@@ -1,6 +1,6 @@
 """Servers of tools (MCP over streamable HTTP) that the page may ask. A message goes there, and its answer comes back.
 
-Only the addresses of --mcp are called. Nothing of a client goes along but the message; no redirect is followed.
+Only the addresses of --mcp are called. The message is all that is passed on from a client. No redirect is followed.
 """
 
 from __future__ import annotations

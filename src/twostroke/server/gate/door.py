@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from twostroke.server.errors import HttpProblem, Problem
-from twostroke.server.gate.refusals import draining, key_limit, queue_full
+from twostroke.server.gate.refusals import ToldToReturn, draining, key_limit, queue_full
 from twostroke.server.visit import Visit
 
 MINUTE_S = 60.0
@@ -53,10 +53,15 @@ class _Bucket:
 
 @dataclass(eq=False)
 class Door:
-    """wait_s(requests, tokens): returns the seconds until this many waiting requests and prompt tokens are served."""
+    """wait_s(requests, tokens): returns the seconds until this many waiting requests and prompt tokens are served.
+    ends_s(count): returns the seconds until this many running requests have ended; None takes wait_s for it.
+
+    Refused calls that will come again count as waiting, so that each one is told a time of its own.
+    """
 
     rules: DoorRules = field(default_factory=DoorRules)
     wait_s: Callable[[int, int], float] = unknown_wait
+    ends_s: Callable[[int], float] | None = None
     clock: Callable[[], float] = time.monotonic
     queued_requests: int = 0
     queued_tokens: int = 0
@@ -65,6 +70,7 @@ class Door:
     refusals: Counter[str] = field(default_factory=Counter)
     _of_sender: Counter[str] = field(default_factory=Counter)
     _buckets: dict[str, _Bucket] = field(default_factory=dict)
+    _told: dict[str, ToldToReturn] = field(default_factory=dict)
 
     def enter(self, visit: Visit, num_completions: int, prompt_tokens: int) -> Ticket:
         """Take a call in and return its ticket. Raises HttpProblem: 503 or 429 with the time to come again."""
@@ -90,7 +96,7 @@ class Door:
     def _key_problem(self, visit: Visit, prompt_tokens: int) -> Problem | None:
         most, rate = self.rules.key_requests, self.rules.key_tokens
         if most is not None and self._of_sender[visit.sender] >= most:
-            return key_limit(f"{most} requests are running already", self.wait_s(1, 0))
+            return key_limit(f"{most} requests are running already", self._place_s(visit.sender))
         if rate is None:
             return None
         missing = min(prompt_tokens, rate) - self._refilled(visit.sender).level
@@ -108,7 +114,23 @@ class Door:
         what = "requests" if requests_over > 0 else "prompt tokens"
         ahead_requests = min(max(0, requests_over), self.queued_requests)
         ahead_tokens = min(max(0, tokens_over), self.queued_tokens)
-        return queue_full(what, self.wait_s(ahead_requests, ahead_tokens))
+        told = self._told_of("")
+        more_requests, more_tokens = told.ahead()
+        wait_s = self.wait_s(ahead_requests + more_requests, ahead_tokens + more_tokens)
+        told.tell(wait_s, num_completions, prompt_tokens)
+        return queue_full(what, wait_s)
+
+    def _place_s(self, sender: str) -> float:
+        """Returns the seconds until a key has a place for a refused call, after its calls that were refused before."""
+        told = self._told_of(f"key {sender}")
+        count = 1 + told.ahead()[0]
+        wait_s = self.wait_s(count, 0) if self.ends_s is None else self.ends_s(count)
+        told.tell(wait_s, 1, 0)
+        return wait_s
+
+    def _told_of(self, queue: str) -> ToldToReturn:
+        """Returns the refused calls of the whole server's queue, or of one key."""
+        return self._told.setdefault(queue, ToldToReturn(self.clock))
 
     def _refilled(self, sender: str) -> _Bucket:
         rate, now = self.rules.key_tokens or 0, self.clock()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from twostroke.server.errors import INVALID, SERVER, Problem
 
@@ -18,6 +19,41 @@ DEADLINE = Problem(
 BAD_DEADLINE = Problem(
     400, "x-request-timeout-ms must be a whole number of milliseconds above 0.", INVALID, code="invalid_deadline"
 )
+
+
+MOST_TOLD = 1024
+"""The most refused calls that are remembered."""
+
+
+class ToldToReturn:
+    """The refused calls whose time to come again lies ahead. Each is told a later time than the calls before it. With
+    the same time they would all come at once, and nearly all would be refused again. clock: returns seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._told: list[tuple[float, int, int]] = []
+        self._requests = self._tokens = 0
+
+    def ahead(self) -> tuple[int, int]:
+        """Returns how many completions and prompt tokens these calls have."""
+        now = self._clock()
+        while self._told and self._told[0][0] <= now:
+            self._forget()
+        return self._requests, self._tokens
+
+    def tell(self, wait_s: float, requests: int, tokens: int) -> None:
+        """Notes that a call is told to come again after this time. The call that comes first is forgotten where there
+        are too many."""
+        if len(self._told) == MOST_TOLD:
+            self._forget()
+        heapq.heappush(self._told, (self._clock() + wait_s, requests, tokens))
+        self._requests += requests
+        self._tokens += tokens
+
+    def _forget(self) -> None:
+        _, requests, tokens = heapq.heappop(self._told)
+        self._requests -= requests
+        self._tokens -= tokens
 
 
 def retry_headers(retry_s: float) -> Mapping[str, str]:

@@ -20,8 +20,7 @@ OF_SERVER = ("twostroke_http_responses",)
 
 
 def all_metrics(models: Models) -> bytes:
-    """Returns all metrics in the exposition format, version 0.0.4. 1987 _AllModels.collect: Yields one family of each
-    name."""
+    """Returns all metrics of the server and of its models, in the exposition format of Prometheus, version 0.0.4."""
     registry = CollectorRegistry()
     registry.register(_AllModels(models))
     return generate_latest(registry)

@@ -58,7 +58,8 @@ class News:
         self.end += len(made)
 
     def since(self, place: int) -> list[Told]:
-        """The events after the first `place` ones. Where some of them are not kept any more: what is true now."""
+        """The events after the first `place` ones. Where some of them are no longer kept, it returns what is true
+        now."""
         missing = self.end - place
         if missing > len(self._events):
             return changes({}, self._told) + pull_changes(None, self._pull)

@@ -246,6 +246,6 @@ REPAIRS = (
     Repair("", lambda m: any(map(_speaks_beside, m)), _SPOKEN, _text_before_calls),
     Repair("a call without a result was answered with a line that says so", _unanswered, _UNANSWERED, _answered),
     Repair("", lambda m: any(len(e.get("tool_calls", ())) > 1 for e in m), _PARALLEL, _one_call_each),
-    Repair("a user's text was put behind the tool's result: the chat template takes no message there",
+    Repair("a user's text was put after the tool's result: the chat template takes no message there",
            _speaks_behind_result, _BEHIND, _into_result),
 )

@@ -1,66 +1,41 @@
-"""All formats that were written by hand, by name."""
+"""All formats that were written by hand, by name. A file below `formats` with a FORMAT and EXAMPLES is one of them."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
 from functools import cache
+from types import ModuleType
 
+from twostroke.text.talk import formats
 from twostroke.text.talk.format import Example, Format, ThoughtMarks
 from twostroke.text.talk.formats import common, thoughts
-from twostroke.text.talk.formats.named import (
-    deepseek3,
-    deepseek31,
-    functionary31,
-    functionary32,
-    harmony,
-    kimi,
-    mistral,
-    mistral_ids,
-    solar,
-)
-from twostroke.text.talk.formats.objects import (
-    apertus,
-    apriel,
-    cohere,
-    command_r,
-    functools,
-    granite3,
-    hermes,
-    hunyuan,
-    internlm,
-    llama3,
-    minimax_m1,
-    mistral_list,
-    nemotron,
-    phi4_mini,
-    tool_calls,
-    xlam,
-)
-from twostroke.text.talk.formats.others import functiongemma, gemma4, lfm2, llama4, olmo3
-from twostroke.text.talk.formats.tagged import (
-    atem,
-    dsml,
-    dsml32,
-    glm,
-    glm47,
-    hunyuan3,
-    kimi_k3,
-    longcat,
-    minicpm5,
-    minimax_m2,
-    minimax_m3,
-    qwen3_coder,
-    seed,
-    step3,
-)
 
-_FILES = (
-    *(harmony, atem, solar, functionary32, kimi_k3, kimi, deepseek3, deepseek31, mistral_ids, mistral, mistral_list),
-    *(gemma4, functiongemma, lfm2, minimax_m3, minimax_m2, dsml, dsml32, seed, step3, hunyuan3, longcat, glm, glm47),
-    *(minicpm5, cohere, command_r, apertus, internlm, phi4_mini, granite3, tool_calls, hunyuan, apriel, minimax_m1),
-    *(nemotron, functools, olmo3, qwen3_coder, functionary31, llama4, hermes, llama3, xlam),
+SHARED = (
+    *("mistral", "mistral_list", "functiongemma", "granite3", "hunyuan", "apriel", "minimax_m1"),
+    *("qwen3_coder", "functionary31", "hermes", "llama3", "xlam"),
 )
-"""The formats' files in the order in which they are tried: formats with marks of their own come first."""
+"""Formats whose marks other formats also have. They are tried after all others, in this order."""
+
+
+def format_files() -> Iterator[ModuleType]:
+    """Yields the files of formats. A file in the folder itself is not the format of a family."""
+    for folder in pkgutil.iter_modules(formats.__path__, f"{formats.__name__}."):
+        if folder.ispkg:
+            package = importlib.import_module(folder.name)
+            for file in pkgutil.iter_modules(package.__path__, f"{folder.name}."):
+                yield importlib.import_module(file.name)
+
+
+def _turn(file: ModuleType) -> tuple[int, str]:
+    name = file.FORMAT.name
+    return (SHARED.index(name) + 1 if name in SHARED else 0, name)
+
+
+_FILES = sorted(format_files(), key=_turn)
 FORMATS: dict[str, Format] = {file.FORMAT.name: file.FORMAT for file in _FILES}
+"""The formats in the order in which they are tried: formats with marks of their own come first, by name."""
 EXAMPLES: dict[str, tuple[Example, ...]] = {file.FORMAT.name: file.EXAMPLES for file in _FILES}
 
 COMMON = common.FORMAT

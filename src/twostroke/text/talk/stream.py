@@ -159,8 +159,8 @@ class TextStream:
             say(mark)
 
     def word(self, pattern: re.Pattern[str], most: int) -> Reading[str]:
-        """Takes the characters that match the pattern, which is of single characters, at most `most` of them; returns
-        "" where there are more."""
+        """Takes all characters from here on that match the pattern, and returns them. Returns "" where they are more
+        than `most`. pattern: matches single characters."""
         made: list[str] = []
         length = 0
         while True:

@@ -1,6 +1,7 @@
 """ggml's tensor types: their numbers and names, and the number of bytes that store a number of elements.
 
-Source: GGML_QUANT_SIZES of the `gguf` package 0.19.0; a test compares the two tables.
+Source: GGML_QUANT_SIZES of the `gguf` package 0.19.0; a test compares the two tables. Q2_0 is newer: ggml.h and
+ggml-common.h of llama.cpp.
 """
 
 from __future__ import annotations
@@ -29,6 +30,6 @@ BLOCK_TYPES: dict[int, BlockType] = {
         (18, "IQ3_XXS", 256, 98), (21, "IQ3_S", 256, 110), (19, "IQ1_S", 256, 50), (29, "IQ1_M", 256, 56),
         (20, "IQ4_NL", 32, 18), (23, "IQ4_XS", 256, 136),
         (34, "TQ1_0", 256, 54), (35, "TQ2_0", 256, 66), (39, "MXFP4", 32, 17), (40, "NVFP4", 64, 36),
-        (41, "Q1_0", 128, 18),
+        (41, "Q1_0", 128, 18), (42, "Q2_0", 64, 18),
     )
 }  # fmt: skip

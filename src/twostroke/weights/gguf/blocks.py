@@ -1,5 +1,5 @@
-"""Decodes ggml's block types to codes and scales: those of 32 elements, the K types, the ternary ones; all blocks at
-once.
+"""Decodes ggml's block types to codes and scales: those of 32 to 128 elements, the K types, the ternary ones; all
+blocks at once.
 
 Layouts: ggml-common.h and ggml-quants.c of llama.cpp; tests compare every value with the `gguf` package's dequantizer.
 """
@@ -42,6 +42,20 @@ def _nibbles(raw: U8Array) -> U8Array:
 
 def _signed(codes: U8Array, offset: int) -> I8Array:
     return codes.astype(np.int8) - np.int8(offset)
+
+
+def _in_order(raw: U8Array, bits: int) -> U8Array:
+    """Unpacks (n, k) bytes to (n, 8 k / bits) fields of `bits` bits, byte by byte, the lowest first."""
+    return fields(raw[:, :, None], bits).reshape(len(raw), -1)
+
+
+def _q1_0(raw: U8Array) -> StoredValues:
+    """Decodes signs: a bit of 1 is the scale, and a bit of 0 is minus the scale."""
+    return StoredValues(_signed(_in_order(raw[:, 2:], 1) << np.uint8(1), 1), halves(raw[:, :2]))
+
+
+def _q2_0(raw: U8Array) -> StoredValues:
+    return StoredValues(_signed(_in_order(raw[:, 2:], 2), 1), halves(raw[:, :2]))
 
 
 def _q4_0(raw: U8Array) -> StoredValues:
@@ -160,7 +174,7 @@ def _ue4m3(raw: U8Array) -> F32Array:
 
 
 DECODERS: dict[str, Callable[[U8Array], StoredValues]] = {
-    "Q4_0": _q4_0, "Q4_1": _q4_1, "Q5_0": _q5_0, "Q5_1": _q5_1, "Q8_0": _q8_0,
+    "Q1_0": _q1_0, "Q2_0": _q2_0, "Q4_0": _q4_0, "Q4_1": _q4_1, "Q5_0": _q5_0, "Q5_1": _q5_1, "Q8_0": _q8_0,
     "Q2_K": _q2_k, "Q3_K": _q3_k, "Q4_K": _q4_k, "Q5_K": _q5_k, "Q6_K": _q6_k,
     "TQ1_0": _tq1_0, "TQ2_0": _tq2_0, "IQ4_NL": _iq4_nl, "IQ4_XS": _iq4_xs, "MXFP4": _mxfp4, "NVFP4": _nvfp4,
     **GRID_DECODERS,

@@ -136,7 +136,7 @@ def parse_header(reader: HeaderReader) -> GgufHeader:
     placed = {name: StoredTensor(t.block, t.shape, start + t.offset) for name, t in tensors.items()}
     for name, tensor in placed.items():
         if tensor.offset + tensor.num_bytes > reader.file_bytes:
-            reader.refuse(f"tensor {name!r} ends behind the end of the file")
+            reader.refuse(f"tensor {name!r} ends after the end of the file")
     return GgufHeader(reader.header, values, placed)
 
 

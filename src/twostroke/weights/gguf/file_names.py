@@ -45,7 +45,7 @@ PREFERRED = ("F16", "BF16", "F32", "Q8_0")
 
 def projectors_for(model: str, names: Iterable[str]) -> list[str]:
     """Returns the encoders of images that may belong to a model's file: those whose names contain its name, else all.
-    Of several, it returns those of the most preferred format."""
+    Where there are several formats, it returns the files of the most preferred one."""
     found = [name for name in sorted(names) if beside(name) == BESIDE["mmproj"]]
     base = _PART.sub("", stem_of(model)).lower()
     base = _QUANT.sub("", base).strip("-._")

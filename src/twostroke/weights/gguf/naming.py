@@ -123,8 +123,8 @@ def _misfit(file: GgufFile, stored: str) -> CorruptModel:
 
 
 def order_of_pairs(family: Family, config: Config, stem: str, rows: int) -> I32Array | None:
-    """Returns our row -> the stored row, where the file stores rows as rotary pairs; None for any
-    other tensor."""
+    """Returns for each of our rows the number of the stored row, where the file stores rows as rotary pairs. Returns
+    None for any other tensor."""
     heads = int(config.get("num_attention_heads") or 0)
     each = {"attn_q": heads, "attn_k": int(config.get("num_key_value_heads") or heads)}.get(stem, 0)
     return halves_of_pairs(rows, each) if family.pairs and each and rows % (2 * each) == 0 else None

@@ -28,8 +28,8 @@ def pooling_number(keys: Keys) -> int | None:
 
 
 def sentence_files(task: Task, keys: Keys) -> dict[str, str]:
-    """Returns file name -> text of the files next to a model that makes vectors; empty for a model that makes text or
-    scores.
+    """Returns the texts of the files next to a model that makes vectors, by the files' names. A model that makes text
+    or scores has none.
 
     task: the task of the model's family. Raises CorruptModel, UnsupportedModel.
     """

@@ -133,7 +133,7 @@ def parse_header(begin: bytes, read: Callable[[int], bytes], file_bytes: int) ->
         raise StaleFile(f"it has {file_bytes:,} bytes, expected {said_bytes:,}")
     found = _parsed(header, file_bytes)
     if len(found.sums) != SUM_DIGITS * num_blocks(file_bytes - found.data_start):
-        raise StaleFile("its header has not one checksum for each block")
+        raise StaleFile("its header does not have one checksum for each block")
     return found
 
 

@@ -40,8 +40,8 @@ def check_alias(name: str) -> None:
 
 
 def read_aliases(path: Path) -> dict[str, str]:
-    """Returns alias -> model, in the order of the file; none where there is no file. Raises ConfigError where the file
-    is damaged or cannot be read."""
+    """Returns the models by their aliases, in the order of the file. Without a file the result is empty. Raises
+    ConfigError where the file is damaged or cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):

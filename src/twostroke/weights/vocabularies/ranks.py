@@ -23,7 +23,8 @@ token grows with its length."""
 
 
 def read_ranks(data: bytes, place: str) -> dict[bytes, int]:
-    """Returns the lines of a rank file, `base64 rank`, as bytes -> rank. Raises CorruptModel, which names `place`."""
+    """Returns the ranks of a rank file by the bytes of their tokens. Its lines have the form `base64 rank`. Raises
+    CorruptModel, which names `place`."""
     found: dict[bytes, int] = {}
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():

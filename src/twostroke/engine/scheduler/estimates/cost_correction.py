@@ -145,8 +145,8 @@ class CostCorrection:
 
     @property
     def cold_high(self) -> float:
-        """How many times longer than usual the slowest of the last cold steps took, which the next step rarely passes;
-        else 1."""
+        """How many times longer than usual the slowest of the last cold steps took; 1 where there was no cold step. The
+        next step rarely takes longer."""
         return max((max(last) for last in self._cold.values()), default=1.0)
 
     def usual(self, size: int) -> float:

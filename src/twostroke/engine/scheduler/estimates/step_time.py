@@ -33,7 +33,7 @@ class StepTime:
 
     @property
     def cold_factor(self) -> float:
-        """How many times longer steps take at this moment, because memory is made ready; else 1."""
+        """How many times longer steps take at this moment, because memory is still made ready; 1 when that is over."""
         return self._correction.cold_factor
 
     def usual_s(self, segments: Sequence[Segment]) -> float:

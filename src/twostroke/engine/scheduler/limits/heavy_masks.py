@@ -22,8 +22,8 @@ def mask_s(sequence: Sequence) -> float:
 
 
 def without_late_masks(decoding: list[Sequence], others: bool) -> list[Sequence]:
-    """Returns the sequences that go into this step. Of the heavy ones, those that were in no step for longest come
-    first.
+    """Returns the sequences that go into this step. Heavy requests take turns: those that were in no step for longest
+    come first.
 
     others: True when prompts are to be computed, too.
     """

@@ -118,8 +118,8 @@ class OpTimer:
         return AttentionRates(cold, warm, s_per_flop, s_per_head, *self._prefill(layer))
 
     def other(self, start_s: float) -> Curve:
-        """Returns rows -> seconds for each activation byte of norms, rope and KV writes, and of ops that wait for one
-        another.
+        """Returns a curve: how many seconds an activation byte of norms, rope, KV writes and ops that wait for one
+        another takes, by the number of rows.
 
         It is the time of a whole layer without its products and its attention. start_s: the seconds of starting one op,
         which are counted elsewhere.

@@ -1,1 +1,1 @@
-"""Does many steps at once in which each stream gets one more token and nothing else can happen."""
+"""Skips many steps at once: in each of them every stream gets one more token, and nothing else can happen."""

@@ -1,8 +1,8 @@
 """The production scheduler for a simulator that knows the tokens to come: streams are not planned one by one.
 
 A stream is a sequence that decodes and can only go on by one token a step. `schedule` begins a step for all streams at
-once where their pages are available, and plans the other sequences next to them as usual. `skip` does steps that hold
-streams alone. The result is the same as that of single steps (tests/sim/test_steady.py).
+once where their pages are available, and plans the other sequences next to them as usual. `skip` skips steps that
+contain only streams. The result is the same as that of single steps (tests/sim/test_steady.py).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class LookAheadScheduler(Scheduler):
     """A scheduler that looks ahead. continuation: returns the tokens to come. on_tokens: called with a stream's tokens
     when it ends or is planned again.
 
-    A policy does not observe steps that hold streams alone: they take the predicted time, so its estimates would not
+    A policy does not observe steps that contain only streams: they take the predicted time, so its estimates would not
     change. The reasons of prefix misses are not looked for: they belong to records of steps, and a simulation keeps
     none. Raises ValueError for a cache whose pages do not stay until their sequence ends.
     """
@@ -115,7 +115,7 @@ class LookAheadScheduler(Scheduler):
         return plan or Plan(self._num_steps, ())
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
-        """See Scheduler. Streams that have their last token end first."""
+        """See Scheduler. Streams whose last token was computed are ended first."""
         events: list[Event] = list(self.skip(1, now)) if self.beside else []
         if plan.sequences:
             events += super().commit(plan, result, now)
@@ -123,7 +123,7 @@ class LookAheadScheduler(Scheduler):
         return events
 
     def skip(self, steps: int, now: float) -> list[FinishedEvent]:
-        """Does the steps that `steady` has just allowed for the streams. Returns the events of the streams that end.
+        """Skips the steps that `steady` has just allowed for the streams. Returns the events of the streams that end.
         now: the end of the last step."""
         if not self.beside:
             self.under_way.skipped_to(now)

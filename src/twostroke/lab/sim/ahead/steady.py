@@ -36,7 +36,8 @@ class SteadyDecode:
         self._most = min(limits.max_sequences, limits.max_step_tokens)
 
     def steps(self, most: int) -> int:
-        """Returns how many of the next steps, up to `most`, hold streams alone; 0 where the next step may hold more."""
+        """Returns how many of the next steps, up to `most`, contain only streams; 0 where the next step may contain
+        other work."""
         queues, streams = self._queues, self._streams
         running = queues.running
         if not 0 < len(running) <= self._most:
@@ -73,8 +74,8 @@ class SteadyDecode:
         return self._streams.positions()
 
     def skip(self, steps: int) -> list[Live]:
-        """Does for the streams what `steps` steps would do; no event is made. Returns the sequences that must be ended,
-        because they have reached their length.
+        """Changes the streams as `steps` steps would change them. No event is made. Returns the sequences that must be
+        ended, because they have reached their length.
 
         steps: at most the number that the method `steps` has just returned, or 1 after `begin_one` has returned True.
         """

@@ -100,8 +100,8 @@ class Streams:
         self._to_grow = []
 
     def skip(self, steps: int) -> list[Live]:
-        """Does `steps` steps, the first of which may have begun. Returns the sequences that got their last token; they
-        are no longer streams.
+        """Changes the streams as `steps` steps would change them. The first of these steps may have begun. Returns the
+        sequences that got their last token; they are no longer streams.
 
         steps: steps_left at most.
         """

@@ -70,7 +70,7 @@ class Heads(HeadCounts):
     rotation, or after it where `norm_after_rope`. wide_norm: the norm of the whole of q and of k. interleaved: the
     checkpoint's rotary pairs lie side by side. slopes: the slopes of ALiBi, one for each query head. gated: q's tensor
     has the rows of a gate after those of each head; the head's output is multiplied by the gate's sigmoid.
-    query_growth: how much queries grow with the logarithm of their position, see RopeSpec; for heads that are rotated
+    query_growth: how much queries grow with the logarithm of their position, see RopeSpec. Such heads must be rotated
     whole. ahead: see PagedKV. gates: how many numbers the product of names.gate makes; each multiplies an equal share
     of the elements. 0 means one number for each element. gate_function: the function that is applied to these numbers.
     clip: q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for no limit.

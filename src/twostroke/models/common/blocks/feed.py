@@ -21,8 +21,8 @@ FeedForwardText = Callable[[Tracer, Value, Value], Value]
 class Feed:
     """The block down(act(gate(h)) * up(h)), or down(act(up(h))) where `gate` is empty. Names have no ".weight".
 
-    gate_up: the name of one tensor that has all rows of gate and then those of up; `gate` and `up` mean nothing then.
-    inner_norm: `mlp.ffn_sub_norm`, before the last product (BitNet). down_bias: the last product alone has a bias.
+    gate_up: the name of one tensor that has all rows of gate and then those of up; `gate` and `up` are then not used.
+    inner_norm: `mlp.ffn_sub_norm`, before the last product (BitNet). down_bias: only the last product has a bias.
     """
 
     hidden_size: int

@@ -27,9 +27,9 @@ Router = Callable[[Tracer, Value], Value]
 @dataclass(frozen=True, slots=True)
 class LinearRouter:
     """A router of a product and a rule. name: the name of the product's tensor. bias: the product has a bias.
-    choice_bias: the full name, after the layer's prefix, of the tensor that is added to the scores for the choice
-    alone; empty for none. choice_shape: the shape of that tensor where it has more than one axis. transposed: the
-    product's tensor holds (columns, rows). soft_cap: the soft cap of the product's outputs, 0 for none."""
+    choice_bias: the full name, after the layer's prefix, of the tensor that is added to the scores only for the choice;
+    empty for none. choice_shape: the shape of that tensor where it has more than one axis. transposed: the product's
+    tensor holds (columns, rows). soft_cap: the soft cap of the product's outputs, 0 for none."""
 
     name: str
     experts: int

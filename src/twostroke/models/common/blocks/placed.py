@@ -59,9 +59,9 @@ def bias_table(t: Tracer, name: str, count: int, heads: int) -> Vector:
 
 
 def t5_places(count: int, longest: int) -> tuple[float, ...]:
-    """Returns the place of each distance, one of `count` places. Half of the places are for keys after the row's
-    position. Short distances have a place each; longer ones share places in ever wider ranges, up to `longest` (Raffel
-    et al. 2020)."""
+    """Returns the number of the place for each distance, below `count`. Half of the places are for keys after the row's
+    position. Each short distance has a place of its own. Longer distances share places in ever wider ranges, up to
+    `longest` (Raffel et al. 2020)."""
     half = count // 2
     single = half // 2
 

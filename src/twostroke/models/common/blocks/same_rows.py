@@ -12,7 +12,7 @@ from twostroke.ops.rows.layer_norm import layer_norm
 
 def same_rows(t: Tracer, like: Value, numbers: Vector) -> Value:
     """Returns a new value with `numbers` (D,) in each row. like (T, D): a value with the wanted number of rows. Its
-    content must be finite but does not count. Raises ValueError where its width is not D."""
+    numbers must be finite, and they do not change the result. Raises ValueError where its width is not D."""
     if numbers.length != like.width:
         raise ValueError(f"{numbers.length} numbers for rows of {like.width}")
     return layer_norm(like.flat(), t.constant("zeros", (0.0,) * numbers.length), numbers, 1.0)

@@ -124,7 +124,8 @@ class GatedStreams:
         return mix_streams(x, made.heads(1), shares)
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:
-        """Returns the gated mean (T, D) of the streams, as a block would read it."""
+        """Returns the mean (T, D) of the streams, weighted by their gates. It is the value that a next block would
+        read."""
         return self._mean(t, name, self._normed(t, name, x))
 
     def _normed(self, t: Tracer, name: str, x: Value) -> Value:

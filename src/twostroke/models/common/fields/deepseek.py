@@ -38,8 +38,8 @@ def biased_experts(parts: LatentParts) -> FeedForwardText:
 
 
 def biased_mixture(parts: LatentParts) -> Mixture:
-    """Reads DeepSeek-V3's experts. Scores go through a sigmoid, a bias counts for the choice alone, and groups are
-    chosen by the sum of their two largest scores."""
+    """Reads DeepSeek-V3's experts. Scores go through a sigmoid, a bias changes only the choice, and groups are chosen
+    by the sum of their two largest scores."""
     fields = parts.fields
     require(fields, "scoring_func", "sigmoid")
     require(fields, "topk_method", "noaux_tc")
@@ -159,7 +159,7 @@ def behind_dense(parts: LatentParts, default: int) -> tuple[bool, ...]:
     default: the value of this field where the config does not have it."""
     dense = parts.fields.integer("first_k_dense_replace", 0, parts.facts.num_layers, default=default)
     if parts.fields.integer("moe_layer_freq", 1, 4096, default=1) != 1:
-        raise parts.fields.wrong("moe_layer_freq", "Layers behind the first dense ones have experts without a gap.")
+        raise parts.fields.wrong("moe_layer_freq", "Layers after the first dense ones have experts without a gap.")
     return tuple(index >= dense for index in range(parts.facts.num_layers))
 
 

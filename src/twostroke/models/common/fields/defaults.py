@@ -17,8 +17,13 @@ TABLE = Path(__file__).with_name("defaults.json")
 
 
 def defaults(model_type: str) -> Mapping[str, object]:
-    """Returns the defaults of a model_type, for the fields that its model file reads."""
-    return _table()[model_type]
+    """Returns the defaults of a model_type, for the fields that its model file reads. Raises LookupError for a
+    model_type without a line in the table."""
+    found = _table().get(model_type)
+    if found is None:
+        command = f"python -m tools.model_defaults {model_type} FIELD ..."
+        raise LookupError(f"{TABLE.name} has no line for {model_type}. This command writes it: {command}")
+    return found
 
 
 @cache

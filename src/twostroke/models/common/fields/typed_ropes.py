@@ -15,7 +15,7 @@ def ropes_or_none(
     fields: Fields, windows: Sequence[int], head_dim: int, max_positions: int
 ) -> tuple[RopeSpec | None, ...]:
     """Returns the rotation of each layer. rope_parameters has a group for each type of layer in the model, or null for
-    no rotation. Members next to the groups mean nothing, as in transformers."""
+    no rotation. Members next to the groups are not used, as in transformers."""
     kinds = [TYPES[bool(window)] for window in windows]
     groups = fields.group("rope_parameters") or Fields({}, fields.place)
     missing = [kind for kind in dict.fromkeys(kinds) if kind not in groups.values]

@@ -114,8 +114,8 @@ def _block(block: Block, text: str) -> dict[str, Any]:
 
 
 def arguments_of(text: str) -> Any:
-    """Returns the arguments as an object. Of a call that broke off, it has the complete values, as clients put a stream
-    together. A text that is no object is kept as text, so that nothing is invented."""
+    """Returns the arguments as an object. A call that broke off has only its complete values, because clients put a
+    stream together in this way. A text that is no object is kept as text, so that nothing is invented."""
     try:
         made = json.loads(text or "{}")
     except (ValueError, RecursionError):

@@ -23,7 +23,7 @@ _BEGUN = re.compile(r"(<[^<>\s]*|\[[^\[\]\s]*)\Z")
 
 
 class Renders(Protocol):
-    """A chat template."""
+    """What this package needs of a chat template: it turns messages into text."""
 
     @property
     def variables(self) -> frozenset[str]:

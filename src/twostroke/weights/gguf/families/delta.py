@@ -54,7 +54,7 @@ def _grouped_values(each_of: str, before: bool = False) -> Callable[[Config, int
         keys, values = int(config["linear_num_key_heads"]), int(config["linear_num_value_heads"])
         first = 2 * keys * int(config["linear_key_head_dim"]) if before else 0
         if first + values * (int(config[each_of]) if each_of else 1) != rows:
-            raise ValueError(f"{values} value heads behind {first} rows")
+            raise ValueError(f"{values} value heads after {first} rows")
         return untiled_values(first, keys, values // keys, int(config[each_of]) if each_of else 1)
 
     return order

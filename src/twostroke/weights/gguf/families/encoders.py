@@ -145,7 +145,8 @@ def _jina2(keys: Keys, config: Config) -> dict[str, Any]:
     if keys.has_tensor("ffn_gate.weight") or keys.has_tensor("attn_q_norm.weight"):
         raise UnsupportedModel(
             f"{keys.place} has gates, or norms of q and k, in tensors of their own.",
-            why="Gates are read behind one another in ffn_up, and models of code have norms that others have not.",
+            why="Gates are read only where they follow one another in ffn_up. Models of code have norms that other "
+            "models do not have.",
             fix="Convert the model again with a current llama.cpp, or use its original checkpoint.",
         )
     said = _types(keys, config)

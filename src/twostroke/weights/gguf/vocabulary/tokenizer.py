@@ -67,7 +67,7 @@ def special_texts(vocabulary: TokenList) -> dict[str, str]:
 
 
 def chat_templates(values: Mapping[str, Value], place: str) -> dict[str, str]:
-    """Returns name -> template; "default" is the usual one."""
+    """Returns the chat templates by their names; "default" is the usual one."""
     found: dict[str, str] = {}
     usual = values.get("tokenizer.chat_template")
     if isinstance(usual, str) and usual:

@@ -1,4 +1,4 @@
-"""Granite 3.0 to 3.3: one list; its templates never write a call."""
+"""Granite 3.0 to 3.3: calls are one list. The models' templates never write a call."""
 
 from __future__ import annotations
 

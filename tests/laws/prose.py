@@ -1,4 +1,4 @@
-"""The texts that people read: docstrings, texts after values, comments of Python, C++ and JavaScript, pages in Markdown."""
+"""The texts that people read: docstrings, texts after values, comments (Python, C++, JavaScript), pages in Markdown."""
 
 from __future__ import annotations
 

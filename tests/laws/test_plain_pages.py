@@ -34,7 +34,8 @@ def test_long_sentences_of_a_page_are_found() -> None:
     long, short_one = " ".join(["word"] * 31), " ".join(["word"] * 30)
     fields = ", ".join(["`a b c`"] * 40)
     text = (
-        f"# {long}\n\n{short_one}. {long}.\nMore.\n\n- {short_one}.\n- {long}\n  1. {long}\n     {short_one}\n> {long}\n"
+        f"# {long}\n\n{short_one}. {long}.\nMore.\n\n- {short_one}.\n- {long}\n  1. {long}\n     {short_one}\n"
+        f"> {long}\n"
         f"| {short_one} | {long} |\n| {short_one}; {short_one} | {fields} |\n\n"
         f"```\n{long}\n```\n\n    {long}\n    {long}\n\n<!-- {long} -->\nx = {long}\n\n[{short_one}](a b c) {fields}"
     )

@@ -207,6 +207,13 @@ def settle_home() -> None:
     present one."""
     if os.path.expanduser("~") != "~":
         return
+    try:
+        os.environ["HOME"] = _temporary_home()
+    except OSError:  # no folder can be written: files are looked for where there are none
+        os.environ["HOME"] = "/nonexistent"
+
+
+def _temporary_home() -> str:
     own = Path(tempfile.gettempdir()) / f"twostroke-home-{here.user_number()}"
     with contextlib.suppress(OSError):
         own.mkdir(mode=0o700, exist_ok=True)
@@ -215,7 +222,7 @@ def settle_home() -> None:
         mine = stat.S_ISDIR(found.st_mode) and here.is_own(found)
     except OSError:
         mine = False
-    os.environ["HOME"] = str(own) if mine else tempfile.mkdtemp(prefix="twostroke-home-")
+    return str(own) if mine else tempfile.mkdtemp(prefix="twostroke-home-")
 
 
 def user_cache_folder() -> Path:

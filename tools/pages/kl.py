@@ -16,8 +16,8 @@ INTRODUCTION = """## Next to llama.cpp
 
 llama.cpp (llama-cpp-python {version}) and Twostroke read the same GGUF file and the same {positions:,} positions. Both
 use their defaults: llama.cpp keeps K and V in float16, and Twostroke keeps them in int8. A cell with two numbers has
-llama.cpp's first. Both are compared with the float32 model. From its float32 file llama.cpp's logits are {agreement}
-nats away on average.
+llama.cpp's first. Both are compared with the float32 model. From its float32 file llama.cpp's logits are
+{agreement} nats away on average.
 
 The files are written by llama.cpp's own quantizer or by `twostroke quantize --to gguf:`. The last two columns are KL of
 Twostroke with K and V in float32, and with the file's values, activations, K and V in float32: what the file alone

@@ -99,8 +99,8 @@ OVERLOADED = Problem(
 POISON = replace(INTERNAL, headers={"x-should-retry": "false"})
 HELPER_NOT_STARTED = Problem(
     500,
-    "A process that this request needs did not start; the server's log says why. Ask without a grammar, a schema, "
-    "images or PDF files.",
+    "A process or thread that this request needs did not start; the server's log says why. Ask without a grammar, a "
+    "schema, images or PDF files.",
     SERVER,
     code="helper_not_started",
     headers={"x-should-retry": "false"},

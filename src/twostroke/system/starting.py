@@ -42,9 +42,9 @@ async def apart_async(start: Callable[..., Awaitable[Started]]) -> Started:
 
 def why_no_process(error: OSError) -> str:
     """Returns in words why the system started no process."""
-    reason = error.strerror or str(error)
+    reason, place = error.strerror or str(error), error.filename
     if error.errno != errno.EAGAIN:
-        return f"{reason}."
+        return f"{place}: {reason}." if place else f"{reason}."
     return f"{reason}: the system allows this user or container no more processes (ulimit -u, pids.max)."
 
 

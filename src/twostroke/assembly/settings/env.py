@@ -201,6 +201,12 @@ def _huge_pages() -> bool:
     return "[madvise]" in allowed or "[always]" in allowed
 
 
+def without_blas_threads() -> None:
+    """Lets NumPy's library of products begin no threads, unless the user asks for them. Kernels have threads of their
+    own. Where the system allows no more threads, this library would end the process by SIGINT."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def settle_home() -> None:
     """Gives this process and its children a home folder where the user has none: containers run with user ids that
     have no passwd entry. Without such a folder, the name "~" would be taken literally, as a folder below the

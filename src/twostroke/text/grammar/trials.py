@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from twostroke.system.starting import MORE_THREADS, NO_THREAD, begun
-from twostroke.types.errors import BackendError, Overloaded, TwostrokeError
+from twostroke.types.errors import BackendError, HelperNotStarted, Overloaded, TwostrokeError
 from twostroke.types.grammar import Grammar
 
 Sources = tuple[str, ...]
@@ -76,7 +76,7 @@ class Trials:
                 name = f"grammar-trial-{place}"
                 thread = threading.Thread(target=self._run, args=(place,), name=name, daemon=True)
                 if not begun(thread):
-                    raise BackendError("No thread for grammars can begin.", why=NO_THREAD, fix=MORE_THREADS)
+                    raise HelperNotStarted("No thread for grammars can begin.", why=NO_THREAD, fix=MORE_THREADS)
                 self._threads.append(thread)
 
     def join(self, grammar: Grammar) -> Future[Sources]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 
 from twostroke.engine.cache.manager import CacheManager, PageState
+from twostroke.engine.cache.window_group import WindowGroup
+from twostroke.ops.attention.kv_pages import first_seen
 from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 
 PAGE = 4
@@ -110,3 +112,12 @@ def test_admission_counts_no_more_than_a_sequence_holds() -> None:
     compute(cache, "a", tokens, 100, chunk=8)
     assert cache.missing_pages([("a", 400)]) == [3], "five at once, and two are held"
     assert cache.missing_pages([("a", 101)]) == [1]
+
+
+@pytest.mark.parametrize("window", range(1, 3 * PAGE + 2))
+def test_a_page_stays_as_long_as_the_last_position_sees_it(window: int) -> None:
+    """A sequence may compute the last position of its full pages again, so the oldest page that this position sees is
+    needed, and the pages before it are not."""
+    group = WindowGroup(window_pages(window, 16, PAGE), PAGE, window, 16, None)
+    for num_pages in range(1, 12):
+        assert group.first_needed(num_pages) == max(0, first_seen(num_pages * PAGE - 1, window) // PAGE)

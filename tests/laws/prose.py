@@ -1,4 +1,4 @@
-"""The texts that people read in sources: docstrings, texts after values, and comments of Python, C++ and JavaScript."""
+"""The texts that people read: docstrings, texts after values, comments (Python, C++, JavaScript), pages in Markdown."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ TOKEN = re.compile(
 """Comments of C++ and JavaScript, and the texts in which the same marks begin no comment."""
 NAMES_A_PLACE = re.compile(r"#|namespace\b|extern\b|See\b|eslint|globals?\b")
 """A comment that ends a block or names another place has no sentence."""
+
+UNREAD = re.compile(r"^ *```.*?^ *```[^\n]*$|<!--.*?-->|^\n(?:    [^\n]*\n)+(?=\n|\Z)", re.DOTALL | re.MULTILINE)
+"""Parts of a page that have no sentences: fenced code, comments, and code that is set in after an empty line."""
+ITEM = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*] |\d+\. |\||#|>))")
+"""This begins a paragraph, an item of a list, a row of a table, a heading or a quotation."""
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
@@ -69,3 +74,16 @@ def sentences(text: str) -> Iterator[str]:
     for paragraph in re.split(r"\n\s*\n|\n- ", text):
         lines = [line for line in paragraph.splitlines() if not line.startswith("    ") and "   " not in line]
         yield from re.split(r"(?<=[.!?])\s+", " ".join(lines).removeprefix("- "))
+
+
+def page_sentences(text: str) -> Iterator[str]:
+    """The sentences of a page in Markdown, with those of lists and cells of tables.
+
+    A span of code is one word, and so is a list of such spans. The address of a link is no word. In a cell a semicolon
+    ends an entry.
+    """
+    for paragraph in ITEM.split(UNREAD.sub("\n", text)):
+        words = " ".join(paragraph.split())
+        words = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`(?:, `[^`]*`)*", "`code`", words))
+        for part in re.split(r"(?<!\\)\||;", words) if words.startswith("|") else [words]:
+            yield from re.split(r"(?<=[.!?])[)\"'*]*\s+", re.sub(r"^(?:[-*#>]+|\d+\.)\s+", "", part.strip()))

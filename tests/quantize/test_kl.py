@@ -51,7 +51,8 @@ def test_the_page_names_the_files_on_which_this_engine_is_farther_away() -> None
     record = {"machine": "M", "version": "1", "positions": 9, "rows": [exact, row("Q4_K_M", 2e-3, 2e-3)]}
     assert "no larger than llama.cpp's on any file" in kl_table(record) and "2e-09 nats" in kl_table(record)
     record["rows"].append(row("Q8_0", 1e-4, 3e-4))
-    assert "larger than llama.cpp's on these: Q8_0 (spark by llama.cpp)" in kl_table(record)
+    assert "larger than llama.cpp's on these files" in kl_table(record)
+    assert "\n- Q8_0: spark by llama.cpp\n" in kl_table(record)
     assert "6 of 8 greedy tokens" in kl_table(record)
     assert "| spark | Q8_0 | llama.cpp | 1.0e-04, 3.0e-04 |" in kl_table(record)
 

@@ -17,9 +17,9 @@ twostroke doctor MODEL
 twostroke config MODEL --talk --json
 ```
 
-Both print the format and where it was found, the marks of thoughts, one call as the model writes it, the tokens that
-end an answer, the template's switches for thinking, what of a conversation with tools the template shows, and the
-publisher's values for sampling (`generation_config.json`, or `general.sampling.*` of a GGUF file).
+Both print the format and where it was found, the marks of thoughts, one call as the model writes it, and the tokens
+that end an answer. They also print the template's switches for thinking, what of a conversation with tools the template
+shows, and the publisher's values for sampling (`generation_config.json`, or `general.sampling.*` of a GGUF file).
 
 ## How a format is found
 
@@ -49,9 +49,9 @@ Nothing is looked up in the template's source, and no format is chosen by a mode
 A prompt is what transformers renders, but for these cases, in which transformers refuses or drops
 something.
 
-- A conversation is not refused for its form. Some histories do not fit a template: two messages of a user in a row,
-  a second system message, a system message without a place, an empty answer, or two calls where one is allowed. Each is
-  changed to the nearest form that the template takes, and the header `x-twostroke-warnings` names the change.
+- A conversation is not refused for its form. Some histories do not fit a template. They have two messages of a
+  user in a row, a second system message, a system message without a place, an empty answer, or two calls where one is
+  allowed. Each is changed to the nearest form that the template takes, and the header `x-twostroke-warnings` names the change.
 - Offered tools, calls and results that a template leaves out are written in the format's own notation.
 - Thoughts come under the name that the template reads, whatever name the client used.
 - Ids of calls have the form that the template prints or asks for. An id that a model writes a second time is

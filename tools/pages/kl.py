@@ -12,20 +12,21 @@ TYPES = ("Q4_0", "Q8_0", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_XS")
 PEER, ENGINE = "llama.cpp", "twostroke"
 KV_EXACT, WEIGHTS_ALONE = "twostroke, K and V in float32", "the file's values in float32"
 
-INTRODUCTION = """## Beside llama.cpp
+INTRODUCTION = """## Next to llama.cpp
 
-The same GGUF file and the same {positions:,} positions, read by llama.cpp (llama-cpp-python {version}, its defaults: K
-and V in float16) and by Twostroke (its defaults: K and V in int8). A cell with two numbers has llama.cpp's first. Both
-are compared with the float32 model; from its float32 file llama.cpp's logits are {agreement} nats away on average.
+llama.cpp (llama-cpp-python {version}) and Twostroke read the same GGUF file and the same {positions:,} positions. Both
+use their defaults: llama.cpp keeps K and V in float16, and Twostroke keeps them in int8. A cell with two numbers has
+llama.cpp's first. Both are compared with the float32 model. From its float32 file llama.cpp's logits are
+{agreement} nats away on average.
 
 The files are written by llama.cpp's own quantizer or by `twostroke quantize --to gguf:`. The last two columns are KL of
 Twostroke with K and V in float32, and with the file's values, activations, K and V in float32: what the file alone
 costs.
 
-{verdict}{greedy}
+{verdicts}
 
-Both engines multiply by activations that are rounded to int8, with one scale for 32 columns beside Q4_0, Q8_0 and their
-kin, and for 256 beside K-quants.
+Both engines multiply by activations that are rounded to int8, with one scale for 32 columns next to Q4_0, Q8_0 and
+their kin, and for 256 next to K-quants.
 
 `python -m tools.measure_kl` measures this table again. It was measured on: {machine}.
 
@@ -40,20 +41,21 @@ def kl_table(record: Mapping[str, Any] | None = None) -> str:
         record = json.loads(FILE.read_text())
     rows = [row for row in record["rows"] if ENGINE in row]
     exact = max(row[PEER]["kl_nats"] for row in record["rows"] if ENGINE not in row)
-    said = {**record, "agreement": f"{exact:.0e}", "verdict": verdict(rows), "greedy": greedy(rows)}
+    verdicts = "\n\n".join(each for each in (verdict(rows), greedy(rows)) if each)
+    said = {**record, "agreement": f"{exact:.0e}", "verdicts": verdicts}
     return INTRODUCTION.format(**said) + "".join(f"{_line(row)}\n" for row in rows)
 
 
 def verdict(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a sentence that names the files on which this engine's KL is larger than llama.cpp's."""
+    """Returns a list of the files on which this engine's KL is larger than llama.cpp's, with a sentence before it."""
     larger: dict[str, list[str]] = {}
     for row in rows:
         if row[ENGINE]["kl_nats"] > row[PEER]["kl_nats"]:
             larger.setdefault(row["type"], []).append(f"{row['model']} by {row['writer']}")
     if not larger:
         return "Twostroke's KL is no larger than llama.cpp's on any file."
-    named = "; ".join(f"{kind} ({', '.join(where)})" for kind, where in larger.items())
-    return f"Twostroke's KL is larger than llama.cpp's on these: {named}. On all others it is no larger."
+    named = "\n".join(f"- {kind}: {', '.join(where)}" for kind, where in larger.items())
+    return f"Twostroke's KL is larger than llama.cpp's on these files, and no larger on all others.\n\n{named}"
 
 
 def greedy(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -64,7 +66,7 @@ def greedy(rows: Sequence[Mapping[str, Any]]) -> str:
         return ""
     same, tokens = (sum(each[key] for each in answers) for key in ("same", "tokens"))
     of = f"{same:,} of {tokens:,} greedy tokens"
-    return f" On the {len(answers)} files of `twostroke quantize`, {of} are the same up to the first that differs."
+    return f"On the {len(answers)} files of `twostroke quantize`, {of} are the same up to the first that differs."
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -27,31 +27,31 @@ PARITY = """# Models
 Every architecture that Twostroke runs. Three were loaded from published checkpoints, all others from random ones
 ([published weights](guides/real-weights.md)). Each is tested
 with tiny random checkpoints (`tests/models/families/`), which transformers makes. It has no Grok-1, no RWKV-6, no
-RWKV-7, no NeoBERT and no Nomic v2 with experts, which are compared with references of our own after the published code
+RWKV-7, no NeoBERT and no Nomic v2 with experts. These are compared with references of our own after the published code
 and the papers (`tests/models/grok1.py`, `tests/models/families/rwkv.py`, `rwkv6.py`, `published_encoders.py`).
 
 ## Parity
 
 The error is the greatest difference between our logits and those of transformers, as a share of the range of the
-logits. Weights, K and V are float32. It is the worst of all tiny checkpoints of the architecture: over prefill, prefill
-in chunks and every decode step at each native level, and over the prefill of the NumPy reference. Of an encoder it is
-that of the last layer's rows, or of a classifier's scores, over whole texts. The promise is 1e-3;
+logits. Weights, K and V are float32. It is the worst of all tiny checkpoints of the architecture. Prefill, prefill in
+chunks and every decode step count at each native level, and so does the prefill of the NumPy reference. Of an encoder
+it is that of the last layer's rows, or of a classifier's scores, over whole texts. The promise is 1e-3;
 `tests/models/test_parity.py` holds 1e-4. The records are in `docs/parity.json`; `python -m tools.measure_parity` writes
 them. An architecture without a record cannot be on this page.
 """
 
 SEEING = """## Models that read images
 
-Whole models with one, two and three images, text before, between and after them, in chunks and over the answer: the
-error is below 1e-4 of the range of log probabilities (`tests/vision/test_families.py`, `test_smolvlm.py`). Towers
-alone are within 1e-4 of the range of rows at every native level, and pixels are equal to those of transformers' PIL
+Whole models are tested with one, two and three images, text before, between and after them, in chunks and over the
+answer. The error is below 1e-4 of the range of log probabilities (`tests/vision/test_families.py`, `test_smolvlm.py`).
+Towers alone are within 1e-4 of the range of rows at every native level, and pixels are equal to those of transformers' PIL
 processors (`tests/vision/test_towers.py`, `test_pixels.py`). All of it is tested with tiny random checkpoints. Other
 models that see are read as language models.
 """
 
 SIZES = """## Published models
 
-What follows from a model's config.json alone, beside the parameters that its page or its files name. The fields of
+What follows from a model's config.json alone, next to the parameters that its page or its files name. The fields of
 config.json and these parameters are typed by hand into `tests/models/published*.py`: **they were not read from the
 published files.** K and V are in bfloat16. States are what a sequence keeps whatever its length.
 """

@@ -35,8 +35,8 @@ one step so that no grid of a file helps. The texts are those of `twostroke benc
 - **Bits**: of all weights, embedding and head included.
 - **Ours, as many bits**: our format with the least error that takes at most {slack} bits more than the row, and its
   error.
-- **Prefill, one stream, eight**: tokens a second of a prompt of 512 tokens, and of one and eight streams at 512 tokens,
-  divided by those of our int8 in the same run. A cell is empty where no speed was measured.
+- **Prefill, one stream, eight**: tokens a second of a prompt of 512 tokens, and of one and eight streams at 512 tokens.
+  They are divided by those of our int8 in the same run. A cell is empty where no speed was measured.
 
 In the first table of a model, Twostroke keeps K and V in bfloat16, llama.cpp in float16. llama.cpp wrote its files
 without calibration. OpenVINO reads each text at once, so that its error has no rounding of K and V.

@@ -51,15 +51,15 @@ Speculation is not in the tables, because it changes no answer.
 
 **Spark is small** ({parameters:,} parameters, {hidden} channels), and its embedding, a fifth of it, stays in bfloat16
 with `--to`: bits of a weight are fewer in larger models. The second model is spark with outliers
-(`tools/spark/outliers.py`): in float32 it computes the same, but a few channels behind each norm are 32 times as large,
-and one pair of channels of each head's keys 8 times.
+(`tools/spark/outliers.py`). In float32 it computes the same. But a few channels after each norm are 32 times as large,
+and one pair of channels of each head's keys is 8 times as large.
 
 - **Tok/s**: tokens a second of one greedy answer of {new_tokens} tokens, the median of several, with {threads} threads
   on this machine: {machine}. In float32 it is {f32_tokens_per_second:,}. Both models have the same matrices, and spark
   alone is timed. Its weights fit into the cache of a processor, so that a format saves less time than in a large model:
   `docs/benchmarks.md` has the speed of those.
 
-Formats that are only read are not listed (`docs/guides/quantized.md`): codes and scales are kept as the file has them,
+Formats that are only read are not listed (`docs/guides/quantized.md`). Codes and scales are kept as the file has them,
 so the loss is that of the program that wrote the file.
 
 The records are in `docs/quantization.json`. `python -m tools.measure_formats` measures them again and writes this page;

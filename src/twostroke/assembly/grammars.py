@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from twostroke.assembly.machine.heap import trim
+from twostroke.system.starting import begun
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 
@@ -39,8 +40,9 @@ class GrammarsAhead(GrammarsWhenAsked):
         self._thread = threading.Thread(target=self._run, name="twostroke-grammars", daemon=True)
 
     def start(self) -> None:
-        """Begins the work DELAY_S seconds later."""
-        self._thread.start()
+        """Begins the work DELAY_S seconds later. Where the system begins no more threads, the first grammar does it.
+        """
+        begun(self._thread)
 
     def close(self) -> None:
         self._stop.set()

@@ -17,9 +17,11 @@ from twostroke.cli.shared.command import (
     exit_code,
     print_error,
     require_addresses,
+    require_files,
 )
 from twostroke.cli.shared.streams import checked_arguments, in_utf8, open_missing_streams, prepare_streams
-from twostroke.types.errors import InvalidRequest, OutOfMemory
+from twostroke.system import here
+from twostroke.types.errors import BackendError, InvalidRequest, OutOfMemory
 
 VERBS: dict[str, tuple[str, str]] = {
     "serve": ("twostroke.cli.server.serve", "Serve a model over HTTP with the OpenAI API."),
@@ -100,7 +102,7 @@ class LazyGroup(SuggestingGroup):
         try:
             checked_arguments(sys.argv[1:] if args is None else args)
             return super().main(args, *rest, **named)
-        except (InvalidRequest, OutOfMemory) as error:
+        except (BackendError, InvalidRequest, OutOfMemory) as error:
             print_error(error)
             sys.exit(exit_code(error))
         finally:
@@ -115,6 +117,7 @@ class LazyGroup(SuggestingGroup):
         if cmd_name not in VERBS:
             return None
         require_addresses(address_space_bytes())
+        require_files(here.most_open_files())
         command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command
         return command
 

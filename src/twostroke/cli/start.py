@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from twostroke.assembly.early_start import loads_a_model, read_early
+from twostroke.assembly.settings.env import without_blas_threads
 from twostroke.cli.shared.garbage import put_off
 from twostroke.cli.shared.interrupt import end_quietly
 
@@ -14,6 +15,7 @@ def run() -> None:
     end_quietly()
     words = sys.argv[1:]
     if loads_a_model(words):
+        without_blas_threads()  # before NumPy is imported
         put_off()
     read_early(words)
     from twostroke.cli.main import main

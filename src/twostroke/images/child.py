@@ -145,10 +145,14 @@ def main() -> None:
 
     here.stand_back(NICENESS)
     Image.init()  # all needed parts of Pillow are loaded before memory is limited
-    limit(int(sys.argv[1]))
+    try:
+        limit(int(sys.argv[1]))
+    except OSError as error:
+        return answer({"refused": f"setrlimit: {error.strerror}"})
     answer({"ready": True})
     for line in sys.stdin.buffer:
         job(json.loads(line))
+    return None
 
 
 if __name__ == "__main__":

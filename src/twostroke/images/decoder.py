@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.system.starting import apart, why_no_process
+from twostroke.types.errors import BackendError, HelperNotStarted, InvalidRequest
 
 CHILD = Path(__file__).with_name("child.py")
 START_S = 60.0
@@ -139,20 +141,20 @@ class ImageDecoder:
         self._end()
         require_pillow()
         memory = MEMORY_BYTES + BYTES_A_PIXEL * self.limits.pixels
-        process = subprocess.Popen(
-            [sys.executable, "-I", str(CHILD), str(memory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            env={},
-            start_new_session=True,  # Ctrl-C must reach only the parent, which ends this process when it is done
-        )
+        command = [sys.executable, "-I", str(CHILD), str(memory)]
+        streams: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        try:  # Ctrl-C must reach only the parent, which ends this process when it is done
+            process = apart(partial(subprocess.Popen, command, bufsize=0, env={}, **streams))
+        except OSError as error:
+            raise _not_started(why_no_process(error)) from None
         self._process, self._jobs = process, 1
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
-        self._line(process, time.monotonic() + START_S)
+        first = self._line(process, time.monotonic() + START_S)
+        if refused := first.get("refused"):
+            self._end()
+            raise _not_started(f"The system does not let it limit itself ({refused}).")
         return process
 
     def _end(self) -> None:
@@ -236,3 +238,8 @@ class ImageDecoder:
 
     def _too_large(self, what: str, limit: str) -> InvalidRequest:
         return InvalidRequest(f"{what}; at most {limit} are read.", param="image", fix="Make the image smaller.")
+
+
+def _not_started(why: str) -> HelperNotStarted:
+    fix = "Ask without images, or let the container start processes and set their limits."
+    return HelperNotStarted("The process that opens images did not start.", why=why, fix=fix)

@@ -13,6 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from twostroke.system.starting import begun
 from twostroke.weights.packed.polite import give_way
 
 AHEAD_BYTES = 32 << 20
@@ -45,9 +46,10 @@ class KvPrefault:
         self.backed_pages = 0
 
     def start(self) -> None:
-        """Starts the thread, which begins after DELAY_S."""
+        """Starts the thread, which begins after DELAY_S. Where the system begins no more threads, pages get their
+        memory when they are used."""
         self._wake.set()
-        self._thread.start()
+        begun(self._thread)
 
     def on_fresh_page(self, page_id: int) -> None:
         """Notes that this page and every page below it is or was in use. Page ids are taken in their order."""

@@ -13,6 +13,7 @@ from twostroke.server.api.sse import line_json
 from twostroke.types.errors import (
     ContextLengthExceeded,
     EngineStopped,
+    HelperNotStarted,
     InvalidRequest,
     ModelUnavailable,
     Overloaded,
@@ -96,6 +97,14 @@ OVERLOADED = Problem(
     503, "Too many requests are waiting; try again later.", SERVER, code="overloaded", headers={"retry-after": "2"}
 )
 POISON = replace(INTERNAL, headers={"x-should-retry": "false"})
+HELPER_NOT_STARTED = Problem(
+    500,
+    "A process or thread that this request needs did not start; the server's log says why. Ask without a grammar, a "
+    "schema, images or PDF files.",
+    SERVER,
+    code="helper_not_started",
+    headers={"x-should-retry": "false"},
+)
 TOKENIZER_FAILED = Problem(
     500,
     "The model's tokenizer failed on this text; the server's log says why. The same text would fail again.",
@@ -272,7 +281,11 @@ def problem_of(error: Exception) -> Problem:
     return _PROBLEMS.get(type(error), INTERNAL)
 
 
-_PROBLEMS: dict[type[Exception], Problem] = {EngineFault: POISON, TokenizerFailed: TOKENIZER_FAILED}
+_PROBLEMS: dict[type[Exception], Problem] = {
+    EngineFault: POISON,
+    TokenizerFailed: TOKENIZER_FAILED,
+    HelperNotStarted: HELPER_NOT_STARTED,
+}
 
 
 def fault_of(delta: Delta) -> TwostrokeError | None:

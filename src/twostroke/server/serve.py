@@ -262,7 +262,10 @@ def bind(host: str, port: int) -> socket.socket:
         ) from None
     # asyncio turns Nagle's algorithm off only when the protocol is named. With Nagle's algorithm, a stream on a kept
     # connection waits 40 ms for the client's delayed acknowledgement before its first token.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise _bind_error(error, where) from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)

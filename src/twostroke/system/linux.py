@@ -9,6 +9,7 @@ import fcntl
 import os
 import socket
 import struct
+import tempfile
 import termios
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ _UNACKNOWLEDGED = struct.Struct("=24xI")
 _FETCHED_BYTES = 128 << 10
 """The most bytes that one call may ask for. Linux fetches no more of a file for one call than it reads ahead, and this
 is its usual setting."""
-_NO_SUCH_CALL = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_SUCH_CALL = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 """The number of the system call set_mempolicy, which the C library does not have, by machine."""
@@ -92,14 +93,18 @@ def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
     """Makes the system read a part of a file while the program goes on, where the system can."""
     for first in range(offset, offset + num_bytes, _FETCHED_BYTES):
         size = min(_FETCHED_BYTES, offset + num_bytes - first)
-        os.posix_fadvise(descriptor, first, size, os.POSIX_FADV_WILLNEED)
+        with contextlib.suppress(OSError):  # a sandbox may refuse the call
+            os.posix_fadvise(descriptor, first, size, os.POSIX_FADV_WILLNEED)
 
 
 def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
     """Waits until the system has a part of a file in memory, in one call during which other threads run. Returns the
     number of bytes that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises
     OSError."""
-    nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:  # a sandbox may have no /dev
+        return 0
     try:
         return os.sendfile(nothing, descriptor, offset, num_bytes)
     except OSError as error:
@@ -123,7 +128,8 @@ def is_in_memory(descriptor: int, offset: int) -> bool:
 
 def forget(descriptor: int) -> None:
     """Makes the system drop the parts of a file that it keeps in memory, where it can."""
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    with contextlib.suppress(OSError):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def memory_bytes() -> int:
@@ -139,15 +145,21 @@ def memory_bytes() -> int:
 def peak_bytes() -> int:
     """Returns the largest resident size of this process so far, in bytes; 0 where the system does not tell."""
     # ru_maxrss is not used, because a process inherits it from the process that started it.
-    lines = Path("/proc/self/status").read_text().splitlines()
-    fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    return int(fields["VmHWM"].split()[0]) * 1024
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def memory_file(name: str, num_bytes: int) -> int:
     """Returns a descriptor of memory that children may inherit, filled with zeros at first. Where the system has no
     such memory, it is a file without a name."""
-    descriptor = os.memfd_create(name, 0)
+    try:
+        descriptor = os.memfd_create(name, 0)
+    except OSError:  # a sandbox may refuse the call
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, num_bytes)
     return descriptor
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import subprocess
 
 __all__ = [
+    "APART",
     "HAS_SOCKET_FILES",
     "LIBRARY_SUFFIX_OF_PYTHON",
     "address_space_bytes",
@@ -30,6 +31,7 @@ __all__ = [
     "is_socket_file",
     "limit_memory",
     "lock",
+    "most_open_files",
     "page_bytes",
     "private_memory",
     "read_at",
@@ -43,6 +45,9 @@ __all__ = [
     "write_no_files",
 ]
 
+APART: tuple[dict[str, Any], ...] = ({"start_new_session": True}, {"process_group": 0}, {})
+"""Arguments of Popen by which Ctrl-C of a terminal reaches only the parent, the best ones first. A sandbox may refuse
+some of them."""
 HAS_SOCKET_FILES = True
 """Whether there are sockets with a path (AF_UNIX)."""
 LIBRARY_SUFFIX_OF_PYTHON = ".so"
@@ -90,21 +95,36 @@ def clock_ticks() -> int:
 
 
 def address_space_bytes() -> int | None:
-    """Returns the limit on this process's addresses (`ulimit -v`) in bytes; None where there is no limit."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    """Returns the limit on this process's addresses (`ulimit -v`) in bytes; None where there is no limit, or where
+    the system does not tell."""
+    try:
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    except OSError:  # a sandbox may refuse the call
+        return None
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def most_open_files() -> int | None:
+    """Returns how many files and connections this process may have open (`ulimit -n`); None where the system does not
+    tell."""
+    try:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except OSError:  # a sandbox may refuse the call
+        return None
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def limit_memory(num_bytes: int) -> None:
     """Limits this process to `num_bytes` of addresses from now on, where the system has such a limit. A lower limit
-    (`ulimit -v`) stays."""
+    (`ulimit -v`) stays. Raises OSError where a sandbox refuses the call."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = num_bytes if hard == resource.RLIM_INFINITY else min(hard, num_bytes)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def write_no_files() -> None:
-    """Forbids this process to write files and to leave a core from now on, where the system has such a limit."""
+    """Forbids this process to write files and to leave a core from now on, where the system has such a limit. Raises
+    OSError where a sandbox refuses the call."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -118,10 +138,10 @@ def stand_back(niceness: int) -> None:
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:
     """Ends this process after `wall_s` seconds, or after `cpu_s` seconds of processor time, where the system can; 0
     cancels this."""
-    if wall_s is not None:
-        signal.setitimer(signal.ITIMER_REAL, wall_s)
-    if cpu_s is not None:
-        signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    for clock, seconds in ((signal.ITIMER_REAL, wall_s), (signal.ITIMER_PROF, cpu_s)):
+        if seconds is not None:
+            with contextlib.suppress(OSError):  # a sandbox may refuse the call
+                signal.setitimer(clock, seconds)
 
 
 def user_number() -> int:
@@ -150,13 +170,13 @@ def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.
 
 
 def start_child(
-    command: Sequence[str], descriptors: Sequence[int], *, own_session: bool = False, **options: Any
+    command: Sequence[str], descriptors: Sequence[int], **options: Any
 ) -> subprocess.Popen[bytes]:
     """Starts a child process that inherits these descriptors under their numbers. options: other arguments of Popen.
-    own_session: True where signals of the terminal must not reach the child."""
+    """
     import subprocess
 
-    return subprocess.Popen(command, pass_fds=tuple(descriptors), start_new_session=own_session, **options)
+    return subprocess.Popen(command, pass_fds=tuple(descriptors), **options)
 
 
 def is_readable(pipe: Any, wait_s: float) -> bool:

@@ -20,6 +20,8 @@ from typing import Any
 
 from twostroke.system.absent import *  # noqa: F403
 
+APART: tuple[dict[str, Any], ...] = ({},)
+"""Arguments of Popen by which Ctrl-C of a terminal reaches only the parent: none."""
 HAS_SOCKET_FILES = False
 """Whether there are sockets with a path (AF_UNIX): Python has none on Windows."""
 LIBRARY_SUFFIX = ".dll"
@@ -205,10 +207,15 @@ def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.
 
 
 def start_child(
-    command: Sequence[str], descriptors: Sequence[int], *, own_session: bool = False, **options: Any
+    command: Sequence[str], descriptors: Sequence[int], **options: Any
 ) -> subprocess.Popen[bytes]:
     """Raises OSError: on Windows, a child process cannot inherit these descriptors under their numbers."""
     raise OSError("Windows hands no descriptors to child processes: serve with one process")
+
+
+def most_open_files() -> int | None:
+    """Returns how many files and connections this process may have open; None, because Windows has no such limit."""
+    return None
 
 
 def memory_file(name: str, num_bytes: int) -> int:

@@ -11,6 +11,7 @@ TwostrokeError
 │   └── CorruptModel      a file is not what its header claims
 ├── OutOfMemory           it does not fit, with the arithmetic (exit code 4)
 ├── BackendError          a native kernel refused or is missing (exit code 5)
+│   ├── HelperNotStarted  a process that one request needs did not start (exit code 5, HTTP 500)
 │   ├── MeetingLost    another process of the same model has ended, or did not come in time (exit code 5)
 │   └── TokenizerFailed   the tokenizer library failed on a text (exit code 5, HTTP 500)
 ├── Overloaded            too much is waiting to serve this request in time (exit code 7, HTTP 503 with Retry-After)
@@ -113,6 +114,10 @@ class BackendError(TwostrokeError):
 
 class MeetingLost(BackendError):
     """Another process of the same model has ended, or did not come to an exchange in time."""
+
+
+class HelperNotStarted(BackendError):
+    """A process that one request needs, for its grammar or its files, did not start."""
 
 
 class TokenizerFailed(BackendError):

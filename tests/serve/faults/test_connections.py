@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 
 from tests.serve.fakes import FakeEngine, Turnstile, fake_parts
-from tests.serve.harness import WAIT_S, Live, serving, wait_until
+from tests.serve.harness import WAIT_S, Live, is_framed, serving, wait_until
 from twostroke.server.gate.far_end import FarEnd
 from twostroke.server.parts import ServerParts
 
@@ -55,6 +55,7 @@ def test_a_request_with_two_lengths_is_refused_and_nothing_after_it_is_served(
     assert answer.count(b"HTTP/1.1") == 1
     assert b"Content-Length and Transfer-Encoding" in answer
     assert b"connection: close" in answer.lower()
+    assert is_framed(answer)
 
 
 @pytest.mark.parametrize("stream", [False, True])

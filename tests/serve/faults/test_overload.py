@@ -11,7 +11,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.serve.fakes import EVERYTHING, FakeEngine, Turnstile, changed, fake_parts
-from tests.serve.harness import WAIT_S, Live, Reply, reader_that_does_not_read, serving, wait_until
+from tests.serve.harness import WAIT_S, Live, Reply, is_framed, reader_that_does_not_read, serving, wait_until
 from twostroke.server.admission import Limits
 from twostroke.server.errors import HttpProblem
 from twostroke.server.gate.door import Door, DoorRules
@@ -284,6 +284,7 @@ def test_what_is_no_http_gets_a_coded_400(live: Live, garbage: bytes) -> None:
     with socket.create_connection(("127.0.0.1", live.port), timeout=WAIT_S) as connection:
         got = ended_after(connection, garbage)
     assert got.startswith(b"HTTP/1.1 400") and b"invalid_http" in got
+    assert is_framed(got)
     assert live.get("/health").status == 200
 
 

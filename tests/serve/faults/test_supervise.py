@@ -25,6 +25,7 @@ import pytest
 from openai import OpenAI
 
 from tests.patience import PATIENCE_S
+from tests.serve.harness import is_framed
 from twostroke.assembly.settings.env import process_environment
 from twostroke.server.process.stand_in import StandIn, reply
 from twostroke.server.process.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
@@ -240,6 +241,9 @@ def test_a_probe_in_any_form_hears_that_the_supervisor_lives(target: str, alive:
     """A probe that gets 503 would have it restarted."""
     assert reply(f"GET {target} HTTP/1.0\r\n\r\n".encode(), 1.0).startswith(b"HTTP/1.1 200") == alive
     assert reply(f"POST {target} HTTP/1.1\r\n\r\n".encode(), 1.0).startswith(b"HTTP/1.1 503")
+    assert is_framed(reply(f"POST {target} HTTP/1.1\r\n\r\n".encode(), 1.0))
+    asked, headless = (reply(f"{way} {target} HTTP/1.1\r\n\r\n".encode(), 1.0) for way in ("GET", "HEAD"))
+    assert is_framed(asked) and headless == asked.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
 
 
 def test_no_connection_is_lost_when_a_worker_takes_over() -> None:

@@ -11,6 +11,8 @@ import ctypes
 import threading
 from typing import Any
 
+from twostroke.system.starting import begun
+
 ARENAS = 2
 
 QUIET_S = 1.0
@@ -51,7 +53,7 @@ class Trimmer:
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="twostroke-trim", daemon=True)
-                self._thread.start()
+                begun(self._thread)  # where the system begins no more threads, the heap stays as it is
 
     def _run(self) -> None:
         pause = threading.Event()  # never set

@@ -82,7 +82,7 @@ class TaskSettings(Group):
         "ROWS",
         member_of(Pooling),
         "Which rows of a text make its embedding: the last, cls (the first), or the mean of all.",
-        "what modules.json says, else last for a decoder and cls for an encoder",
+        "what modules.json names, else last for a decoder and cls for an encoder",
     )
 
 
@@ -217,7 +217,7 @@ class DeviceSettings(Group):
         "WHEN",
         one_of("auto", "on", "off"),
         "Begin the next decode step on a GPU before the host has looked at the tokens of this one, so that the GPU "
-        "does not wait for the host; the answers stay the same, bit for bit.",
+        "does not wait for the host. The answers stay the same, bit for bit.",
         "auto: on for a GPU, off for the CPU, models that keep states, and where a model or its heads guess",
     )
 
@@ -270,8 +270,8 @@ class DiskSettings(Group):
         "SIZE",
         parse_disk,
         "Keep computed prompts on disk, in the folder kv of the cache folder, and read them after a restart where that "
-        "is sooner than computing them: the most bytes of them, such as 10GB, auto (10GB, at most 5% of what is free), "
-        "or off. What clients wrote can be derived from these files: they are readable by this user alone.",
+        "is sooner than computing them. SIZE is the most bytes of them, such as 10GB, auto (10GB, at most 5% of what "
+        "is free), or off. What clients wrote can be derived from these files: they are readable by this user alone.",
         "off",
     )
     trace: Option[str | None] = Option(

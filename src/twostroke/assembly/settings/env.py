@@ -202,12 +202,25 @@ def _huge_pages() -> bool:
     return "[madvise]" in allowed or "[always]" in allowed
 
 
+def without_blas_threads() -> None:
+    """Lets NumPy's library of products begin no threads, unless the user asks for them. Kernels have threads of their
+    own. Where the system allows no more threads, this library would end the process by SIGINT."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def settle_home() -> None:
     """Gives this process and its children a home folder where the user has none: containers run with user ids that
     have no passwd entry. Without such a folder, the name "~" would be taken literally, as a folder below the
     present one."""
     if os.path.expanduser("~") != "~":
         return
+    try:
+        os.environ["HOME"] = _temporary_home()
+    except OSError:  # no folder can be written: files are looked for where there are none
+        os.environ["HOME"] = "/nonexistent"
+
+
+def _temporary_home() -> str:
     own = Path(tempfile.gettempdir()) / f"twostroke-home-{here.user_number()}"
     with contextlib.suppress(OSError):
         own.mkdir(mode=0o700, exist_ok=True)
@@ -216,7 +229,7 @@ def settle_home() -> None:
         mine = stat.S_ISDIR(found.st_mode) and here.is_own(found)
     except OSError:
         mine = False
-    os.environ["HOME"] = str(own) if mine else tempfile.mkdtemp(prefix="twostroke-home-")
+    return str(own) if mine else tempfile.mkdtemp(prefix="twostroke-home-")
 
 
 def user_cache_folder() -> Path:

@@ -169,8 +169,8 @@ class RequestSettings(Group):
         "RULE",
         one_of("drop", "keep"),
         "What to do with lines of metadata that known clients write in front of the system text and change with each "
-        "request, as Claude Code's x-anthropic-billing-header: drop takes them out, so that the prefix cache finds "
-        "what follows.",
+        "request, as Claude Code's x-anthropic-billing-header. With drop they are taken out, so that the prefix cache "
+        "finds what follows.",
         "drop",
     )
 

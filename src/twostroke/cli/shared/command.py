@@ -19,6 +19,7 @@ import click
 
 from twostroke.assembly.settings.option import Option
 from twostroke.cli.shared.interrupt import INTERRUPTED, interruptible
+from twostroke.cli.shared.refusals import refusal_of
 from twostroke.cli.shared.streams import output_problem
 from twostroke.types.errors import (
     BackendError,
@@ -130,6 +131,9 @@ def clear_errors(verbose: bool) -> Iterator[None]:
         end_with_output_problem()
         if verbose:
             raise
+        if (refusal := refusal_of(error)) is not None:
+            print_error(refusal)
+            sys.exit(exit_code(refusal))
         _print_error(f"Unexpected failure: {type(error).__name__}: {error}", "", "Run again with -v for the traceback.")
         sys.exit(1)
 
@@ -146,6 +150,19 @@ def require_addresses(allowed_bytes: int | None) -> None:
             f"`ulimit -v` allows this process {allowed_bytes / 1e9:.2f} GB of addresses.",
             why=f"The program's libraries need {LEAST_ADDRESS_BYTES / 1e9:.2f} GB before any model is read.",
             fix="Raise the limit, or lift it: ulimit -v unlimited.",
+        )
+
+
+LEAST_OPEN_FILES = 16
+
+
+def require_files(allowed: int | None) -> None:
+    """Raises BackendError where a verb cannot open its files: libraries would fail halfway and print tracebacks."""
+    if allowed is not None and allowed < LEAST_OPEN_FILES:
+        raise BackendError(
+            f"`ulimit -n` allows this process {allowed} open files.",
+            why=f"The program needs {LEAST_OPEN_FILES}, and a server one more for each connection.",
+            fix="Raise the limit: ulimit -n 1024.",
         )
 
 

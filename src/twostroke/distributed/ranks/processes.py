@@ -10,9 +10,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from twostroke.distributed.ranks.line import RankLine, RankLineLost
 from twostroke.system import here
+from twostroke.system.starting import apart
 from twostroke.types.errors import BackendError
 
 END_S, LOST_END_S, LAST_WORDS_S = 5.0, 1.0, 2.0
@@ -43,7 +45,7 @@ class LocalMembers:
                 words = [*command, "--line-fd", str(fds[0]), "--memory-fd", str(fds[1])]
                 with here.beginning_on(cpus):
                     streams = {"stdin": subprocess.DEVNULL, "stdout": sys.stderr}
-                    started = here.start_child(words, fds, own_session=True, env=environment, **streams)
+                    started = apart(partial(here.start_child, words, fds, env=environment, **streams))
             self.processes.append(started)
             lines.append(RankLine(own))
         return lines

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from msgspec import MsgspecError, Struct
 
+from twostroke.system.starting import apart, why_no_process
 from twostroke.types.decoders import json_decoder
-from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.types.errors import BackendError, HelperNotStarted, InvalidRequest
 
 CHILD = Path(__file__).with_name("pdf_child.py")
 BEGIN = b"%PDF-"
@@ -68,19 +69,17 @@ def text_of_pdf(data: bytes, limits: PdfLimits | None = None) -> PdfText:
         raise BackendError("PDF files cannot be read.", why="pypdf is not installed.", fix=fix)
     numbers = (limits.memory_bytes, limits.pages, limits.characters)
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", str(CHILD), *map(str, numbers)],
-            input=data,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=limits.wall_s,
-            env={},
-            start_new_session=True,  # Ctrl-C must reach only the parent
-            check=False,
-        )
+        command = [sys.executable, "-I", str(CHILD), *map(str, numbers)]
+        streams: dict[str, int] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        start = partial(subprocess.run, command, input=data, timeout=limits.wall_s, env={}, check=False, **streams)
+        done = apart(start)  # Ctrl-C must reach only the parent
     except subprocess.TimeoutExpired:
         why = f"It may take {limits.wall_s:g} s."
         raise InvalidRequest("The PDF file takes too long to read.", why=why, fix=FIX) from None
+    except OSError as error:
+        what = "The process that reads PDF files did not start."
+        fix = "Attach text, or let the container start processes."
+        raise HelperNotStarted(what, why=why_no_process(error), fix=fix) from None
     try:
         told = _told.decode(done.stdout)
     except (ValueError, MsgspecError):

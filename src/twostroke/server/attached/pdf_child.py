@@ -43,8 +43,12 @@ def main() -> None:
     logging.getLogger(pypdf.__name__).setLevel(logging.CRITICAL)
     here.stand_back(NICENESS)
     memory_bytes, most_pages, most_characters = map(int, sys.argv[1:])
-    here.limit_memory(memory_bytes)
-    here.write_no_files()
+    try:
+        here.limit_memory(memory_bytes)
+        here.write_no_files()
+    except OSError as error:
+        print(json.dumps({"fault": f"the system does not let its process limit itself ({error.strerror})"}), flush=True)
+        return
     try:
         found = read(sys.stdin.buffer.read(), most_pages, most_characters)
     except MemoryError:

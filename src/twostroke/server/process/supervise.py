@@ -15,11 +15,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from twostroke.server.process.crash_notes import REFUSED_S, CrashNotes, new_page
 from twostroke.server.process.notify import Listener
 from twostroke.server.process.stand_in import StandIn
 from twostroke.system import here
+from twostroke.system.starting import apart_async
 
 FIRST_DELAY_S, MOST_DELAY_S = 0.25, 30.0
 STEADY_S = 60.0
@@ -139,13 +141,10 @@ class Supervisor:
         with ours, theirs:
             ours.setblocking(False)
             out = None if self.restarts == 0 else asyncio.subprocess.DEVNULL  # the first worker has printed it already
-            self._process = await asyncio.create_subprocess_exec(
-                *self.command(self.listener.fileno(), theirs.fileno(), self.page),
-                pass_fds=(self.listener.fileno(), theirs.fileno(), self.page),
-                env=dict(self.environment),
-                stdout=out,
-                start_new_session=True,  # Ctrl-C of a terminal must reach only the supervisor
-            )
+            passed = (self.listener.fileno(), theirs.fileno(), self.page)
+            start = partial(asyncio.create_subprocess_exec, *self.command(*passed), pass_fds=passed, stdout=out)
+            # Ctrl-C of a terminal must reach only the supervisor.
+            self._process = await apart_async(partial(start, env=dict(self.environment)))
             theirs.close()
             hearing = asyncio.create_task(self._read_messages(ours, life))
             watching = asyncio.create_task(self._watch(life))

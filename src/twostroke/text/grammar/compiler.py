@@ -3,6 +3,7 @@ kept for later."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import OrderedDict
@@ -21,7 +22,7 @@ from twostroke.text.grammar.numbers import bounded
 from twostroke.text.grammar.thought import after_thought
 from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens
 from twostroke.text.grammar.trials import Sources, TooHard, Trials
-from twostroke.types.errors import InvalidRequest
+from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.grammar import Grammar, TokenMask
 
 
@@ -95,8 +96,9 @@ class GrammarCompiler:
             made()
 
         if self._end_token_ids and self._vocabulary.tokens_are_bytes:
-            self._builds.submit(make)
-            self._trials.start()
+            with contextlib.suppress(BackendError, RuntimeError):  # the system begins no more threads
+                self._builds.submit(make)
+                self._trials.start()
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
         """Begin to make `count` machines; returns at once. Requests for the same grammar share its trial.

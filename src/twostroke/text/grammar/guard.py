@@ -9,15 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from msgspec import Struct
 
 from twostroke.system import here
+from twostroke.system.starting import apart, why_no_process
 from twostroke.text.grammar.faults import in_users_terms
 from twostroke.text.grammar.tokens import TrialTokens
-from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.types.errors import HelperNotStarted, InvalidRequest
 from twostroke.types.grammar import GrammarKind
 
 CHILD = Path(__file__).with_name("guard_child.py")
@@ -103,18 +105,17 @@ class GrammarGuard:
             return self._process
         self.close()
         command = [sys.executable, "-P", str(CHILD)]
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,  # Ctrl-C must reach only the parent, which ends this process when it is done
-        )
+        streams: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        try:  # Ctrl-C must reach only the parent, which ends this process when it is done
+            process = apart(partial(subprocess.Popen, command, bufsize=0, **streams))
+        except OSError as error:
+            raise _not_started(why_no_process(error)) from None
         self._process = process
-        if not self._write_line(process, self._opening.line()) or self._asked(process, _EASY, START_S) is None:
+        first = self._asked(process, _EASY, START_S) if self._write_line(process, self._opening.line()) else None
+        if first is None or first.get("refused"):
             self.close()
-            raise BackendError("The process that compiles grammars did not start.", why=f"{sys.executable} {CHILD}.")
+            reason = f"the system does not let it limit itself ({first['refused']})" if first else "it ended"
+            raise _not_started(f"{sys.executable} {CHILD}: {reason}.")
         return process
 
     def _asked(self, process: subprocess.Popen[bytes], job: dict[str, Any], limit_s: float) -> dict[str, Any] | None:
@@ -140,6 +141,11 @@ class GrammarGuard:
         except OSError:
             return False
         return True
+
+
+def _not_started(why: str) -> HelperNotStarted:
+    fix = "Ask without a grammar or schema, or let the container start processes and set their limits."
+    return HelperNotStarted("The process that compiles grammars did not start.", why=why, fix=fix)
 
 
 _EASY = {"kind": "json_schema", "text": '{"type": "object"}', "cpu_s": START_S}

@@ -3,7 +3,8 @@
 First line in: {"rows": n, "tokens": {id: hex}, "special": [id], "ends": [id], "limits": {...}, "wall_s": s,
 "memory_bytes": n, "niceness": n}.
 Each line after it: {"kind": k, "text": t, "cpu_s": the processor time after which the system ends this process}.
-Each line out: {"source": grammar in llguidance's own language} or {"fault": text}.
+Each line out: {"source": grammar in llguidance's own language} or {"fault": text}. Where the system does not let the
+process limit its memory, the only line out is {"refused": reason}.
 Ends when its input ends. It imports nothing of Twostroke.
 """
 
@@ -101,7 +102,11 @@ def main() -> None:
     opening = json.loads(sys.stdin.readline())
     tokens = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Tokens(opening)), eos_token=opening["ends"])
     limits = llguidance.LLParserLimits(**opening["limits"])
-    here.limit_memory(opening["memory_bytes"])
+    try:
+        here.limit_memory(opening["memory_bytes"])
+    except OSError as error:
+        print(json.dumps({"refused": f"setrlimit: {error.strerror}"}), flush=True)
+        return
     here.stand_back(opening["niceness"])
     for line in sys.stdin:
         job = json.loads(line)

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from twostroke.types.errors import BackendError, Overloaded, TwostrokeError
+from twostroke.system.starting import MORE_THREADS, NO_THREAD, begun
+from twostroke.types.errors import BackendError, HelperNotStarted, Overloaded, TwostrokeError
 from twostroke.types.grammar import Grammar
 
 Sources = tuple[str, ...]
@@ -69,15 +70,14 @@ class Trials:
         self._closed = False
 
     def start(self) -> None:
-        """Get the lanes ready, in their threads."""
+        """Get the lanes ready, in their threads. Raises BackendError where the system begins no more threads."""
         with self._changed:
-            if not self._threads and not self._closed:
-                self._threads = [
-                    threading.Thread(target=self._run, args=(place,), name=f"grammar-trial-{place}", daemon=True)
-                    for place in range(len(self._lanes))
-                ]
-                for thread in self._threads:
-                    thread.start()
+            while not self._closed and (place := len(self._threads)) < len(self._lanes):
+                name = f"grammar-trial-{place}"
+                thread = threading.Thread(target=self._run, args=(place,), name=name, daemon=True)
+                if not begun(thread):
+                    raise HelperNotStarted("No thread for grammars can begin.", why=NO_THREAD, fix=MORE_THREADS)
+                self._threads.append(thread)
 
     def join(self, grammar: Grammar) -> Future[Sources]:
         """Begin the trial of a grammar, or wait for the trial that has begun. Each caller has a future of its own.

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from twostroke.system import here
+from twostroke.system.starting import begun
 
 PIECE_BYTES = 8 << 20
 """The least number of bytes that is read at a time, except at the end of a file."""
@@ -113,8 +114,11 @@ def begin_reading(paths: Iterable[str], free_bytes: int) -> threading.Thread | N
                 work.append((file, missing_parts(file)))
         if not any(parts for _, parts in work) or sum(file.num_bytes for file, _ in work) > MEMORY_SHARE * free_bytes:
             return None
-        thread = threading.Thread(target=_read, args=(work, closing.pop_all()), name="twostroke-early", daemon=True)
-        thread.start()
+        left = closing.pop_all()
+        thread = threading.Thread(target=_read, args=(work, left), name="twostroke-early", daemon=True)
+        if not begun(thread):
+            left.close()
+            return None
     return thread
 
 

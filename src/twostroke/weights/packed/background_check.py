@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from twostroke.system.starting import begun
 from twostroke.types.errors import EngineStopped
 from twostroke.weights.packed.header import StaleFile
 from twostroke.weights.packed.polite import give_way
@@ -72,9 +73,10 @@ class BackgroundCheck:
         self.complete = file is None
 
     def start(self) -> None:
-        """Begins the check, after DELAY_S."""
+        """Begins the check, after DELAY_S. Where the system begins no more threads, the file is never known to be
+        right, and an unfinished one is made again at the next start."""
         if self._file is not None:
-            self._thread.start()
+            begun(self._thread)
 
     def finish(self) -> None:
         """Waits until every block was compared. Raises EngineStopped as `require_sound` does."""

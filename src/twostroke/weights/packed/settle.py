@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from twostroke.ops.operands import U8Array
+from twostroke.system.starting import begun
 from twostroke.weights.packed.polite import give_way
 
 DELAY_S = 0.5
@@ -39,9 +40,9 @@ class Settler:
         self.moved_bytes = 0
 
     def start(self) -> None:
-        """Begins, after DELAY_S; does nothing for small models."""
+        """Begins, after DELAY_S; does nothing for small models, and where the system begins no more threads."""
         if self._last - self._first >= LEAST_BYTES:
-            self._thread.start()
+            begun(self._thread)
 
     def wait(self) -> None:
         """Waits until everything is moved; for measurements of the steady state."""

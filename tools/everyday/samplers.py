@@ -90,7 +90,7 @@ def of_dry(length: int, rows_each: int = 200) -> dict[str, dict[str, float]]:
     found = {}
     for name, make in TEXTS.items():
         text = [int(token) for token in make(np.random.default_rng(2), length + rows_each)]
-        params = SamplingParams(dry_multiplier=0.8, dry_penalty_last_n=-1, dry_breaker_ids={13, 25, 42})
+        params = SamplingParams(dry_multiplier=0.8, dry_penalty_last_n=-1, dry_breaker_ids=frozenset({13, 25, 42}))
         own, dry, known, times = request(params, tuple(text[:length])), Dry.of(params), text[:length], []
         assert dry is not None
         for token in text[length:]:

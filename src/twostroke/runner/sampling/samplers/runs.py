@@ -102,7 +102,8 @@ class KeptRuns:
         if known is self.known and not request.steered:
             return True
         start = len(self._prompt)
-        return list(known[start : self.size]) == self._tokens[start : self.size].tolist()
+        own: list[int] = self._tokens[start : self.size].tolist()
+        return list(known[start : self.size]) == own
 
     def add(self, token_id: int) -> None:
         """Goes on to the next token. A run that ends at a place with this token is longer by one than the run that

@@ -122,8 +122,8 @@ def ollama_line(asked: Asked) -> Figure:
 
 
 def front(asked: Asked) -> Figure:
-    """The gap between two tokens behind a front, less that of one process. Both servers run at the same time and answer
-    in turn."""
+    """How much longer the gap between two tokens is with a front than with one process. Both servers run at the same
+    time and answer in turn."""
     with served(asked.folder, asked.other) as alone, served(asked.folder, asked.other, "--replicas", "1") as fronted:
         name = _name(alone)
         gaps = [_gap(each.chat(name, "Hello", 100)) for _ in range(20) for each in (alone, fronted)]
@@ -215,7 +215,7 @@ BARS = {
     "load": Bar("3", "1 B from unloaded to its first token", 1.0, "s", from_unloaded),
     "unload": Bar("3", "unload to the end of the process", 0.5, "s", unload),
     "two-busy": Bar("3", "tokens of two busy models, minus their shares of those alone", -0.95, "", two_busy),
-    "front": Bar("3", "a token behind a front", 0.2, "ms later", front),
+    "front": Bar("3", "the gap between two tokens, with a front", 0.2, "ms later", front),
     "ollama": Bar("4", "first line of /api/chat after that of OpenAI's route", 1.0, "ms", ollama_line),
     "dry": Bar("5", "DRY over 8,000 tokens", 50.0, "us", dry),
     "samplers": Bar("5", "the slowest other sampler", 1.2, "times top-p", other_samplers),

@@ -132,8 +132,8 @@ class PageCalls:
         return False
 
     def _give_up(self, line: _Line) -> bool:
-        """Gives up the questions that wait behind one that was lost, so that there is one wait for a replica that is
-        gone and not one for each question. Returns whether this line is closed."""
+        """Gives up the questions that wait after one that was lost. So there is one wait for a replica that is gone,
+        and not one for each question. Returns whether this line is closed."""
         while line.asked and not line.asks.empty():
             ask = line.asks.get()
             if ask is None:

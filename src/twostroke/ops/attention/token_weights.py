@@ -43,8 +43,8 @@ F64Array = NDArray[np.float64]
 
 
 class NearScore(NamedTuple):
-    """The numbers of the score that prefers tokens near the probability `aim`: best - sharpness * d^2 / (1 + d), where
-    d is the distance from the aim divided by `width`."""
+    """The numbers of a score that prefers tokens near the probability `aim`. The score is best - sharpness * d^2 / (1 +
+    d). d is the distance from the aim, divided by `width`."""
 
     aim: float
     width: float

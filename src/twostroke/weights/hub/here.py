@@ -1,4 +1,4 @@
-"""Finds a repository of a hub on this machine: as its cache spells it, and in the snapshot that has what is wanted.
+"""Finds a repository of a hub on this machine, under the spelling of its cache, and the snapshot that has the model.
 
 The hub ignores capitals in ids, but the cache's folders do not. A model that was downloaded at a commit has no branch
 in the cache. One that was downloaded before an update of its repository lies in an older snapshot.

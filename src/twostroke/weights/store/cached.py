@@ -171,16 +171,16 @@ def _time(path: Path) -> float:
 
 
 def files_meant(names: Sequence[str], wanted: str) -> list[str]:
-    """Returns the cached files that `wanted` of a reference selects, with all their parts: by the name of a file, with
-    or without its folder, or by quantization, as `run` finds them."""
+    """Returns the cached files that `wanted` of a reference selects, with all their parts. As `run` does, it compares
+    the name of a file, with or without its folder, and then the quantization."""
     models = whole_models(names)
     found = named(models, wanted) or of_quant(models, stem_of(wanted)) or named(names, wanted)
     return [part for name in found for part in parts_of(name, names)]
 
 
 def names_like(name: str, models: Sequence[CachedModel]) -> list[str]:
-    """Returns the names of cached models that a text without a publisher may mean: the name of a file or of a
-    repository, or the beginning of one, without regard to capitals."""
+    """Returns the names of cached models that a text without a publisher may mean. The text is compared with the
+    beginnings of the names of files and repositories, without regard to capitals."""
     family, _, quant = name.lower().partition(":")
     word = stem_of(family)
     if not word or "/" in word:

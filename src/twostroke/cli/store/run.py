@@ -150,8 +150,7 @@ def _bring(model: str, revision: str | None) -> str:
     prospect = prospect_of(wish)
     if prospect.reference is not None:
         wish.say(f"{model} = {prospect.reference}\n{prospect.words()}".rstrip())
-    bring(wish, prospect)
-    return model
+    return named_file(model, bring(wish, prospect).path)
 
 
 def _whole(llm: Any, prompt: Any, params: Any) -> dict[str, Any]:

@@ -105,6 +105,31 @@ def _hears_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+WATCHED = """
+import signal, sys
+
+class Watch:
+    def find_spec(self, name, *rest):
+        if name in ("twostroke.assembly", "twostroke.cli.main"):
+            print(name, signal.getsignal(signal.SIGINT).__name__)
+
+sys.meta_path.insert(0, Watch())
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = ["twostroke", "--version"]
+from twostroke.cli.start import run
+run()
+"""
+
+
+def test_ctrl_c_is_quiet_before_anything_is_imported() -> None:
+    """On a busy machine the imports take a second, and a Ctrl-C in them ended in a traceback."""
+    done = subprocess.run([sys.executable, "-c", WATCHED], capture_output=True, text=True, timeout=WAIT_S, check=True)
+    assert [line for line in done.stdout.splitlines() if line.startswith("twostroke.")] == [
+        "twostroke.assembly _end",
+        "twostroke.cli.main _end",
+    ]
+
+
 @pytest.mark.parametrize("after_ms", [0, 10, 20, 40, 60, 80, 100, 150, 250])
 def test_ctrl_c_at_any_time_ends_with_130_and_says_nothing(after_ms: int) -> None:
     """This covers the time from the first line of the command on. Before it, Python itself starts."""

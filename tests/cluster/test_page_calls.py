@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import time
@@ -63,6 +64,27 @@ def test_one_that_says_nothing_is_given_up(calls: Calls, monkeypatch: pytest.Mon
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert calls.ask(silent.getsockname()[:2]) == (5, None)
     assert "no answer in time" in calls.said[0]
+
+
+def test_there_is_one_wait_for_all_questions_to_a_replica_that_is_gone(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image of twelve tiles waited twelve times for an encoder that was gone: each question made a call of its own.
+    """
+    monkeypatch.setattr(page_calls, "ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        source = PageSource(FACTS.instance, *silent.getsockname()[:2])
+        for number in range(12):
+            calls.calls.ask(source, msgspec.structs.replace(ASKED, number=number))
+        found = [calls.came.get(timeout=2 * WAIT_S) for _ in range(12)]
+        assert sorted(number for number, _ in found) == list(range(12)) and {sent for _, sent in found} == {None}
+        silent.setblocking(False)
+        callers = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                silent.accept()[0].close()
+                callers += 1
+    assert callers == 1 and len(calls.said) == 1
 
 
 def test_a_replica_in_a_long_step_is_waited_for_as_long_as_computing_would_take(

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.disk.running import Served, served
+from tests.disk.running import Served, always_read, served
 from twostroke.assembly.find import find_model
 from twostroke.backends.cpu import available_levels
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
@@ -72,6 +72,20 @@ def test_the_next_turn_is_read_after_a_restart(
         (cause,) = (each for each in told["causes"] if each["kind"] == "read from disk")
         assert "tokens of its prompt were read from the disk in" in cause["text"]
     assert {path.stat().st_mode & 0o077 for path in (tmp_path / "kv").rglob("*")} == {0}
+
+
+@pytest.mark.slow
+def test_a_front_explains_what_its_replica_read(tmp_path: Path) -> None:
+    path, words = always_read(tmp_path / "path"), (*DISK, "--replicas", "1")
+    with served(tmp_path / "cache", *words, PYTHONPATH=path) as server:
+        first = server.answer(FIRST)
+        server.wait(lambda: any((tmp_path / "cache").rglob("*.kv")))  # the rest is written when it ends
+    with served(tmp_path / "cache", *words, PYTHONPATH=path) as server:
+        found = server.answer(later(first["text"]))
+        (told,) = httpx2.get(f"{server.url}/v1/requests/{found['id']}/explain").json()["completions"]
+        assert told["num_cached_tokens"] == found["cached"] >= told["num_disk_tokens"] > 0.9 * first["prompt"]
+        (cause,) = (each for each in told["causes"] if each["kind"] == "read from disk")
+        assert f"{told['num_disk_tokens']:,} tokens of its prompt were read from the disk in" in cause["text"]
 
 
 @pytest.mark.slow

@@ -103,6 +103,32 @@ def test_requests_beside_are_called_by_the_names_that_clients_know() -> None:
     assert named and named <= {f"req-{index}/0" for index in range(6)}
 
 
+def test_tokens_that_a_replica_read_from_its_disk_are_told_by_the_front() -> None:
+    """The replica's ledger hears of the reading before the first step of the request, as from the disk's book."""
+    world = World(3, replicas=1)
+    world.run(0.2, lambda: False)
+    (core,) = world.cores.values()
+    ledger = core._streams._ledger
+    arrive = ledger.arrive
+
+    def read_first(request: Request) -> None:
+        arrive(request)
+        ledger.read_back(request.request_id, 8, 0.001)
+
+    ledger.arrive = read_first  # type: ignore[method-assign]
+    first = replace(request_of(random.Random(1), "first", 0.0), max_tokens=3, end_token_ids=frozenset())
+    for name in ("first", "again"):  # the pages of the second one are cached here, as pages from a disk are
+        world.submit(replace(first, request_id=name, group_id=name))
+        world.run(world.now + 20.0, lambda name=name: bool(world.ends_of(name)))
+    account = world.fleet.ledger.accounts.find("again")[0]
+    assert (account.disk.tokens, account.disk.seconds) == (8, 0.001) and account.num_cached_tokens >= 8
+    (told,) = world.explain("again")
+    check_sum(world, told)
+    assert told.num_disk_tokens == 8 and "8 of them read from the disk" in words(told)
+    (cause,) = (cause for cause in told.causes if cause.kind is CauseKind.DISK)
+    assert "8 tokens of its prompt were read from the disk" in cause.text
+
+
 def test_nothing_is_told_of_an_unknown_request() -> None:
     world, _ = computing()
     assert world.explain("q") == [], "it still runs"

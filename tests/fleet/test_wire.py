@@ -81,6 +81,7 @@ FRAMES: list[Frame] = [
         ReplicaLoad(waiting=1),
         (
             WireStart(1, 0.5, 16),
+            WireStart(3, 0.5, 32, 16, 0.25),
             WirePrompt(1, (LOGPROB,)),
             WireToken(1, 7, LOGPROB),
             WireToken(2, 8),
@@ -93,8 +94,16 @@ FRAMES: list[Frame] = [
 
 def full_request() -> Request:
     params = SamplingParams(
-        temperature=0.5, logit_bias={3: 1.5}, stop=("a", "b"), logprobs=3, seed=2**63, bad_token_ids=((1, 2), (3,)),
-        mirostat=2, samplers=None, dry_multiplier=0.5, dry_breaker_ids=(4, 5),
+        temperature=0.5,
+        logit_bias={3: 1.5},
+        stop=("a", "b"),
+        logprobs=3,
+        seed=2**63,
+        bad_token_ids=((1, 2), (3,)),
+        mirostat=2,
+        samplers=None,
+        dry_multiplier=0.5,
+        dry_breaker_ids=(4, 5),
     )
     made = Request("r", "g", (1, 2, 3), params, 2**62, 9, frozenset({1, 2}), 5.0, "salt", 1, speculate="ngram")
     return replace(made, resumed_memory=(1.5,))

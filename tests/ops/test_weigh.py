@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.native import LEVELS
 from twostroke.backends.cpu.weigh import NativeWeights
-from twostroke.ops.attention.token_weights import WEIGHT_BITS, ln_of_sum, weigh
+from twostroke.ops.attention.token_weights import FIXED, WEIGHT_BITS, NearScore, exponents, ln_of_sum, weigh
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -20,6 +20,48 @@ def test_a_level_makes_the_bits_of_the_reference(level: str, size: int) -> None:
             logits[1] = -np.inf
         for temperature in (1e-320, 1e-5, 0.3, 0.7, 1.0, 2.0, 100.0):
             assert np.array_equal(native(logits, temperature), weigh(logits, temperature))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 15, 513, 4099])
+def test_the_other_numbers_of_a_row_are_those_of_the_reference(level: str, size: int) -> None:
+    native, dice = NativeWeights(level), np.random.default_rng(size)
+    for spread in (0.0, 1.0, 8.0, 1e5, 1e30):
+        logits = dice.normal(0, 1, size).astype(np.float32) * np.float32(spread)
+        assert native.spread(logits) == weigh.spread(logits)
+        for temperature in (1e-320, 0.3, 1.0, 100.0):
+            weights = weigh(logits, temperature)
+            assert native.exponent_sum(logits, weights, temperature) == weigh.exponent_sum(logits, weights, temperature)
+            for mean in (0.0, -0.7, -60.0):
+                own, expected = (each.nearness(logits, temperature, mean) for each in (native, weigh))
+                assert np.array_equal(own, expected)
+            for aim in (0.0, 0.3, 1.0):
+                score = NearScore(aim, 0.3, 5.0, 10.0)
+                made = zip(*(each.near(weights, int(weights.sum()), score) for each in (native, weigh)), strict=True)
+                assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in made)
+
+
+def test_the_sums_are_those_of_whole_numbers() -> None:
+    logits = np.random.default_rng(4).normal(0, 9, 300).astype(np.float32)
+    weights = weigh(logits, 0.7)
+    found = exponents(logits, float(logits.max()), 0.7).tolist()
+    fixed = [round(-each * FIXED) for each in found]
+    assert min(found) >= -60.0 and max(found) == 0.0
+    assert weigh.exponent_sum(logits, weights, 0.7) == sum(w * f for w, f in zip(weights.tolist(), fixed, strict=True))
+    apart = [round((float(logits.max()) - each) * FIXED) for each in logits.tolist()]
+    assert weigh.spread(logits) == (sum(apart), sum(each * each for each in apart))
+
+
+def test_rows_that_are_no_rows_are_refused() -> None:
+    from twostroke.backends.cpu.library import load_library
+
+    library, at = load_library("generic"), np.zeros(4, np.uint64).ctypes.data
+    for count, status in ((0, -1), (4, -5)):
+        row = at if status == -1 else None
+        assert library.ts_exponent_sums(row, at, count, 0.0, 1.0, at) == status
+        assert library.ts_nearness(row, count, 0.0, 1.0, 0.0, at) == status
+        assert library.ts_spread_sums(row, count, 0.0, 1.0, at) == status
+        assert library.ts_score_near(row, count, 1.0, 0.0, 1.0, 1.0, 1.0, at, at) == status
 
 
 def test_weights_are_probabilities() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.tiers import examples, fewer
 from twostroke.ops.attention.token_weights import weigh
-from twostroke.runner.sampling.choose import choose
+from twostroke.runner.sampling.choose import choose, drawn, largest
 from twostroke.runner.sampling.logprobs import token_logprob
 from twostroke.runner.sampling.random_draw import WORD, draw, draws, sibling_seed
 from twostroke.runner.sampling.sampler import sample
@@ -120,3 +120,33 @@ def test_many_draws_are_those_of_each(pairs: list[tuple[int, int]]) -> None:
     seeds = np.array([seed & WORD for seed, _ in pairs], np.uint64)
     positions = np.array([position for _, position in pairs], np.uint64)
     assert draws(seeds, positions).tolist() == [draw(*pair) for pair in pairs]
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    data=st.integers(0, 2**32 - 1),
+    size=st.integers(1, 6000),
+    count=st.integers(1, 6000),
+    kind=st.sampled_from([np.float32, np.float64]),
+)
+def test_the_largest_are_those_of_a_stable_sort(data: int, size: int, count: int, kind: type[np.floating]) -> None:
+    """Many values are equal, some are -inf, and zeros of both signs are equal."""
+    dice = np.random.default_rng(data)
+    values = (dice.integers(-4, 5, size) * kind(0.25) * dice.choice([1, -1], size)).astype(kind)
+    values[dice.random(size) < 0.1] = -np.inf
+    values[dice.random(size) < 0.3] *= kind(1 + 1e-3)
+    expected = np.argsort(-values, kind="stable")[:count]
+    assert largest(values, min(count, size)).tolist() == expected[: min(count, size)].tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 511, 512, 513, 1024, 5000])
+def test_a_draw_by_blocks_is_a_draw_by_all_sums(size: int) -> None:
+    dice = np.random.default_rng(size)
+    for share_of_zeros in (0.0, 0.5, 0.999):
+        weights = dice.integers(0, 1 << 44, size).astype(np.uint64)
+        weights[dice.random(size) < share_of_zeros] = 0
+        weights[int(dice.integers(size))] = 1 << 44
+        sums = np.cumsum(weights)
+        for number in (0, 1, (1 << 53) - 1, *dice.integers(0, 1 << 53, 50).tolist()):
+            wanted = np.uint64(number * int(sums[-1]) >> 53)
+            assert drawn(weights, number) == int(np.searchsorted(sums, wanted, side="right"))

@@ -86,7 +86,7 @@ def test_the_same_schemas_hold_the_arguments_of_tools(
     """`definitions` and `$defs` of a tool are found inside that tool."""
     other = Tool(function=FunctionSpec(name="other", parameters={"definitions": {"Node": False}}))
     tool = Tool(function=FunctionSpec(name="it", parameters=ALL[name]))
-    schemas = {each.function.name: _held(each, Notes()) for each in (tool, other)}
+    schemas = {each.function.name: _held(each, Notes())[0] for each in (tool, other)}
     grammar = forced_calls(HERMES, {"it": schemas["it"]}, lambda _: None, parallel=False)
     text = written(grammar, compiler, tokenizer, 1).strip().removeprefix(OPEN).removesuffix(CLOSE)
     call = json.loads(text, parse_float=finite)

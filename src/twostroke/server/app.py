@@ -61,7 +61,7 @@ from twostroke.server.errors import (
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.door_metrics import DoorCollector
 from twostroke.server.gate.image_desk import read_with_images
-from twostroke.server.gate.one_path import OnePath, nothing_at
+from twostroke.server.gate.one_path import OnePath, api_paths, nothing_at
 from twostroke.server.gate.origins import Origins
 from twostroke.server.gate.security import Gate
 from twostroke.server.live.about import kv_facts
@@ -393,7 +393,8 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     """Returns 404 for an unknown path, 405 with Allow for a wrong method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    messages = {404: nothing_at(request.scope["path"]), 405: f"{request.method} is not allowed at this path."}
+    path, not_allowed = request.scope["path"], f"{request.method} is not allowed at this path."
+    messages = {404: nothing_at(path, api_paths(request.app.routes)), 405: not_allowed}
     codes = {404: "not_found", 405: "method_not_allowed"}
     message = messages.get(status, "The request was refused.")
-    return Problem(status, message, INVALID, code=codes.get(status), headers=headers).response(request.scope["path"])
+    return Problem(status, message, INVALID, code=codes.get(status), headers=headers).response(path)

@@ -68,7 +68,7 @@ class KVLayerStruct(Structure):
     ]
 
 
-_P, _I, _L = c_void_p, c_int32, c_int64
+_P, _I, _L, _D = c_void_p, c_int32, c_int64, ctypes.c_double
 Signatures = Mapping[str, tuple[object, list[object]]]
 _SIGNATURES: Signatures = {
     "ts_abi_version": (_I, []),
@@ -91,7 +91,11 @@ _SIGNATURES: Signatures = {
     "ts_kernel": (ctypes.c_char_p, [_P, _I, _I, _I, _L, _L]),
     "ts_settle": (_I, [_P, _L]),
     "ts_populate": (_I, [_P, _L]),
-    "ts_weigh": (_I, [_P, _L, ctypes.c_double, ctypes.c_double, _P, _I, _P]),
+    "ts_weigh": (_I, [_P, _L, _D, _D, _P, _I, _P]),
+    "ts_exponent_sums": (_I, [_P, _P, _L, _D, _D, _P]),
+    "ts_nearness": (_I, [_P, _L, _D, _D, _D, _P]),
+    "ts_spread_sums": (_I, [_P, _L, _D, _D, _P]),
+    "ts_score_near": (_I, [_P, _L, *[_D] * 5, _P, _P]),
     "ts_limit_spread": (_I, [_P]),
     "ts_limit_read": (_L, [_P, _P, _L]),
     "ts_limit_rate": (_L, [_P, _I, _L]),
@@ -129,7 +133,11 @@ def load_library(level: str) -> ctypes.CDLL:
             f"{path.name} speaks ABI {found}, this package {ABI_VERSION}.",
             fix="Install again: pip install --force-reinstall .",
         )
-    return declared(library, _SIGNATURES)
+    try:
+        return declared(library, _SIGNATURES)
+    except AttributeError as error:  # functions are added without a new version
+        what = f"{path.name} is older than this package."
+        raise BackendError(what, why=f"{error}.", fix=f"Build it: {BUILD}") from None
 
 
 def declared(library: ctypes.CDLL, signatures: Signatures) -> ctypes.CDLL:

@@ -123,7 +123,21 @@ def found_here(model: str, revision: str | None = None) -> ModelFolder:
         if is_there(name) or reference_of(name) is None:
             raise
         fix = f"`twostroke pull {model} --dry-run` asks the hub, and `twostroke pull {model}` downloads it."
-        raise ModelNotFound(f"{model} is not on this machine.", why=error.what, fix=fix) from None
+        others = f" {error.why}" if error.why.startswith("There are") else ""  # other files of the repository are here
+        raise ModelNotFound(f"{model} is not on this machine.", why=error.what + others, fix=fix) from None
+
+
+def named_file(model: str, path: Path) -> str:
+    """Returns the name of a file of a hub, for a name that leaves the file open; other names as they are. path: the
+    file or folder that was found for the name."""
+    from twostroke.assembly.settings.names import meant
+    from twostroke.weights.hub.reference import reference_of
+
+    name = meant(model)
+    reference = None if is_there(name) or not path.is_file() else reference_of(name)
+    if reference is None or reference.wanted is not None:
+        return model
+    return f"{reference.repo_id}:{path.name}" + (f"@{reference.revision}" if reference.revision else "")
 
 
 def _talk(path: Path, kept: Path) -> tuple[tuple[str, ...], str]:

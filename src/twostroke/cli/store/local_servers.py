@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from twostroke.cli.shared.server_records import SERVERS, ServerRecord, running_servers
+from twostroke.types.errors import TwostrokeError
 from twostroke.types.user_path import is_there, user_path
+
+if TYPE_CHECKING:
+    from twostroke.weights.hub.reference import Reference
 
 _LATEST = ":latest"
 
@@ -35,10 +40,65 @@ def _name_in(server: ServerRecord, model: str) -> str:
     spelled = next((name for name in server.names if _plain(name) in names), "")
     if spelled or not server.names:
         return spelled
-    wanted = _meaning(model)
-    if server.model:
-        return server.names[0] if _meaning(server.model) == wanted else ""
-    return next((name for name in server.names if _meaning(name) == wanted), "")
+    for same in (_same_meaning, _same_file):
+        if server.model:
+            found = server.names[0] if same(server.model, model) else ""
+        else:
+            found = next((name for name in server.names if same(name, model)), "")
+        if found:
+            return found
+    return ""
+
+
+def _same_meaning(one: str, other: str) -> bool:
+    return _meaning(one) == _meaning(other)
+
+
+def _same_file(served: str, asked: str) -> bool:
+    """Returns whether a served model is of the repository that is asked for, and the asked name leaves the file open or
+    means the same quantization."""
+    one, other = _reference(served), _reference(asked)
+    if one is None or other is None or one.repo_id.lower() != other.repo_id.lower():
+        return False
+    if other.revision not in (None, one.revision) and _commit(served) != _commit(asked):
+        return False
+    return other.wanted is None or _is_quant(_quant(served, one), _quant(asked, other))
+
+
+def _reference(model: str) -> Reference | None:
+    from twostroke.assembly.settings.names import meant
+    from twostroke.weights.hub.reference import reference_of
+
+    name = meant(model)
+    return None if is_there(name) else reference_of(name)
+
+
+def _is_quant(served: str, asked: str) -> bool:
+    from twostroke.weights.gguf.file_names import near_quants
+
+    return served != "" and served in (asked, *near_quants(asked))
+
+
+def _commit(model: str) -> str:
+    """Returns the commit of the snapshot on this machine that a name means; the name itself where there is none."""
+    from twostroke.cli.store.facts import found_here
+
+    with contextlib.suppress(TwostrokeError):
+        return found_here(model).revision or model
+    return model
+
+
+def _quant(model: str, reference: Reference) -> str:
+    """Returns the quantization of a model of a hub; "" where its name leaves it open and it is not on this machine."""
+    from twostroke.cli.store.facts import found_here
+    from twostroke.weights.gguf.file_names import quant_of
+
+    if reference.wanted is not None:
+        return quant_of(reference.wanted)
+    with contextlib.suppress(TwostrokeError):
+        path = found_here(model).path
+        return quant_of(path.name) if path.is_file() else ""
+    return ""
 
 
 def _spellings(model: str) -> set[str]:

@@ -12,6 +12,7 @@ import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.types.errors import ConfigError, ModelNotFound
+from twostroke.types.user_path import is_there, user_path
 
 if TYPE_CHECKING:
     from twostroke.weights.hub.reference import Reference
@@ -73,34 +74,68 @@ class _Meant:
 
 def _meant(model: str, cache: Path, here: list[CachedModel]) -> _Meant:
     """Raises ModelNotFound."""
-    from twostroke.assembly.settings.names import meant as alias_meaning
-    from twostroke.weights.hub.reference import reference_of
-    from twostroke.weights.store.cached import files_meant
+    from msgspec.structs import replace
 
-    reference = reference_of(alias_meaning(model))
-    mine = [each for each in here if reference is not None and each.repo_id == reference.repo_id]
-    if reference is None or not mine:
-        raise _not_here(model, [each.name for each in here])
+    from twostroke.assembly.folders import SHIPPED
+    from twostroke.assembly.settings.names import meant as alias_meaning
+    from twostroke.weights.hub.here import spelled
+    from twostroke.weights.hub.reference import reference_of
+    from twostroke.weights.store.cached import files_meant, revisions_of
+
+    name = alias_meaning(model)
+    if name in SHIPPED:
+        raise ConfigError(f"{model} is part of this package.", why="It takes up no room in the hub's cache.")
+    if is_there(name):
+        raise _own_files(model, user_path(name))
+    reference = reference_of(name)
+    if reference is None:
+        raise _not_here(model, here)
+    reference = replace(reference, repo_id=spelled(reference.repo_id, cache))
+    mine = [each for each in here if each.repo_id == reference.repo_id]
+    if not mine:
+        raise _not_here(model, here)
+    if reference.revision is not None and len(revisions_of(cache, reference.repo_id)) > 1:
+        raise _several_revisions(reference)
     names = sorted({name for each in mine for name in each.files})
     files = None if reference.wanted is None else files_meant(names, reference.wanted)
     if files == []:
-        raise _not_here(model, [each.name for each in mine])
+        raise _not_here(model, mine)
     return _Meant(reference, cache, files)
+
+
+def _own_files(model: str, path: Path) -> ConfigError:
+    return ConfigError(
+        f"{model} is a {'folder' if path.is_dir() else 'file'} of your own.",
+        why="`rm` removes models that were downloaded to the hub's cache, and nothing else.",
+        fix=f"Delete {path} as any other file, and then `twostroke cache gc` what was made of it.",
+    )
+
+
+def _several_revisions(reference: Reference) -> ConfigError:
+    from msgspec.structs import replace
+
+    plain = replace(reference, revision=None).text
+    return ConfigError(
+        f"{reference.text} is one of several revisions on this machine.",
+        why="They share files, so one of them is not removed alone.",
+        fix=f"Remove all of them: twostroke rm {plain}",
+    )
 
 
 def _check_unused(meant: _Meant) -> None:
     """Raises ConfigError where a server of this user runs with these files, because it needs them for a reload."""
     from twostroke.assembly.settings.names import meant as alias_meaning
     from twostroke.cli.store.local_servers import local_servers
+    from twostroke.weights.gguf.file_names import quant_of
     from twostroke.weights.hub.reference import reference_of
 
     own = meant.reference
     for record in local_servers():
         for name in (record.model, *record.names):
             other = reference_of(alias_meaning(name)) if name else None
-            if other is None or other.repo_id != own.repo_id:
+            if other is None or other.repo_id.lower() != own.repo_id.lower():
                 continue
-            if own.wanted is None or other.wanted is None or own.wanted.upper() == other.wanted.upper():
+            if own.wanted is None or other.wanted is None or quant_of(own.wanted) == quant_of(other.wanted):
                 raise ConfigError(
                     f"{own.text} is in use.",
                     why=f"The server at {record.url} (process {record.pid}) has {name}.",
@@ -112,9 +147,11 @@ def _words(meant: _Meant, found: Removal) -> str:
     return f"{meant.reference.text}: {found.num_bytes / 1e9:,.3f} GB in {len(found.blobs)} files"
 
 
-def _not_here(model: str, names: list[str]) -> ModelNotFound:
-    near = difflib.get_close_matches(model, names, 1, 0.5)
-    fix = f"Did you mean {near[0]}?" if near else "See `twostroke list`."
+def _not_here(model: str, here: list[CachedModel]) -> ModelNotFound:
+    from twostroke.weights.store.cached import names_like
+
+    near = names_like(model, here) or difflib.get_close_matches(model, [each.name for each in here], 1, 0.5)
+    fix = f"Did you mean {' or '.join(near)}?" if near else "See `twostroke list`."
     return ModelNotFound(f"{model} is not on this machine.", why="The hub's cache has no such files.", fix=fix)
 
 

@@ -56,9 +56,7 @@ class RunFlags:
 @option_flags(OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one for each answer of a chat.")
 @click.option("-v", "--verbose", is_flag=True, help="Show timings, and tracebacks.")
-def command(
-    model: str, prompt: str | None, asked: RunFlags, as_json: bool, verbose: bool, **values: Any
-) -> None:
+def command(model: str, prompt: str | None, asked: RunFlags, as_json: bool, verbose: bool, **values: Any) -> None:
     """Answer PROMPT, or chat where there is none. Text on standard input is the prompt, or comes after PROMPT. A model
     of the hub that is not here is downloaded first, as `pull` does it. Options of the engine mean this process."""
     with clear_errors(verbose):
@@ -108,7 +106,7 @@ def _answering(model: str, options: dict[str, Any], asked: RunFlags) -> Iterator
         resume()
         yield served
         return
-    _bring(model, options.get(ModelSettings.revision.name))
+    model = _bring(model, options.get(ModelSettings.revision.name))
     from twostroke.llm import LLM
 
     with progress_bar("load") as progress:
@@ -137,19 +135,22 @@ def _served(model: str, url: str | None, api_key: str | None) -> ServedModel | N
     return None
 
 
-def _bring(model: str, revision: str | None) -> None:
-    """Downloads a model of the hub that is not here. Its facts and whether it fits are printed first."""
-    from twostroke.cli.store.facts import found_here
+def _bring(model: str, revision: str | None) -> str:
+    """Downloads a model of the hub that is not here. Its facts and whether it fits are printed first.
+
+    Returns the name with which it is loaded. Where the name leaves the file open and one is here, this is the name of
+    that file, because the hub could choose another one, which would then be downloaded unasked.
+    """
+    from twostroke.cli.store.facts import found_here, named_file
     from twostroke.cli.store.fetching import PullWish, bring, prospect_of
 
     with contextlib.suppress(ModelNotFound):
-        found_here(model, revision)
-        return
+        return named_file(model, found_here(model, revision).path)
     wish = PullWish(model, revision, say=lambda text: click.echo(text, err=True))
     prospect = prospect_of(wish)
     if prospect.reference is not None:
         wish.say(f"{model} = {prospect.reference}\n{prospect.words()}".rstrip())
-    bring(wish, prospect)
+    return named_file(model, bring(wish, prospect).path)
 
 
 def _whole(llm: Any, prompt: Any, params: Any) -> dict[str, Any]:

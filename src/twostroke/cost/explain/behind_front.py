@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from twostroke.cost.explain.causes import LEAST_SHARE
+from twostroke.cost.explain.causes import ALWAYS_LISTED, LEAST_SHARE
 from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explanation, Verdict, front_name
 from twostroke.cost.explain.verdict import explanation_of
 from twostroke.cost.history.account import Account
@@ -90,7 +90,7 @@ class _Story:
         side = Verdict.STREAM if self._between_s > self._left_s / 2 else Verdict.START
         self._add(CauseKind.FRONT, side, self._left_s, "until it was sent to a replica, and between replicas")
         least_s = LEAST_SHARE * account.e2e_s
-        causes = [cause for cause in self.causes if cause.seconds > least_s or cause.kind is CauseKind.PREFIX]
+        causes = [cause for cause in self.causes if cause.seconds > least_s or cause.kind in ALWAYS_LISTED]
         causes.sort(key=lambda cause: -cause.seconds)
         advice = sorted(self.advice, key=lambda each: -each.saves_s)
         where = f" Computed at {', then at '.join(members)}." if members else " No replica had it."

@@ -17,7 +17,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 LEAST_SHARE = 0.005
 """Causes of a smaller share of the time are not named."""
-
+ALWAYS_LISTED = (CauseKind.PREFIX, CauseKind.DISK)
+"""Causes that are named however small their share is: they explain where the prompt's tokens came from."""
 
 LEAST_UNREAD_SHARE = 0.05
 """Pieces that lay unread for this share are named, even where the engine went on and the whole took no longer."""
@@ -158,7 +159,7 @@ def causes_of(context: ExplainContext) -> list[Cause]:
         _decode(context),
     ]
     least_s = LEAST_SHARE * context.account.e2e_s
-    always = {CauseKind.PREFIX, CauseKind.DISK}
+    always = set(ALWAYS_LISTED)
     if context.account.unread_s > LEAST_UNREAD_SHARE * context.account.e2e_s:
         always.add(CauseKind.CLIENT)
     listed = [c for c in found if c is not None and (c.seconds > least_s or c.kind in always)]

@@ -93,10 +93,13 @@ class Ledger:
         self._away_s += seconds
 
     def read_back(self, request_id: str, tokens: int, seconds: float) -> None:
-        """Record that `tokens` of a completion's prompt were read from a disk. seconds: how long the completion waited
-        for them."""
+        """Record that `tokens` of a completion's prompt were read from a disk, for which it waited `seconds`."""
         if (live := self._live.get(request_id)) is not None:
             live.disk = DiskRead(tokens, seconds)
+
+    def disk_of(self, request_id: str) -> DiskRead:
+        """Returns the reading from a disk for a completion that has not ended; zeros for an unknown id."""
+        return self._live[request_id].disk if request_id in self._live else DiskRead()
 
     def begun(self, plan: Plan, now: float) -> None:
         """The first stages begin a plan while others are in flight. Its sequences are computed from now on, though not
@@ -338,8 +341,6 @@ class Ledger:
         stall_s = min(self._away_s, max(0.0, seconds))
         live.stall_s += stall_s
         live.host_s += seconds - stall_s
-
-    # Stories.
 
     def _queue_story(self, live: LiveAccount, until_s: float) -> QueueStory:
         since_s = live.request.arrival_s

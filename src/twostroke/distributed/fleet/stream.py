@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from twostroke.cost.history.account import LiveAccount, Phase
+from twostroke.cost.history.account import DiskRead, LiveAccount, Phase
 from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.distributed.fleet.router import FleetMember
 from twostroke.distributed.wire.frames import Refused, WirePrompt, WireStart, WireToken
@@ -144,6 +144,7 @@ class FleetStream:
         if account.first_s is None:
             account.first_s = min(now, account.stays[-1].since_s + start.queue_s)
             account.cached = account.computed = start.cached_tokens
+            account.disk = DiskRead(start.disk_tokens, start.disk_s)
             self._pass(Phase.FILLING, account.first_s)
 
     def new_logprobs(self, prompt: WirePrompt) -> tuple[TokenLogprob, ...]:

@@ -113,6 +113,7 @@ class PageCalls:
                 self._listen(line)
             except (OSError, WireError) as error:  # LinkLost is an OSError
                 self._say(f"no pages from {line.source.host}:{line.source.port}: {error}")
+                ended = self._give_up(line)
                 self._hang_up(line)
         self._hang_up(line)
         line.selector.close()
@@ -128,6 +129,16 @@ class PageCalls:
             line.asked[asked.number] = time.monotonic() + max(ANSWER_S, LONGEST_STEPS * max(own_s, line.step_s))
             line.link = line.link or self._greet(line, time.monotonic() + ANSWER_S)
             line.link.send(asked)
+        return False
+
+    def _give_up(self, line: _Line) -> bool:
+        """Gives up the questions that wait after one that was lost. So there is one wait for a replica that is gone,
+        and not one for each question. Returns whether this line is closed."""
+        while line.asked and not line.asks.empty():
+            ask = line.asks.get()
+            if ask is None:
+                return True
+            line.asked[ask[0].number] = 0.0
         return False
 
     def _listen(self, line: _Line) -> None:

@@ -218,9 +218,7 @@ class LoopStreams:
     def settle(self) -> None:
         """See ReplicaStreams."""
         self._ledger.close_step(self._clock())
-        self._loop.check_machine(
-            EngineStopped("The replica has stopped.", why="Its machine fails.", fix="Restart it.")
-        )
+        self._loop.check_machine(EngineStopped("The replica has stopped.", why="Its machine fails.", fix="Restart it."))
 
     def load(self, page_rate: float, encode_s: float) -> ReplicaLoad:
         """See ReplicaStreams."""
@@ -263,8 +261,9 @@ class LoopStreams:
             for sequence in plan.sequences if link.came_s else ():
                 request_id = sequence.request.request_id
                 if (came_s := link.came_s.pop(request_id, None)) is not None:
-                    waited_s = max(0.0, begin_s - came_s)
-                    self._starts[request_id] = WireStart(link.numbers[request_id], waited_s, sequence.start)
+                    waited_s, disk = max(0.0, begin_s - came_s), self._ledger.disk_of(request_id)
+                    number = link.numbers[request_id]
+                    self._starts[request_id] = WireStart(number, waited_s, sequence.start, disk.tokens, disk.seconds)
 
     def _ended(self, events: Sequence[Event]) -> Sequence[Event]:
         """Reports each end among the events to the ledger, and returns the events."""

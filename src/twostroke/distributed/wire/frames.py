@@ -22,7 +22,7 @@ from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
-WIRE_VERSION = 11
+WIRE_VERSION = 12
 NONCE_BYTES = 32
 TILE_PIECE_BYTES = 256 << 10
 """The most bytes of a tile in one frame, so that frames of other requests can be sent between two pieces."""
@@ -244,11 +244,14 @@ class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
 class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):
     """A stream's first step. queue_s: the seconds since its Assignment came. cached_tokens: the number of its prompt's
-    tokens that were cached, and so are not computed."""
+    tokens that were cached, and so are not computed. disk_tokens: the tokens of them that were read from the replica's
+    disk. disk_s: the seconds that the stream waited for the disk."""
 
     number: int
     queue_s: float
     cached_tokens: int
+    disk_tokens: int = 0
+    disk_s: float = 0.0
 
 
 class WireEnd(msgspec.Struct, array_like=True, tag=3, frozen=True):

@@ -52,4 +52,4 @@ def chosen(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> tuple[i
         link.apply(row)
     place = row.draw()
     last = links[-1] if links else None
-    return int(row.ids[place]), last.remember(row, place) if isinstance(last, RememberingSampler) else ()
+    return row.token_id(place), last.remember(row, place) if isinstance(last, RememberingSampler) else ()

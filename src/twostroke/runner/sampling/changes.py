@@ -75,7 +75,7 @@ def changes_of(sequence: PlannedSequence) -> Changes | None:
     lowered, by = _lowered(known[len(request.prompt_token_ids) :] if counted else (), params)
     dry = Dry.of(params)
     if dry is not None:
-        lowered, by = _both(lowered, by, *dry.lowered(known))
+        lowered, by = _both(lowered, by, *dry.lowered_in(sequence))
     window = _window(known, params.repetition_window) if params.repetition_penalty != 1.0 else ()
     return Changes(
         np.unique(np.asarray(window, np.int64)),

@@ -16,8 +16,11 @@ from twostroke.ops.attention.token_weights import Weigh, WeightArray
 from twostroke.ops.operands import F32Array
 from twostroke.runner.sampling.random_draw import DRAW_BITS
 
-_FIRST_LOOK = 512
-"""How many candidates are sorted before the whole vocabulary is. The top-p set is nearly always among them."""
+_FIRST_LOOK, _LOOK_MORE = 512, 8
+"""How many candidates are sorted first, and how many times more are sorted next. The top-p set is nearly always among
+the first."""
+_BLOCK = 512
+_PLACE_BITS, _MAGNITUDE = 32, np.int32((1 << 31) - 1)
 
 IdArray = NDArray[np.int64]
 
@@ -29,11 +32,14 @@ def choose(
     weights = weigh(logits, temperature)
     if not (top_k or top_p < 1.0 or min_p > 0.0):
         return drawn(weights, draw)
-    candidates = top_candidates(logits, weights, top_k, top_p)
-    if min_p > 0.0:
-        found = weights[candidates]
-        candidates = candidates[found >= share_of(min_p, int(found[0]))]
-    candidates = np.sort(candidates)
+    if top_k or top_p < 1.0:
+        candidates = top_candidates(logits, weights, top_k, top_p)
+        if min_p > 0.0:
+            found = weights[candidates]
+            candidates = candidates[found >= share_of(min_p, int(found[0]))]
+        candidates = np.sort(candidates)
+    else:
+        candidates = np.flatnonzero(weights >= share_of(min_p, int(weights.max())))
     return int(candidates[drawn(weights[candidates], draw)])
 
 
@@ -42,7 +48,7 @@ def top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: fl
     weight."""
     vocabulary = len(logits)
     keep = min(top_k, vocabulary) if top_k else vocabulary
-    for look in _looks(keep if top_k else 0, vocabulary):
+    for look in looks(keep if top_k else 0, vocabulary):
         candidates = largest(logits, look)[:keep]
         if top_p >= 1.0 and (top_k or look == vocabulary):
             return candidates
@@ -54,8 +60,13 @@ def top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: fl
     raise AssertionError("the last look covers the vocabulary")
 
 
-def _looks(least: int, vocabulary: int) -> Iterable[int]:
-    return min(max(_FIRST_LOOK, least), vocabulary), vocabulary
+def looks(least: int, vocabulary: int) -> Iterable[int]:
+    """Yields how many candidates are sorted, in rising order up to all, at least `least` of them."""
+    look = max(_FIRST_LOOK, least)
+    while look < vocabulary:
+        yield look
+        look *= _LOOK_MORE
+    yield vocabulary
 
 
 def largest(logits: NDArray[np.floating[Any]], count: int) -> IdArray:
@@ -64,9 +75,33 @@ def largest(logits: NDArray[np.floating[Any]], count: int) -> IdArray:
     if count < len(logits):
         threshold = np.partition(logits, len(logits) - count)[len(logits) - count]
         ids = np.flatnonzero(logits >= threshold)
-    else:
-        ids = np.arange(len(logits))
-    return ids[np.argsort(-logits[ids], kind="stable")][:count]
+        return ids[_falling(logits[ids])][:count]
+    return _falling(logits)[:count]
+
+
+def _falling(values: NDArray[np.floating[Any]]) -> IdArray:
+    """Returns the places of values, the largest first. Equal values stay in their order. Whole numbers are sorted many
+    times faster than floats, so the bits of a 32-bit value become a number that falls with it, and its place follows.
+    """
+    if values.dtype != np.float32:
+        return _falling_wide(values)
+    bits = (values + np.float32(0)).view(np.int32)  # -0 becomes 0, which it is equal to
+    keys = np.where(bits >= 0, -bits, bits & _MAGNITUDE).astype(np.int64) << _PLACE_BITS
+    keys |= np.arange(len(keys))
+    keys.sort()
+    return keys & ((1 << _PLACE_BITS) - 1)
+
+
+def _falling_wide(values: NDArray[np.floating[Any]]) -> IdArray:
+    """Does the same for 64-bit values. A sort that is not stable is quicker. After it, the places of equal values are
+    sorted as whole numbers, each after the number of its group."""
+    order: IdArray = np.argsort(-values)
+    found = values[order]
+    differs = found[1:] != found[:-1]
+    if differs.all():
+        return order
+    groups = np.concatenate([[0], np.cumsum(differs)]) << _PLACE_BITS
+    return np.sort(groups | order) & ((1 << _PLACE_BITS) - 1)
 
 
 def share_of(share: float, total: int) -> np.uint64:
@@ -81,6 +116,13 @@ def share_below(share: float, total: int) -> np.uint64:
 
 def drawn(weights: WeightArray, draw: int) -> int:
     """Returns the first index at which the cumulative weight exceeds draw / 2^53 of the total. Its weight is never 0.
+
+    Sums of whole blocks are added first, and then the weights of one block.
     """
-    cumulative = np.cumsum(weights)
-    return int(np.searchsorted(cumulative, np.uint64(draw * int(cumulative[-1]) >> DRAW_BITS), side="right"))
+    whole = len(weights) // _BLOCK * _BLOCK
+    blocks = np.append(weights[:whole].reshape(-1, _BLOCK).sum(axis=1), weights[whole:].sum())
+    sums = np.cumsum(blocks)
+    wanted = np.uint64(draw * int(sums[-1]) >> DRAW_BITS)
+    block = int(np.searchsorted(sums, wanted, side="right"))
+    inside = np.cumsum(weights[block * _BLOCK : (block + 1) * _BLOCK])
+    return block * _BLOCK + int(np.searchsorted(inside, wanted - (sums[block] - blocks[block]), side="right"))

@@ -6,15 +6,22 @@ steps that are rounded once, so that it is the same on every machine.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.attention.token_weights import (
+    FIXED,
     LN_2,
     WEIGHT_BITS,
+    NearScore,
     Weigh,
     WeightArray,
-    exponent_scale,
+    exponents,
     ln_of_sum,
 )
 from twostroke.ops.operands import F32Array
@@ -22,14 +29,10 @@ from twostroke.runner.sampling.choose import drawn, share_of
 from twostroke.runner.sampling.random_draw import coin, draw
 
 BEST_WEIGHT = 1 << WEIGHT_BITS
-_FIXED = 1 << 16
-"""The scale of exponents in sums: they are added as multiples of 1 / 2^16."""
-_LEAST_EXPONENT = -60.0
-_HALF = np.uint64(22)
 
 
 class SamplerRow:
-    """ids: the token ids, rising. logits: their logits after the request's changes. temperature: the temperature with
+    """logits: the tokens' logits after the request's changes. temperature: the temperature with
     which weights are made. vocab_size: the number of tokens of the vocabulary, including those that may not be chosen.
 
     memory: the result of the samplers' `remember` after the token before; empty at the first token. scored: see
@@ -40,8 +43,9 @@ class SamplerRow:
         self, weigh: Weigh, logits: F32Array, seed: int, position: int, memory: tuple[float, ...] = ()
     ) -> None:
         self._weigh = weigh
-        self.ids: NDArray[np.int64] = np.flatnonzero(logits > -np.inf)
-        self.logits: F32Array = logits if len(self.ids) == len(logits) else logits[self.ids]
+        possible = logits > -np.inf
+        self._ids: NDArray[np.int64] | None = None if possible.all() else np.flatnonzero(possible)
+        self.logits: F32Array = logits if self._ids is None else logits[self._ids]
         self.temperature = 1.0
         self.vocab_size = len(logits)
         self.memory = memory
@@ -50,7 +54,16 @@ class SamplerRow:
         self.scored: NDArray[np.float64] = np.empty(0)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.logits)
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """The token ids, rising."""
+        return np.arange(self.vocab_size) if self._ids is None else self._ids
+
+    def token_id(self, place: int) -> int:
+        """Returns the token id at a place."""
+        return place if self._ids is None else int(self._ids[place])
 
     @property
     def weights(self) -> WeightArray:
@@ -64,11 +77,19 @@ class SamplerRow:
         """The sum of the weights."""
         return int(self.weights.sum())
 
-    def keep(self, places: NDArray[np.bool_] | NDArray[np.int64]) -> None:
-        """Leaves out all tokens but those at these places. places: a mask, or rising indices."""
-        self.ids, self.logits = self.ids[places], self.logits[places]
+    def keep(self, places: NDArray[np.int64]) -> None:
+        """Leaves out all tokens but those at these places. places: rising indices."""
+        self._take(lambda values: values[places])
+
+    def leave_out(self, places: NDArray[np.int64]) -> None:
+        """Leaves out the tokens at these places. places: rising indices, of which there are few."""
+        edges = [-1, *places.tolist(), len(self)]
+        self._take(lambda values: np.concatenate([values[a + 1 : b] for a, b in itertools.pairwise(edges)]))
+
+    def _take(self, some: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+        self._ids, self.logits = some(self.ids), some(self.logits)
         if self._weights is not None:
-            kept = self._weights[places]
+            kept = some(self._weights)
             self._weights = kept if int(kept.max()) == BEST_WEIGHT else None
 
     def warm(self, temperature: float) -> None:
@@ -76,33 +97,36 @@ class SamplerRow:
         if temperature != self.temperature:
             self.temperature, self._weights = temperature, None
 
-    def score(self, probabilities: NDArray[np.float64], logits: F32Array) -> None:
-        """Sets other logits for the same tokens, at temperature 1. probabilities: the tokens' probabilities until now.
-        """
-        self.scored = probabilities
-        self.logits, self.temperature, self._weights = logits, 1.0, None
+    def score(self, near: NearScore) -> None:
+        """Sets other logits for the same tokens, at temperature 1: scores by their probabilities until now."""
+        self.scored, scores = self._weigh.near(self.weights, self.total, near)
+        self.logits, self.temperature, self._weights = scores, 1.0, None
 
-    def at_least(self, share: float) -> NDArray[np.bool_]:
-        """Returns which tokens have at least the probability `share`."""
-        found: NDArray[np.bool_] = self.weights >= share_of(share, self.total)
-        return found
+    def at_least(self, share: float) -> NDArray[np.int64]:
+        """Returns the places of the tokens that have at least the probability `share`."""
+        return np.flatnonzero(self.weights >= share_of(share, self.total))
 
-    def exponents(self) -> NDArray[np.float64]:
-        """Returns the binary logarithm of each weight's ratio to the largest weight, before it is rounded."""
-        apart = self.logits.astype(np.float64) - float(self.logits.max())
-        with np.errstate(over="ignore"):
-            return np.maximum(apart * exponent_scale(self.temperature), _LEAST_EXPONENT)
+    def exponents_at(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Returns the exponents of some tokens; see Weigh."""
+        return exponents(self.logits[places], float(self.logits.max()), self.temperature)
 
-    def mean_exponent(self, exponents: NDArray[np.float64]) -> float:
+    def mean_exponent(self) -> float:
         """Returns the mean of the exponents by weight. Its sum is a sum of whole numbers."""
-        fixed = np.rint(exponents * -_FIXED).astype(np.uint64)
-        high, low = self.weights >> _HALF, self.weights & np.uint64((1 << 22) - 1)
-        total = (int((high * fixed).sum()) << 22) + int((low * fixed).sum())
-        return -(total / (self.total * _FIXED))
+        found = self._weigh.exponent_sum(self.logits, self.weights, self.temperature)
+        return -(found / (self.total * FIXED))
+
+    def nearness(self) -> NDArray[np.float64]:
+        """Returns minus the distance of each exponent from the mean exponent."""
+        return self._weigh.nearness(self.logits, self.temperature, self.mean_exponent())
+
+    def deviation(self) -> float:
+        """Returns the standard deviation of the logits. Its sums are sums of whole numbers."""
+        (total, squares), count = self._weigh.spread(self.logits), len(self)
+        return math.sqrt(count * squares - total * total) / (count * FIXED)
 
     def entropy(self) -> float:
         """Returns the entropy of the row, in nats."""
-        return ln_of_sum(self.total) - LN_2 * self.mean_exponent(self.exponents())
+        return ln_of_sum(self.total) - LN_2 * self.mean_exponent()
 
     def surprise(self, place: int) -> float:
         """Returns minus the binary logarithm of the probability of the token at `place`."""

@@ -110,9 +110,11 @@ def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str
     made: dict[str, Any] = {}
     left_bytes = MOST_HELD_BYTES
     for tool in tools:
-        held = all_held or tool.function.strict
-        made[tool.function.name] = _held(tool, notes) if held else ANY_ARGUMENTS
-        left_bytes -= len(msgspec.json.encode(made[tool.function.name])) if held else 0
+        if not (all_held or tool.function.strict):
+            made[tool.function.name] = ANY_ARGUMENTS
+            continue
+        made[tool.function.name], size_bytes = _held(tool, notes)
+        left_bytes -= size_bytes
         if left_bytes < 0:
             raise InvalidRequest(
                 f"The parameters of the tools are more than {MOST_HELD_BYTES:,} bytes when they are written out.",
@@ -123,8 +125,9 @@ def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str
     return made
 
 
-def _held(tool: Tool, notes: Notes) -> Any:
-    """Returns the schema of a tool's arguments for the compiler. Raises InvalidRequest that names the tool.
+def _held(tool: Tool, notes: Notes) -> tuple[Any, int]:
+    """Returns the schema of a tool's arguments for the compiler, and its size in bytes as JSON. Raises InvalidRequest
+    that names the tool.
 
     A function takes only the arguments that it names. A function that names none takes none.
     """
@@ -150,7 +153,8 @@ def _held(tool: Tool, notes: Notes) -> Any:
         raise
     for words in found.not_held:
         notes.add(f"tool {named(tool.function.name)}: {words}")
-    return found.schema
+    is_as_sent = found.schema == tool.function.parameters
+    return found.schema, size_bytes if is_as_sent else len(msgspec.json.encode(found.schema))
 
 
 _SAYS_MORE = (

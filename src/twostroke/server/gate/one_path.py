@@ -8,6 +8,7 @@ gate and the router see the same path.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Set
 from typing import Any
 
 from starlette.responses import Response
@@ -16,11 +17,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 _ABSOLUTE = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 _SLASHES = re.compile("/{2,}")
 MOVED = 308
-API_PATHS = frozenset(
-    "/v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/messages/count_tokens /v1/models "
-    "/v1/embeddings /v1/rerank".split()
-)
-"""The paths that clients make from a base URL and an ending of their own."""
 _MOST_PARTS = 4
 
 
@@ -55,15 +51,22 @@ class OnePath:
         return {**changed, "path": path.rstrip("/") or "/"}
 
 
-def nothing_at(path: str) -> str:
+def api_paths(routes: Iterable[object]) -> frozenset[str]:
+    """Returns the paths that clients make from a base URL and an ending of their own. routes: the routes of an app."""
+    paths = (str(getattr(route, "path", "")) for route in routes)
+    return frozenset(path for path in paths if path.startswith("/v1/") and "{" not in path)
+
+
+def nothing_at(path: str, api_paths: Set[str]) -> str:
     """Returns the message for a path without a route. A base URL that ends too early or too late gives paths such as
-    /chat/completions or /v1/v1/messages: then the message has the right path."""
+    /chat/completions or /v1/v1/messages: then the message has the right path, which is one of `api_paths`."""
     what = "There is nothing at this path."
     parts = path.lower().split("/")[-_MOST_PARTS:]
     for first in range(len(parts)):
         end = "/" + "/".join(parts[first:])
-        for meant in API_PATHS.intersection((end, "/v1" + end)):
-            return f"{what} The path here is {meant}: check the base URL that the client has."
+        for meant in (end, "/v1" + end):
+            if meant in api_paths:
+                return f"{what} The path here is {meant}: check the base URL that the client has."
     return what
 
 

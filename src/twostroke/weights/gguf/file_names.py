@@ -89,6 +89,19 @@ def quant_of(name: str) -> str:
     return found[1].upper() if found else stem
 
 
+def named(models: Iterable[str], wanted: str) -> list[str]:
+    """Returns the models with this name: with or without folder, ending and number of the part. Names that differ in
+    capitals alone count where none is spelled so."""
+    models, word = list(models), stem_of(wanted)
+    found = [name for name in models if word in _spellings(name)]
+    return found or [name for name in models if word.lower() in _spellings(name.lower())]
+
+
+def _spellings(name: str) -> set[str]:
+    stem = stem_of(name)
+    return {text for each in (stem, stem.rpartition("/")[2]) for text in (each, _PART.sub("", each))}
+
+
 def of_quant(models: Iterable[str], word: str) -> list[str]:
     """Returns the files of a quantization; where there are none, the files of the first accepted replacement."""
     models = list(models)
@@ -107,9 +120,7 @@ def chosen(names: Iterable[str], wanted: str | None, place: str) -> str:
     if wanted is None:
         meant = models
     else:
-        word = stem_of(wanted)
-        by_name = [name for name in models if word in (stem_of(name), stem_of(name.rpartition("/")[2]))]
-        meant = by_name or of_quant(models, word)
+        meant = named(models, wanted) or of_quant(models, stem_of(wanted))
     if len(meant) == 1:
         return meant[0]
     if not models:

@@ -23,12 +23,14 @@ from twostroke.types.user_path import user_path
 from twostroke.weights.gguf.container import GgufHeader
 from twostroke.weights.gguf.file_names import ENDING, chosen, first_part, parts_of, quant_of, stem_of, whole_models
 from twostroke.weights.gguf.quants import usual
+from twostroke.weights.hub.here import at_hand
 from twostroke.weights.hub.names import hub_id_of
 from twostroke.weights.hub.place import HubPlace, names_in, token_for
 from twostroke.weights.hub.problems import status_of, translate
 from twostroke.weights.hub.progress import Meter, Progress
 from twostroke.weights.hub.reference import reference_of
 from twostroke.weights.quantized.recipe import SIDE_FILES
+from twostroke.weights.store.cached import cached_models, names_like
 from twostroke.weights.store.table import near_names
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ def resolve_model(
         raise _no_local_model(name_or_path, local)
     repo_id, revision = meant.repo_id, revision or meant.revision
     place = HubPlace(repo_id, revision, offline, cache_dir, endpoint, token_for(endpoint, token))
+    place = at_hand(place, meant.wanted) if offline else place
     if meant.wanted:
         return _hub_gguf(place, name_or_path, meant.wanted, progress)
     path = _download(place, WEIGHTS, SETTINGS, progress)
@@ -143,6 +146,9 @@ def resolve_config(
 
     folder = cache_dir or Path(constants.HF_HUB_CACHE)
     name_or_path, revision = meant.repo_id, revision or meant.revision
+    if offline:
+        place = at_hand(HubPlace(name_or_path, revision, offline, folder, endpoint, None), None)
+        name_or_path, revision = place.repo_id, place.revision
     try:
         path = hf_hub_download(
             name_or_path,
@@ -225,6 +231,10 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
         inner = sorted(child.parent for child in local.glob("*/config.json"))
         hint = f"Did you mean {inner[0]}?" if inner else "Give the folder that holds config.json, or a hub id."
         return ModelNotFound(f"{name} holds no config.json.", why="So it is not a model's folder.", fix=hint)
+    if here := _names_here(name):
+        why = "A model of the hub is named publisher/model, and a file of it after a colon."
+        fix = f"Did you mean {' or '.join(here)}, which is on this machine?"
+        return ModelNotFound(f"There is no folder {name}.", why=why, fix=fix)
     hub_id = hub_id_of(name)
     if hub_id is not None and not near_names(name):
         return ModelNotFound(
@@ -245,6 +255,15 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
         fix = f"{'Did you mean spark? ' if near else ''}Check the path, or give a hub id; {EMBEDDED_HINT}."
     why = "It is no hub id either: those read publisher/model."
     return ModelNotFound(f"There is no folder {name}.", why=why, fix=fix)
+
+
+def _names_here(name: str) -> list[str]:
+    """Returns the models of the hub's cache that a name without a publisher may mean."""
+    from huggingface_hub import constants
+
+    with contextlib.suppress(ConfigError):
+        return names_like(name, cached_models(Path(constants.HF_HUB_CACHE)))
+    return []
 
 
 def _is_a_file(name: str, local: Path) -> ModelNotFound:

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from twostroke.types.errors import ConfigError
-from twostroke.weights.gguf.file_names import ENDING, parts_of, quant_of, whole_models
+from twostroke.weights.gguf.file_names import ENDING, named, of_quant, parts_of, quant_of, stem_of, whole_models
 
 _FOLDER = "models--"
 _WEIGHTS = (".safetensors", ENDING)
@@ -89,6 +89,12 @@ def _remove_folder(folder: Path) -> None:
     while folder.is_dir():
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
+
+
+def revisions_of(cache: Path, repo_id: str) -> list[str]:
+    """Returns the commits of a repository that are on this machine."""
+    found = (cache / (_FOLDER + repo_id.replace("/", "--")) / "snapshots").glob("*")
+    return sorted(path.name for path in found if path.is_dir())
 
 
 def _repositories(cache: Path) -> list[Path]:
@@ -165,8 +171,28 @@ def _time(path: Path) -> float:
 
 
 def files_meant(names: Sequence[str], wanted: str) -> list[str]:
-    """Returns the cached files that `wanted` of a reference selects, by quantization or by name, with all their parts.
-    """
-    found = [name for name in whole_models(names) if wanted.upper() in (quant_of(name), name.upper())]
-    found = found or [name for name in names if name.removesuffix(ENDING) == wanted.removesuffix(ENDING)]
+    """Returns the cached files that `wanted` of a reference selects, with all their parts. As `run` does, it compares
+    the name of a file, with or without its folder, and then the quantization."""
+    models = whole_models(names)
+    found = named(models, wanted) or of_quant(models, stem_of(wanted)) or named(names, wanted)
     return [part for name in found for part in parts_of(name, names)]
+
+
+def names_like(name: str, models: Sequence[CachedModel]) -> list[str]:
+    """Returns the names of cached models that a text without a publisher may mean. The text is compared with the
+    beginnings of the names of files and repositories, without regard to capitals."""
+    family, _, quant = name.lower().partition(":")
+    word = stem_of(family)
+    if not word or "/" in word:
+        return []
+    found = []
+    for model in models:
+        texts = (model.repo_id.lower().partition("/")[2], *map(_stem, model.files))
+        if any(text.startswith(word) for text in texts) and model.name.lower().endswith(f":{quant}" if quant else ""):
+            found.append(model.name)
+    return found
+
+
+def _stem(name: str) -> str:
+    """Returns a file's name in small letters, without its folder and its ending."""
+    return stem_of(name.rpartition("/")[2]).lower()

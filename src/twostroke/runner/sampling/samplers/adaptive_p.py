@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from msgspec import Struct
 
+from twostroke.ops.attention.token_weights import NearScore
 from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampling_params import SamplingParams
 
@@ -29,9 +29,7 @@ class AdaptiveP(Struct, frozen=True):
         other side. See SamplerLink."""
         total, count = self._sums(row)
         aim = min(1.0, max(0.0, 2.0 * self.target - total / count))
-        probabilities = row.weights.astype(np.float64) / float(row.total)
-        apart = np.abs(probabilities - aim) / _WIDTH
-        row.score(probabilities, (_PEAK - _SHARPNESS * apart * apart / (1.0 + apart)).astype(np.float32))
+        row.score(NearScore(aim, _WIDTH, _PEAK, _SHARPNESS))
 
     def remember(self, row: SamplerRow, place: int) -> tuple[float, ...]:
         total, count = self._sums(row)

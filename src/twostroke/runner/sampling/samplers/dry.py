@@ -8,40 +8,29 @@ function of the tokens alone. So it changes logits as penalties do, and may also
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array
+from twostroke.runner.sampling.samplers.runs import LEAST_TOKENS, RUNS, runs_at_end
+from twostroke.types.plan import PlannedSequence
 from twostroke.types.sampling_params import SamplingParams
 from twostroke.types.spec.portable import ln
 
 _MOST_LOGIT = 88.7228391
 """Nearly the natural logarithm of the largest 32-bit float. It keeps penalties finite."""
 
+_LENGTH_BITS = 32
 
-_MOST_STEPS = 2
-"""Steps for each token, after which the repetitions are found all at once."""
-
-
-def same_beginnings(tokens: Sequence[int]) -> list[int]:
-    """Returns for each place how many tokens from there on are the same as those from the beginning on. (The Z
-    algorithm; D. Gusfield, Algorithms on Strings, Trees, and Sequences, 1997, section 1.4.)"""
-    size, left, right = len(tokens), 0, 0
-    found = [size] * size
-    for place in range(1, size):
-        length = min(right - place, found[place - left]) if place < right else 0
-        while place + length < size and tokens[length] == tokens[place + length]:
-            length += 1
-        if place + length > right:
-            left, right = place, place + length
-        found[place] = length
-    return found
+Ids = NDArray[np.int32]
+Lowered = tuple[NDArray[np.int64], F32Array]
 
 
 class Dry(Struct, frozen=True):
-    """multiplier, base, allowed: see `Dry._penalty`. last: how many of the known tokens are looked at; -1 means all.
+    """multiplier, base, allowed: see `_penalty`. last: how many of the known tokens are looked at; -1 means all.
     breakers: tokens at which a repetition stops."""
 
     multiplier: float
@@ -58,62 +47,62 @@ class Dry(Struct, frozen=True):
         multiplier, base, allowed = params.dry_multiplier, params.dry_base, params.dry_allowed_length
         return cls(multiplier, base, allowed, params.dry_penalty_last_n, params.dry_breaker_ids)
 
-    def lowered(self, known: Sequence[int]) -> tuple[NDArray[np.int64], F32Array]:
+    def lowered_in(self, sequence: PlannedSequence) -> Lowered:
+        """Returns what `lowered` returns for the known tokens of a sequence. Where many are looked at, the repetitions
+        are kept from row to row."""
+        known = sequence.known_token_ids
+        window = self._window(known)
+        if window <= LEAST_TOKENS:
+            return self.lowered(known)
+        ids, lengths = longest_of_each(*RUNS.of(sequence, self.breakers).following(window, self.allowed))
+        kept = [place for place, token in enumerate(ids.tolist()) if token not in self.breakers]
+        return self._penalties(ids[kept], lengths[kept])
+
+    def lowered(self, known: Sequence[int]) -> Lowered:
         """Returns token ids, each once by rising id, and the numbers that are subtracted from their logits."""
-        longest = sorted(self.repetitions(known).items())
-        found = [(token, self._penalty(length)) for token, length in longest if length >= self.allowed]
-        return np.array([token for token, _ in found], np.int64), np.array([by for _, by in found], np.float32)
+        longest = [each for each in sorted(self.repetitions(known).items()) if each[1] >= self.allowed]
+        return self._penalties(*np.array(longest, np.int32).reshape(-1, 2).T)
 
     def repetitions(self, known: Sequence[int]) -> dict[int, int]:
         """Returns for each token that continued an earlier copy of the end of the known tokens: the length of the
         longest repetition."""
-        size = len(known) if self.last < 0 else min(self.last, len(known))
-        tokens = list(known[len(known) - size :])
-        if size < 2 or tokens[-1] in self.breakers:
-            return {}
-        last, end, found, place, steps = tokens[-1], size - 1, dict[int, int](), -1, 0
-        while steps < _MOST_STEPS * size:
-            try:
-                place = tokens.index(last, place + 1, end)
-            except ValueError:
-                return found
-            steps += (length := self._length(tokens, place))
-            self._note(found, tokens[place + 1], length)
-        return self._all_at_once(tokens)
-
-    def _note(self, found: dict[int, int], follows: int, length: int) -> None:
-        if follows not in self.breakers:
-            found[follows] = max(found.get(follows, 0), length)
-
-    def _length(self, tokens: list[int], place: int) -> int:
-        """Returns how many tokens up to `place` are the same as those at the end. At least one is."""
-        length, end = 1, len(tokens) - 1
-        while length <= place:
-            token = tokens[end - length]
-            if tokens[place - length] != token or token in self.breakers:
-                break
-            length += 1
-        return length
-
-    def _all_at_once(self, tokens: list[int]) -> dict[int, int]:
-        """Returns the repetitions in time that grows with the number of tokens alone. A text that repeats itself all
-        along, such as one token many times, would otherwise take the square of it."""
-        backwards, found = tokens[::-1], dict[int, int]()
-        most = next((place for place, token in enumerate(backwards) if token in self.breakers), len(tokens))
-        for place, length in enumerate(same_beginnings(backwards)):
-            if place and length:
-                self._note(found, backwards[place - 1], min(length, most))
+        tokens = list(known[len(known) - self._window(known) :])
+        found = dict[int, int]()
+        for place, length in runs_at_end(tokens, self.breakers).items():
+            follows = tokens[place + 1]
+            if length > found.get(follows, 0) and follows not in self.breakers:
+                found[follows] = length
         return found
 
-    def _penalty(self, length: int) -> float:
-        """Returns multiplier * base ^ (length - allowed), computed only by products."""
-        exponent = length - self.allowed
-        if self.base > 1.0:
-            exponent = min(exponent, int((_MOST_LOGIT - ln(max(1.0, self.multiplier))) / ln(self.base)))
-        power, square = 1.0, self.base
-        while exponent:
-            if exponent & 1:
-                power *= square
-            exponent >>= 1
-            square = min(square * square, 1e300)
-        return self.multiplier * power
+    def _window(self, known: Sequence[int]) -> int:
+        return len(known) if self.last < 0 else min(self.last, len(known))
+
+    def _penalties(self, ids: Ids, lengths: Ids) -> Lowered:
+        by = {each: _penalty(self.multiplier, self.base, each - self.allowed) for each in set(lengths.tolist())}
+        return ids.astype(np.int64), np.array([by[each] for each in lengths.tolist()], np.float32)
+
+
+def longest_of_each(ids: Ids, lengths: Ids) -> tuple[Ids, Ids]:
+    """Returns each id once, rising, with the largest of its lengths."""
+    pairs = np.sort(ids.astype(np.int64) << _LENGTH_BITS | lengths, kind="stable")
+    found = pairs >> _LENGTH_BITS
+    last = np.append(found[1:] != found[:-1], True)[: len(ids)]
+    return found[last].astype(np.int32), (pairs[last] & (1 << _LENGTH_BITS) - 1).astype(np.int32)
+
+
+@cache
+def _most_exponent(multiplier: float, base: float) -> int:
+    return int((_MOST_LOGIT - ln(max(1.0, multiplier))) / ln(base))
+
+
+def _penalty(multiplier: float, base: float, exponent: int) -> float:
+    """Returns multiplier * base ^ exponent, computed only by products."""
+    if base > 1.0:
+        exponent = min(exponent, _most_exponent(multiplier, base))
+    power, square = 1.0, base
+    while exponent:
+        if exponent & 1:
+            power *= square
+        exponent >>= 1
+        square = min(square * square, 1e300)
+    return multiplier * power

@@ -43,9 +43,8 @@ class Mirostat(Struct, frozen=True):
         limit = self._limit(row)
         if limit >= _MOST_SURPRISE:
             return
-        kept = row.at_least(powers(2.0, [-limit])[0]) if limit > 0.0 else np.zeros(len(row), np.bool_)
-        kept[largest(row.logits, 1)] = True
-        row.keep(kept)
+        kept = row.at_least(powers(2.0, [-limit])[0]) if limit > 0.0 else np.empty(0, np.int64)
+        row.keep(np.union1d(kept, [row.logits.argmax()]))
 
     def remember(self, row: SamplerRow, place: int) -> tuple[float, ...]:
         return (self._limit(row) - self.rate * (row.surprise(place) - self.target),)
@@ -63,7 +62,7 @@ class ZipfMirostat(Mirostat, frozen=True):
         if size < 2:
             return
         best = largest(row.logits, min(size, ZIPF_TOKENS))
-        binary, steps = row.exponents()[best].tolist(), _steps()[: len(best) - 1]
+        binary, steps = row.exponents_at(best).tolist(), _steps()[: len(best) - 1]
         falls = [(one - other) * LN_2 for one, other in itertools.pairwise(binary)]
         exponent = sum(map(operator.mul, steps, falls)) / sum(map(operator.mul, steps, steps))
         count = self._count(exponent, self._limit(row), row.vocab_size, size)

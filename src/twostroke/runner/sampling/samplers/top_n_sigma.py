@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from msgspec import Struct
 
+from twostroke.ops.attention.token_weights import MOST_APART
 from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampling_params import SamplingParams
-
-_FIXED, _HALF = 1 << 16, 12
-_MOST_APART = float(1 << 16)
-"""The largest difference from the largest logit. Logits further away count as this far away."""
 
 
 class TopNSigma(Struct, frozen=True):
@@ -28,15 +23,18 @@ class TopNSigma(Struct, frozen=True):
 
     def apply(self, row: SamplerRow) -> None:
         if len(row) > 1:
-            apart = np.minimum(float(row.logits.max()) - row.logits.astype(np.float64), _MOST_APART)
-            row.keep(apart <= self.deviations * deviation(apart))
+            least = least_within(float(row.logits.max()), self.deviations * row.deviation())
+            row.keep(np.flatnonzero(row.logits >= least))
 
 
-def deviation(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """Returns the standard deviation of numbers in [0, 2^16]. Its sums are sums of whole numbers, multiples of 1 /
-    2^16."""
-    fixed = np.rint(values * _FIXED).astype(np.int64)
-    high, low = fixed >> _HALF, fixed & ((1 << _HALF) - 1)
-    squares = (int((high * high).sum()) << 2 * _HALF) + (int((high * low).sum()) << _HALF + 1) + int((low * low).sum())
-    total, count = int(fixed.sum()), len(values)
-    return math.sqrt(count * squares - total * total) / (count * _FIXED)
+def least_within(peak: float, bound: float) -> np.float32:
+    """Returns the smallest 32-bit number whose distance from `peak`, as a 64-bit number and at most MOST_APART, is at
+    most `bound`."""
+    if bound >= MOST_APART:
+        return np.float32(-np.inf)
+    found = np.float32(peak - bound)
+    while peak - float(found) > bound:
+        found = np.nextafter(found, np.float32(np.inf))
+    while peak - float(below := np.nextafter(found, np.float32(-np.inf))) <= bound:
+        found = below
+    return found

@@ -6,12 +6,9 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from twostroke.runner.sampling.choose import largest, share_below
+from twostroke.runner.sampling.choose import largest, looks, share_below
 from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampling_params import SamplingParams
-
-_FIRST_LOOK = 512
-"""How many tokens are sorted before all are. The tokens that are kept are nearly always among them."""
 
 
 class Typical(Struct, frozen=True):
@@ -28,10 +25,9 @@ class Typical(Struct, frozen=True):
     def apply(self, row: SamplerRow) -> None:
         """Keeps the typical tokens. The distance of a surprise from the expected one is the distance of its exponent
         from the mean exponent. See SamplerLink."""
-        exponents = row.exponents()
-        nearness = -np.abs(exponents - row.mean_exponent(exponents))
+        nearness = row.nearness()
         enough = share_below(self.typical_p, row.total)
-        for look in (min(_FIRST_LOOK, len(row)), len(row)):
+        for look in looks(0, len(row)):
             nearest = largest(nearness, look)
             count = int(np.searchsorted(np.cumsum(row.weights[nearest]), enough, side="right")) + 1
             if count <= look:

@@ -61,4 +61,4 @@ class MinP(Struct, frozen=True):
         return cls(params.min_p) if params.min_p > 0.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        row.keep(row.weights >= share_of(self.min_p, BEST_WEIGHT))
+        row.keep(np.flatnonzero(row.weights >= share_of(self.min_p, BEST_WEIGHT)))

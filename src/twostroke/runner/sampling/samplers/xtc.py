@@ -29,9 +29,8 @@ class Xtc(Struct, frozen=True):
     def apply(self, row: SamplerRow) -> None:
         if not row.is_rare(self.probability):
             return
-        likely = np.flatnonzero(row.at_least(self.threshold) & (row.weights > 0))
+        likely = row.at_least(self.threshold)
+        likely = likely[row.weights[likely] > 0]
         if len(likely) < 2:
             return
-        kept = np.ones(len(row), np.bool_)
-        kept[likely[largest(row.logits[likely], len(likely))[:-1]]] = False
-        row.keep(kept)
+        row.leave_out(np.sort(likely[largest(row.logits[likely], len(likely))[:-1]]))

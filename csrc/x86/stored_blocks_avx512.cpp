@@ -117,12 +117,13 @@ TS_INLINE void fold_step(const BytesOfGroup& bytes, const StepsOfRows<kRows>& ro
   }
 }
 
-// Fetches the rows of the next block, which are in the second-level cache.
+// Fetches the rows of the next block, which are in the second-level cache, and the lines to which this block's results are written.
 struct RowsAfter {
-  const int8_t *q, *sums;  // bytes
-  int64_t q_stride;
+  const int8_t *q, *sums, *corrections;  // bytes
+  int64_t q_stride, corrections_stride;
+  Place out;
 
-  // The first pass over 64 columns fetches the next block's columns, and later passes fetch as many bytes of its sums.
+  // The first pass over 64 columns fetches the next block's columns, and the second pass fetches as many bytes of its sums.
   template <int kRows>
   TS_INLINE void fetch(int64_t column, bool again) const {
     if (column % 64 != 0) return;
@@ -130,6 +131,13 @@ struct RowsAfter {
     const int64_t stride = again ? 4 * kPanel : q_stride;
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) __builtin_prefetch(from + r * stride, 0, 3);
+    if (column == 0 && again) {
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) __builtin_prefetch(corrections + r * corrections_stride, 0, 3);
+    }
+    if (out.at == nullptr) return;
+    if (again) fetch_results<kRows / 2, kRows>(out, column / 64);
+    else fetch_results<0, kRows / 2>(out, column / 64);
   }
 };
 
@@ -194,6 +202,7 @@ template <bool kMinimum, bool kFine>
 void add_blocks(const BytesOfGroup& bytes, const StoredShape& shape, const Group& group, TileRows x, int64_t rows, float* sums) {
   int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
   Fetch ahead = fetch_after(shape, group, blocks * (kVectors / kAcross) * bytes.steps);
+  Place out = group.out;
   for (; blocks > 0; --blocks) {
     const int64_t count = (rows + blocks - 1) / blocks;
     const TileRows these = x;
@@ -201,7 +210,13 @@ void add_blocks(const BytesOfGroup& bytes, const StoredShape& shape, const Group
     x = rows_after(x, count);
     rows -= count;
     sums += count * kPanel;
-    const RowsAfter after = {x.q + group.first, reinterpret_cast<const int8_t*>(sums), x.q_stride};
+    const RowsAfter after = {x.q + group.first,
+                             reinterpret_cast<const int8_t*>(sums),
+                             reinterpret_cast<const int8_t*>(x.sub_corrections + group.first / kSubgroup),
+                             x.q_stride,
+                             4 * x.subgroups,
+                             out};
+    if (out.at != nullptr) out.at += count * out.stride;
     block_kernel<kMinimum, kFine>(count)(bytes, group, these, after, GroupAfter{&ahead}, at);
   }
 }

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from tools.gpu.stored_values import random_values
 
 from tests.ops.native import (
     FORMATS,
@@ -22,11 +23,38 @@ from tests.ops.native import (
 from twostroke.backends.cpu.ops import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import feed_forward
+from twostroke.ops.quant.codec import _aligned as aligned
+from twostroke.ops.stored_layout import holds_columns, pack_stored
 from twostroke.types.errors import BackendError
-from twostroke.types.spec.formats import WeightFormat
+from twostroke.types.spec.formats import STORED_GROUP, WeightFormat, WeightKind
 
 ROWS = (1, 2, 4, 5, 16, 17, 33, 70)
 """Numbers of rows on both sides of the limits for streams, matrix tiles and blocks of 32 rows."""
+
+
+STORED = (
+    *((kind, kind) for kind in (WeightKind.FLAT8, WeightKind.SUPER4_MIN, WeightKind.SUPER3, WeightKind.E2M1_32)),
+    *((WeightKind.SUPER4_MIN, WeightKind.SUPER6), (WeightKind.FLAT4_MIN, WeightKind.SUPER6)),
+    *((WeightKind.FLAT8, WeightKind.INT8), (WeightKind.INT8, WeightKind.FLAT8)),
+)
+"""Kinds of gate_up and down."""
+
+
+def stored_cases() -> Iterator[tuple[int, int, WeightKind, WeightKind]]:
+    """Yields the sizes that both kinds can have."""
+    for first, second in STORED:
+        for half, columns in ((64, 320), (320, 192), (256, 512), (512, 256)):
+            inputs = ((first, columns), (second, half))
+            if all(kind is WeightKind.INT8 or holds_columns(kind, wide) for kind, wide in inputs):
+                yield half, columns, first, second
+
+
+def stored_weight(rows: int, columns: int, kind: WeightKind) -> PackedWeight:
+    """Returns a matrix with random codes, or of int8."""
+    chosen = WeightFormat(kind, STORED_GROUP)
+    if kind is WeightKind.INT8:
+        return random_weight(rows, columns, chosen, with_bias=True)
+    return PackedWeight(chosen, rows, columns, aligned(pack_stored(random_values(kind, rows, columns), chosen)))
 
 
 @pytest.fixture(params=LEVELS, scope="module")
@@ -92,6 +120,20 @@ def test_the_two_weights_may_have_different_formats(
     gate_up, down = random_weight(896, 192, first, with_bias=True), random_weight(192, 448, second, with_bias=True)
     x, before = random_rows(50, 192), random_rows(50, 192)
     np.testing.assert_array_equal(together(two, before, x, gate_up, down), apart(one, before, x, gate_up, down))
+
+
+@pytest.mark.parametrize(("half", "columns", "first", "second"), list(stored_cases()))
+def test_stored_codes_give_the_bits_of_two_ops(
+    half: int, columns: int, first: WeightKind, second: WeightKind, pools: tuple[CpuOps, CpuOps]
+) -> None:
+    """Formats may differ, also in whether they are stored codes; one case has rows of two forms."""
+    one, two = pools
+    gate_up, down = stored_weight(2 * half, columns, first), stored_weight(columns, half, second)
+    x, before = random_rows(max(ROWS), columns), random_rows(max(ROWS), columns)
+    expected = apart(one, before, x, gate_up, down)
+    for rows in (8, 9, *ROWS):
+        got = together(two, before[:rows], x[:rows], gate_up, down)
+        np.testing.assert_array_equal(got, expected[:rows], err_msg=f"{rows} rows")
 
 
 @pytest.mark.parametrize("weight_format", INTEGER_FORMATS[2::3], ids=format_id)

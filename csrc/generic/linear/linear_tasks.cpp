@@ -6,6 +6,8 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kSerialQuantizeElements = 1 << 15;
+// The rows whose results are written together, while their sums are near, where whole blocks multiply stored codes.
+constexpr int64_t kFinishedRows = 96;
 
 void quantize_one(const Job& job, int64_t row) {
   const int64_t first = job.first_group * job.w.group, left = job.w.columns - first, most = job.slice_groups * job.w.group;
@@ -61,6 +63,14 @@ void quantize_slice(ts_context* context, Job& job) {
   }
 }
 
+void round_block(const Job& job, int64_t row, int64_t rows, int64_t group, const float* x, int64_t x_stride) {
+  const int64_t left = job.w.columns - group * job.w.group, columns = left < job.w.group ? left : job.w.group;
+  if constexpr (kLevel.has_blocks()) {
+    if (job.xq.blocked) return quantize_block(x, x_stride, rows, columns, job.w.rotated, quantized_group(job.xq, row, group));
+  }
+  for (int64_t r = 0; r < rows; ++r) quantize_row(x + r * x_stride, columns, rounding_for(job.w), quantized_group(job.xq, row + r, group));
+}
+
 // One group of one panel stays in the first-level cache while all rows are multiplied by it. The sums stay in the second-level cache.
 void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, int32_t thread, const Place& out) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
@@ -68,6 +78,7 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
   const int64_t part_floats = (last_row - first_row) * kPanel, end = job.first_group + job.slice_groups;
   if (job.partial != nullptr) sums = job.partial + job.parts * (index * job.tokens + first_row) * kPanel;
   if (job.first_group == 0) memset(sums, 0, static_cast<size_t>(job.parts * part_floats) * 4);
+  const bool by_blocks = kLevel.has_blocks() && is_stored_kind(job.w.kind);
   const int64_t parts = last_part(job, index), skipped = panel_bytes(job.w.kind, job.first_group * job.w.group);
   for (int64_t part = 0; part < parts; ++part) {
     const Panel panel = panel_of(job, part_panel(job, index, part));
@@ -76,10 +87,19 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
       for (int64_t line = 0; line < kPanel * 2 && next.scales != nullptr; line += 64) {
         __builtin_prefetch(next.scales + g * kPanel * 2 + line, 0, 2);
       }
-      job.way->group(job, group_of(job, panel, g, next.data + skipped), first_row, last_row, sums + part * part_floats, block);
+      Group group = group_of(job, panel, g, next.data + skipped);
+      const bool last = part + 1 == parts && g + 1 == job.groups;
+      const int64_t most = last && by_blocks ? kFinishedRows : last_row - first_row;
+      for (int64_t row = first_row; row < last_row; row += most) {
+        const int64_t row_end = last_row - row < most ? last_row : row + most;
+        float* const own = sums + (row - first_row) * kPanel;
+        const Place at = {out.at + (row - first_row) * out.stride, out.stride};
+        if (last) group.out = at;
+        job.way->group(job, group, row, row_end, own + part * part_floats, block);
+        if (last) job.finish(job, index, row_end - row, own, part_floats, at);
+      }
     }
   }
-  if (end == job.groups) job.finish(job, index, last_row - first_row, sums, part_floats, out);
 }
 
 void few_rows(const Job& job, int64_t first_panel, int64_t count, int32_t thread, const Place& out) {

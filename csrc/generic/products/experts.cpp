@@ -178,15 +178,6 @@ void copy_row(const Experts& all, const Pair& pair, int64_t first, int64_t width
   for (int64_t i = 0; i < width; ++i) to[i] = from[i] * pair.weight;
 }
 
-// Rounds one group of columns of up to kRowBlock rows, x_stride apart, into the input of the job.
-void round_block(const Job& job, int64_t row, int64_t rows, int64_t group, const float* x, int64_t x_stride) {
-  const int64_t columns = smaller(job.w.columns - group * job.w.group, job.w.group);
-  if constexpr (kLevel.has_blocks()) {
-    if (job.xq.blocked) return quantize_block(x, x_stride, rows, columns, job.w.rotated, quantized_group(job.xq, row, group));
-  }
-  for (int64_t r = 0; r < rows; ++r) quantize_row(x + r * x_stride, columns, rounding_for(job.w), quantized_group(job.xq, row + r, group));
-}
-
 void gather_task(void* arg, int64_t index, int32_t thread) {
   const Experts& all = *static_cast<const Experts*>(arg);
   const Part& part = part_with(all, &Part::first_block, index);

@@ -41,17 +41,19 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
   }
   for (int64_t row = first_row; row < last_row; row += kRowBlock) {
     const int64_t rows = last_row - row < kRowBlock ? last_row - row : kRowBlock;
-    if constexpr (kLevel.has_blocks()) {
-      quantize_block(middle + (row - first_row) * width, width, rows, width, down.w.rotated, quantized_group(down.xq, row, group));
-    }
+    round_block(down, row, rows, group, middle + (row - first_row) * width, width);
   }
 }
 
-// Whether both products can be fused. Rows must be in blocks, no panel may have two scales between the products, and x must be in one
-// slice.
+// The number of rows from which on products of stored codes are fused. With 9 to 16 rows it takes 1 to 2% longer.
+constexpr int64_t kFusedStoredRows = kLevel.has_blocks() ? kRowBlock + 1 : kNever;
+
+// Whether both products can be fused. There must be enough rows, in the same form for both products. No panel may have two scales between
+// the products, and x must be in one slice.
 bool can_fuse(const ts_context* context, const Job& gate, const Job& down) {
-  if (is_stored_kind(gate.w.kind) || is_stored_kind(down.w.kind)) return false;  // the rows of these kinds are not in blocks
-  if (!is_integer_kind(gate.w.kind) || !is_integer_kind(down.w.kind) || gate.tokens < kBlockedRows) return false;
+  const bool stored = is_stored_kind(gate.w.kind);
+  if (!is_integer_kind(gate.w.kind) || !is_integer_kind(down.w.kind) || stored != is_stored_kind(down.w.kind)) return false;
+  if (gate.tokens < (stored ? kFusedStoredRows : kBlockedRows)) return false;
   Job whole = gate;
   lay_out(whole, context, nullptr);
   return gate.gated % kPanel == 0 && whole.slice_groups == whole.groups;
@@ -69,7 +71,7 @@ int64_t lay_out_both(FeedForward& all, const ts_context* context, uint8_t* scrat
 
 int32_t run_fused(ts_context* context, FeedForward& all) {
   Job &gate = all.gate, &down = all.down;
-  down.xq.blocked = true;
+  down.xq.blocked = !is_stored_kind(down.w.kind);
   down.xq.rows = gate.tokens;
   all.middle_floats = gate.tokens * down.w.group;
   const int64_t bytes = lay_out_both(all, context, nullptr);

@@ -25,12 +25,19 @@ struct Panel {
   int64_t columns, group;
 };
 
+// The place of the first row of a panel's results.
+struct Place {
+  float* at;
+  int64_t stride;
+};
+
 // The columns of one panel that share a scale.
 struct Group {
   const uint8_t* data;    // packed
   const uint8_t* scales;  // (64,) bf16 bits
   const uint8_t* after;  // the bytes that are read next, and are fetched ahead
   int64_t index, first, columns;
+  Place out = {nullptr, 0};  // for the last group: the place of the results of its rows
 };
 
 // The activation rows of one tile, first row first. Strides count elements.
@@ -46,6 +53,13 @@ struct TileRows {
   const int32_t* sub_corrections;  // (rows, subgroups): -8 * (sum of q in 16 columns), which undoes the offset of int4 elements
   int64_t subgroups;
 };
+
+// Fetches line `line` of the results of rows [first, end), which are written soon. A store that waits for its line would hold up the next.
+template <int kFirst, int kEnd>
+TS_INLINE void fetch_results(const Place& out, int64_t line) {
+  TS_UNROLL
+  for (int r = kFirst; r < kEnd; ++r) __builtin_prefetch(out.at + r * out.stride + 16 * line, 1, 3);
+}
 
 // Fetches the rows of the next tile. They are in the second-level cache or farther away, and a tile takes longer than a CPU looks ahead.
 inline void fetch_rows(const TileRows& x, const Group& group, int64_t rows, const float* sums) {

@@ -20,12 +20,6 @@ struct Way {
 };
 const Way& way_of(int32_t kind, int64_t rows, bool in_turn);
 
-// The place of the first row of a panel's results.
-struct Place {
-  float* at;
-  int64_t stride;
-};
-
 // Takes the sums (parts, rows, 64), without bias, of one output panel. part_floats: the distance from one part to the next.
 typedef void (*Finish)(const Operands&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);
 
@@ -89,6 +83,8 @@ int64_t lay_out_rows(QuantizedRows&, const ts_weight& w, int64_t padded, int64_t
 void multiply_chunk(ts_context*, Job&);
 void multiply_given(ts_context*, Job&);  // the same, where job.xq has all groups already
 void quantize_slice(ts_context*, Job&);
+// Rounds one group of columns of up to kRowBlock rows, which are x_stride apart, into the input of the job.
+void round_block(const Job&, int64_t row, int64_t rows, int64_t group, const float* x, int64_t x_stride);
 void choose_splits(Job&, int64_t tasks, int64_t threads);
 // The first row of a part of the rows. A block of rows is never divided.
 int64_t row_point(const Job&, int64_t part);

@@ -12,6 +12,10 @@ from twostroke.lab.planner.doctor.synthetic import Layer, LayerShape
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, RopeTable
 from twostroke.types.spec.formats import PAGE_TOKENS
 
+SMALL_INPUT = np.float32(1e-5)
+"""The size of the inputs of products. Random codes are large weights. With inputs of size 1, silu would give numbers
+next to the smallest float, and a CPU takes a hundred cycles for each of them."""
+
 
 def last_rows(rows: int, context: int) -> AttentionBatch:
     """Returns the batch of the last `rows` of the `context` positions of one sequence, whose pages lie one after the
@@ -41,8 +45,8 @@ class LayerStep:
         batch: AttentionBatch | None = None,
     ) -> None:
         self._kv, self._heads, self._scale = kv, shape.heads, shape.head_dim**-0.5
-        self._ones = np.ones(shape.hidden, np.float32)
-        self._hidden, self._normed = normal(rows, shape.hidden), normal(rows, shape.hidden)
+        self._gains = np.full(shape.hidden, SMALL_INPUT, np.float32)
+        self._hidden, self._normed = normal(rows, shape.hidden), SMALL_INPUT * normal(rows, shape.hidden)
         self._qkv = normal(rows, shape.heads + 2 * shape.kv_heads, shape.head_dim)
         self._attended, self._activated = normal(rows, shape.heads, shape.head_dim), normal(rows, shape.inner)
         half = shape.head_dim // 2
@@ -53,12 +57,12 @@ class LayerStep:
     def all(self, ops: CallRecorder, layer: Layer) -> None:
         """Runs all ops of a layer in the order of `pre_layer` of models/common/blocks/layers.py."""
         flat = len(self._positions), -1
-        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        ops.rms_norm(self._normed, self._hidden, self._gains, 1e-5)
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
         self._place(ops)
         self.attention(ops)
         ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
-        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        ops.rms_norm(self._normed, self._hidden, self._gains, 1e-5)
         self._feed_forward(ops, layer)
 
     def products(self, ops: CallRecorder, layer: Layer) -> None:
@@ -74,9 +78,9 @@ class LayerStep:
 
     def others(self, ops: CallRecorder) -> None:
         """Runs the ops that are neither products nor attention."""
-        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        ops.rms_norm(self._normed, self._hidden, self._gains, 1e-5)
         self._place(ops)
-        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        ops.rms_norm(self._normed, self._hidden, self._gains, 1e-5)
 
     def _place(self, ops: CallRecorder) -> None:
         turned = self._heads + self._kv.kv_heads

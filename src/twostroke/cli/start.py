@@ -7,6 +7,7 @@ import sys
 from twostroke.assembly.early_start import loads_a_model, read_early
 from twostroke.cli.shared.garbage import put_off
 from twostroke.cli.shared.interrupt import end_quietly
+from twostroke.cli.shared.lean_numpy import import_lean
 
 
 def run() -> None:
@@ -16,6 +17,8 @@ def run() -> None:
     if loads_a_model(words):
         put_off()
     read_early(words)
+    if loads_a_model(words):
+        import_lean()
     from twostroke.cli.main import main
 
     main(prog_name="twostroke")

@@ -12,7 +12,7 @@ import pytest
 
 from tests import kept
 from twostroke.models.common.registry import read_model
-from twostroke.ops.attention.rope_tables import CHUNK_POSITIONS, inverse_frequencies, rope_table
+from twostroke.ops.attention.rope_tables import CHUNK_ANGLES, inverse_frequencies, rope_table
 from twostroke.ops.program.model import Model
 from twostroke.types.spec.rope import RopeSpec
 
@@ -112,9 +112,10 @@ def test_tables_agree_with_the_rotary_module(kind):
 
 def test_chunked_tables_are_the_same_at_every_position():
     spec, _ = judged("yarn")
-    long = rope_table(rope_of(spec), CHUNK_POSITIONS + 300)
-    for position in (0, 1, CHUNK_POSITIONS - 1, CHUNK_POSITIONS, CHUNK_POSITIONS + 299):
-        angles = position * inverse_frequencies(rope_of(spec), CHUNK_POSITIONS + 300)
+    chunk = CHUNK_ANGLES // HALF
+    long = rope_table(rope_of(spec), 2 * chunk + 300)
+    for position in (0, 1, chunk - 1, chunk, 2 * chunk, 2 * chunk + 299):
+        angles = position * inverse_frequencies(rope_of(spec), 2 * chunk + 300)
         expected = np.cos(angles) * rope_of(spec).attention_factor
         assert np.array_equal(long.cos[position], expected.astype(np.float32))
 

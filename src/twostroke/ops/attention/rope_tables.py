@@ -12,6 +12,7 @@ can be read by another.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,15 @@ from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 F64Array = NDArray[np.float64]
 
-CHUNK_POSITIONS = 4096
-"""How many positions are computed in float64 at a time. This bounds the peak memory of a long table."""
+CHUNK_ANGLES = 16384
+"""The angles that are computed in float64 at a time, so that they stay in a core's cache."""
+CosSin = Callable[[F64Array], tuple[F64Array, F64Array]]
+"""Returns cosines and sines, with the bits of `cos_sin`."""
 
 
-def rope_table(rope: RopeSpec, max_positions: int, rates: F32Array | None = None) -> RopeTable:
+def rope_table(
+    rope: RopeSpec, max_positions: int, rates: F32Array | None = None, cos_sin: CosSin = cos_sin
+) -> RopeTable:
     """Computes cos and sin of positions [0, max_positions): (max_positions, rotary_dim / 2) float32, computed in
     float64. rates: see `Rope` in ops/program/values.py."""
     frequencies = inverse_frequencies(rope, max_positions)
@@ -37,8 +42,9 @@ def rope_table(rope: RopeSpec, max_positions: int, rates: F32Array | None = None
         frequencies = frequencies * np.array(powers(math.e, rates.astype(np.float64)))
     cos = np.empty((max_positions, len(frequencies)), np.float32)
     sin = np.empty_like(cos)
-    for first in range(0, max_positions, CHUNK_POSITIONS):
-        last = min(first + CHUNK_POSITIONS, max_positions)
+    chunk = max(1, CHUNK_ANGLES // max(1, len(frequencies)))
+    for first in range(0, max_positions, chunk):
+        last = min(first + chunk, max_positions)
         positions = np.arange(first, last, dtype=np.float64)[:, None]
         cosine, sine = cos_sin(np.maximum(positions - rope.back, 0) * frequencies)
         sine = -sine if rope.undone else sine

@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.backends.cpu.cos_sin import native_cos_sin
-from twostroke.backends.cpu.library import built_levels, runnable_levels
 from twostroke.ops import cos_sin as cos_sin_module
 from twostroke.ops.attention import rope_tables, token_weights
 from twostroke.ops.cos_sin import BLOCK, MOST_ANGLE, cos_sin
@@ -34,24 +32,16 @@ def test_they_are_cosine_and_sine() -> None:
     assert np.array_equal(cosine.astype(np.float32), np.cos(angles).astype(np.float32))
 
 
-@pytest.mark.parametrize("level", [level for level in runnable_levels() if level in built_levels()])
-@pytest.mark.parametrize("block", [BLOCK, 7])
-def test_native_code_has_the_same_bits(level: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("block", [1, 7, BLOCK])
+def test_blocks_change_no_bit(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = np.random.default_rng(1)
+    angles = dice.uniform(0, 1e4, (5, 3, 7))[:, ::2]
+    alone = [cos_sin(np.array([each])) for each in angles.flat]
+    right = [np.concatenate(parts) for parts in zip(*alone, strict=True)]
     monkeypatch.setattr(cos_sin_module, "BLOCK", block)
-    native, dice = native_cos_sin(level), np.random.default_rng(1)
-    assert native is not cos_sin
-    quarters = np.arange(1000) * (math.pi / 4)
-    spread = [dice.uniform(0, most, 3_000) for most in (1, 1e3, MOST_ANGLE)]
-    for angles in (
-        np.concatenate([*spread, quarters, np.nextafter(quarters, 1e9), [0.0, -0.0, MOST_ANGLE]]),
-        dice.uniform(0, 10, (5, 3, 7))[:, ::2],
-        np.empty((0, 4)),
-    ):
-        for ours, reference in zip(native(angles), cos_sin(angles), strict=True):
-            assert ours.shape == reference.shape == angles.shape
-            assert ours.tobytes() == reference.tobytes()
-    with pytest.raises(ValueError, match="between 0 and"):
-        native(np.array([-1.0]))
+    for ours, reference in zip(cos_sin(angles), right, strict=True):
+        assert ours.shape == angles.shape
+        assert ours.tobytes() == reference.tobytes()
 
 
 @pytest.mark.parametrize("angle", [-1.0, 2 * MOST_ANGLE, math.nan, math.inf])

@@ -42,13 +42,6 @@ CONSTANTS = (_TURNS, *_HALF_PI, *_SIN, *_COS)
 """All constants in the order in which native code takes them."""
 
 
-def checked_angles(angles: F64Array) -> F64Array:
-    """Returns the angles. Raises ValueError for an angle outside the range of `cos_sin`."""
-    if angles.size and not (float(angles.min()) >= 0.0 and float(angles.max()) <= MOST_ANGLE):
-        raise ValueError(f"angles must lie between 0 and {MOST_ANGLE:.0f}")
-    return angles
-
-
 def cos_sin(angles: F64Array) -> tuple[F64Array, F64Array]:
     """Returns the cosines and sines of angles in radians, from 0 to MOST_ANGLE. The error is at most 2 units of the
     last place of float64.
@@ -56,8 +49,10 @@ def cos_sin(angles: F64Array) -> tuple[F64Array, F64Array]:
     It uses Cody and Waite's reduction by pi / 2 in three pieces, then Taylor series. Raises ValueError for an angle
     outside that range.
     """
+    if angles.size and not (float(angles.min()) >= 0.0 and float(angles.max()) <= MOST_ANGLE):
+        raise ValueError(f"angles must lie between 0 and {MOST_ANGLE:.0f}")
     cosine, sine = np.empty(angles.shape), np.empty(angles.shape)
-    flat, outs = np.ascontiguousarray(checked_angles(angles)).reshape(-1), (cosine.reshape(-1), sine.reshape(-1))
+    flat, outs = np.ascontiguousarray(angles).reshape(-1), (cosine.reshape(-1), sine.reshape(-1))
     for first in range(0, flat.size, BLOCK):
         part = slice(first, first + BLOCK)
         _write_block(flat[part], outs[0][part], outs[1][part])

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from twostroke.ops.attention.rope_tables import CosSin, TurnedRows, rope_table
-from twostroke.ops.cos_sin import cos_sin
+from twostroke.ops.attention.rope_tables import TurnedRows, WriteRows, rope_table
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import (
     AttentionBatch,
@@ -131,9 +130,9 @@ class StepMemory:
         kv_kind: KVKind,
         sizes: MemorySizes,
         device: DeviceMemory = HOST,
-        cos_sin: CosSin = cos_sin,
+        write: WriteRows | None = None,
     ) -> None:
-        """cos_sin: makes rotary tables."""
+        """write: see `rope_table`."""
         self.sizes, self._device = sizes, device
         self._matrices, self._vectors = matrices, vectors
         groups = cache_groups(program).pages
@@ -144,7 +143,7 @@ class StepMemory:
             if isinstance(cache.kind, PagedKV)
         }
         longest = sizes.context_tokens
-        usual = {rope: rope_table(rope.spec, longest, self._rates(rope), cos_sin) for rope in program.ropes}
+        usual = {rope: rope_table(rope.spec, longest, self._rates(rope), write) for rope in program.ropes}
         self.row_turns = tuple(
             TurnedRows(rope.turns, table, sizes.max_step_tokens, device) for rope, table in usual.items() if rope.turns
         )

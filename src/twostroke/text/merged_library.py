@@ -34,7 +34,7 @@ MOST_SPELLED = 1 << 20
 are encoded by the library alone, which reads the vocabulary for the first one."""
 
 
-class Vocabulary(Protocol):
+class NativeMerges(Protocol):
     """A vocabulary with merges. size: the number of tokens."""
 
     size: int
@@ -55,7 +55,7 @@ class Vocabulary(Protocol):
         """Returns the ids of words. pieces: bytes, END_OF_WORD, BYTE_AT_END, and FIRST_ADDED + i for `added[i]`."""
 
 
-MakeVocabulary = Callable[[TokenizerFile], Vocabulary]
+MakeMerges = Callable[[TokenizerFile], NativeMerges]
 """Reads the vocabulary of a file. Raises some Exception where it has another form."""
 
 
@@ -76,7 +76,7 @@ class MergedLibrary:
         self,
         parts: Mapping[str, msgspec.Raw],
         byte_fallback: bool,
-        vocabulary: Vocabulary,
+        vocabulary: NativeMerges,
         added: Mapping[int, tokenizers.AddedToken],
         whole: Callable[[], tokenizers.Tokenizer],
     ) -> None:
@@ -87,7 +87,8 @@ class MergedLibrary:
         self._added = dict(sorted(added.items()))
         self._ids = {token.content: token_id for token_id, token in added.items()}
         self._speller = _speller(parts, added.values())
-        pieces = {self._speller.token_to_id(text): token_id for text, token_id in self._ids.items()}
+        spelled = ((self._speller.token_to_id(text), token_id) for text, token_id in self._ids.items())
+        pieces = {piece: token_id for piece, token_id in spelled if piece is not None}
         self._texts = {token_id: self._speller.id_to_token(piece) for piece, token_id in pieces.items()}
         self._special = {token.content for token in added.values() if token.special}
         self._pieces = [pieces.get(piece, -1) for piece in range(FIRST_ADDED, max(pieces, default=0) + 1)]
@@ -190,7 +191,7 @@ def _with_added(library: Library, added: Mapping[int, tokenizers.AddedToken]) ->
     return made
 
 
-def read_merged(folder: Path, make: MakeVocabulary) -> Library:
+def read_merged(folder: Path, make: MakeMerges) -> Library:
     """Returns the tokenizer of a model's folder, with native merges where that is possible. Raises ModelNotFound,
     UnsupportedModel, CorruptModel."""
     whole = partial(read_tokenizer, folder)
@@ -200,7 +201,7 @@ def read_merged(folder: Path, make: MakeVocabulary) -> Library:
 
 
 def merged_library(
-    file: TokenizerFile, make: MakeVocabulary, whole: Callable[[], tokenizers.Tokenizer]
+    file: TokenizerFile, make: MakeMerges, whole: Callable[[], tokenizers.Tokenizer]
 ) -> MergedLibrary:
     """Returns the tokenizer of a file whose model is a vocabulary with merges. Raises some Exception for every file
     that native code cannot treat as the library does."""

@@ -129,11 +129,6 @@ VOCABULARIES: Signatures = {
 """The functions of vocabulary_abi.h. A library may be without them."""
 
 
-def struct_address(struct: Structure) -> int:
-    """Returns where a struct lies, for a native function."""
-    return ctypes.addressof(struct)
-
-
 def library_path(level: str) -> Path:
     """Returns the path of the library of a level, built or not."""
     return Path(__file__).resolve().parent / "lib" / f"libtwostroke_{level}{here.LIBRARY_SUFFIX}"

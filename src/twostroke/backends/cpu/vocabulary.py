@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.backends.cpu.library import VOCABULARIES, VocabularyStruct, declared, lowest_library, struct_address
+from twostroke.backends.cpu.library import VOCABULARIES, VocabularyStruct, address_of, declared, lowest_library
 from twostroke.text.tokenizer_file import TokenizerFile
 from twostroke.types.errors import TokenizerFailed
 
@@ -34,7 +34,7 @@ class NativeVocabulary:
         tokens have a form that native code does not read, AttributeError where the library has no such functions."""
         self._library = declared(lowest_library(), VOCABULARIES)
         self._struct = VocabularyStruct(whole_words=int(whole_words))
-        self._at = struct_address(self._struct)
+        self._at = address_of(self._struct)
         self._read_tokens(tokens)
         self._byte_tokens = [self.id_of(f"<0x{byte:02X}>") if byte_fallback else None for byte in range(256)]
         self._struct.bytes[:] = [-1 if token is None else token for token in self._byte_tokens]

@@ -8,7 +8,7 @@
 namespace twostroke {
 namespace {
 
-constexpr int64_t kLongestText = 4096;  // the most bytes that a merged token has
+constexpr int64_t kLongestText = 4096;  // of a merged token
 constexpr char kComment[] = "#version";  // the beginning of a line among merges with a space that the library leaves out
 constexpr int64_t kCommentBytes = sizeof(kComment) - 1;
 
@@ -222,7 +222,7 @@ int64_t ts_vocabulary_merges(const ts_vocabulary* vocabulary, const uint8_t* jso
     int32_t* const slot = merge_slot(v, left, right);
     slot[0] = left;
     slot[1] = right;
-    slot[2] = static_cast<int32_t>(rank);  // a later merge of the same two tokens replaces an earlier one, as in the library
+    slot[2] = static_cast<int32_t>(rank);  // of two merges of the same tokens the later one counts, as in the library
     slot[3] = id;
   }
   if (!take(r, ']')) return TS_BAD_FORMAT;

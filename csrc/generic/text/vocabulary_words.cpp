@@ -1,5 +1,5 @@
-// Byte-pair encoding. A word is divided into the tokens of its characters. Then the pair of neighbours with the lowest rank is merged, as
-// long as there is one. The rules are those of the `tokenizers` library (models/bpe/word.rs), entry by entry of its queue.
+// Byte-pair encoding: a word is divided into the tokens of its characters, and the pair of neighbours with the lowest rank is merged, from
+// the left, as long as there is one. The rules are those of the `tokenizers` library (models/bpe/word.rs), entry by entry of its queue.
 #include <stdint.h>
 #include <string.h>
 

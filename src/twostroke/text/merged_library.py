@@ -34,7 +34,7 @@ MOST_SPELLED = 1 << 20
 are encoded by the library alone, which reads the vocabulary for the first one."""
 
 
-class NativeMerges(Protocol):
+class Vocabulary(Protocol):
     """A vocabulary with merges. size: the number of tokens."""
 
     size: int
@@ -55,7 +55,7 @@ class NativeMerges(Protocol):
         """Returns the ids of words. pieces: bytes, END_OF_WORD, BYTE_AT_END, and FIRST_ADDED + i for `added[i]`."""
 
 
-MakeMerges = Callable[[TokenizerFile], NativeMerges]
+MakeVocabulary = Callable[[TokenizerFile], Vocabulary]
 """Reads the vocabulary of a file. Raises some Exception where it has another form."""
 
 
@@ -76,7 +76,7 @@ class MergedLibrary:
         self,
         parts: Mapping[str, msgspec.Raw],
         byte_fallback: bool,
-        vocabulary: NativeMerges,
+        vocabulary: Vocabulary,
         added: Mapping[int, tokenizers.AddedToken],
         whole: Callable[[], tokenizers.Tokenizer],
     ) -> None:
@@ -87,8 +87,7 @@ class MergedLibrary:
         self._added = dict(sorted(added.items()))
         self._ids = {token.content: token_id for token_id, token in added.items()}
         self._speller = _speller(parts, added.values())
-        spelled = ((self._speller.token_to_id(text), token_id) for text, token_id in self._ids.items())
-        pieces = {piece: token_id for piece, token_id in spelled if piece is not None}
+        pieces = {self._speller.token_to_id(text): token_id for text, token_id in self._ids.items()}
         self._texts = {token_id: self._speller.id_to_token(piece) for piece, token_id in pieces.items()}
         self._special = {token.content for token in added.values() if token.special}
         self._pieces = [pieces.get(piece, -1) for piece in range(FIRST_ADDED, max(pieces, default=0) + 1)]
@@ -191,7 +190,7 @@ def _with_added(library: Library, added: Mapping[int, tokenizers.AddedToken]) ->
     return made
 
 
-def read_merged(folder: Path, make: MakeMerges) -> Library:
+def read_merged(folder: Path, make: MakeVocabulary) -> Library:
     """Returns the tokenizer of a model's folder, with native merges where that is possible. Raises ModelNotFound,
     UnsupportedModel, CorruptModel."""
     whole = partial(read_tokenizer, folder)
@@ -201,7 +200,7 @@ def read_merged(folder: Path, make: MakeMerges) -> Library:
 
 
 def merged_library(
-    file: TokenizerFile, make: MakeMerges, whole: Callable[[], tokenizers.Tokenizer]
+    file: TokenizerFile, make: MakeVocabulary, whole: Callable[[], tokenizers.Tokenizer]
 ) -> MergedLibrary:
     """Returns the tokenizer of a file whose model is a vocabulary with merges. Raises some Exception for every file
     that native code cannot treat as the library does."""

@@ -68,23 +68,6 @@ class KVLayerStruct(Structure):
     ]
 
 
-class VocabularyStruct(Structure):
-    """The C struct ts_vocabulary."""
-
-    _fields_ = [
-        ("texts", c_void_p),
-        ("begins", c_void_p),
-        ("sizes", c_void_p),
-        ("num_ids", c_int64),
-        ("slots", c_void_p),
-        ("num_slots", c_int64),
-        ("merges", c_void_p),
-        ("num_merges", c_int64),
-        ("bytes", c_int32 * 256),
-        ("whole_words", c_int32),
-    ]
-
-
 _P, _I, _L = c_void_p, c_int32, c_int64
 Signatures = Mapping[str, tuple[object, list[object]]]
 _SIGNATURES: Signatures = {
@@ -115,18 +98,6 @@ _SIGNATURES: Signatures = {
     "ts_pack": (_I, [_P, _P, _I, _L, _L, _L, _I, _I, _L, _L, _P, _P, _L]),
     "ts_pack_blocks": (_I, [_I, _P, _L, _L, _L, _I, _P, _L]),
 }
-
-_D = ctypes.c_double
-ROTARY_ROWS: Signatures = {"ts_rotary_rows": (_I, [_P, _L, _L, _L, _P, _D, _D, _P, _P])}
-"""The function of rotary_rows.h. A library may be without it."""
-VOCABULARIES: Signatures = {
-    "ts_vocabulary_tokens": (_L, [_P, _L, _P, _P, _P, _P, _L]),
-    "ts_vocabulary_index": (_I, [_P, _P, _P, _P, _L]),
-    "ts_vocabulary_merges": (_L, [_P, _P, _L]),
-    "ts_vocabulary_find": (_I, [_P, _P, _L]),
-    "ts_vocabulary_encode": (_L, [_P, _P, _L, _P, _L, _P, _P]),
-}
-"""The functions of vocabulary_abi.h. A library may be without them."""
 
 
 def library_path(level: str) -> Path:

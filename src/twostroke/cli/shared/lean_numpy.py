@@ -6,6 +6,7 @@ These parts were the largest single cost of a start's imports: a tenth of their 
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from typing import Any
@@ -48,13 +49,12 @@ class _PublicTypes(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         sys.modules.pop(PUBLIC_TYPES, None)
-        import numpy.typing as public
-
-        return getattr(public, name)
+        return getattr(importlib.import_module(PUBLIC_TYPES), name)
 
 
 def import_lean() -> None:
-    """Imports NumPy, where no one has done so. The first module that asks for its types imports these."""
+    """Imports NumPy, where no one has done so. Its private types are imported by the first module that asks for them.
+    """
     if "numpy" in sys.modules:
         return
     stand_ins = {TYPES: _Forms(TYPES), **{name: types.ModuleType(name) for name in DOCUMENTATION}}
@@ -64,4 +64,4 @@ def import_lean() -> None:
     finally:
         for name in stand_ins:
             del sys.modules[name]
-    sys.modules[PUBLIC_TYPES] = np.typing = _PublicTypes(PUBLIC_TYPES)
+    sys.modules[PUBLIC_TYPES] = np.typing = _PublicTypes(PUBLIC_TYPES)  # type: ignore[assignment]

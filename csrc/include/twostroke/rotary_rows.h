@@ -10,8 +10,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-// Writes rows of a rotary table, bit for bit as ops/attention/rope_tables.py: for the position p of each row and each pair, the cosine and
-// the sine of max(p - back, 0) * frequency, times a factor. constants: those of ops/cos_sin.py. cosine, sine: (rows, pairs). Angles lie
+// Writes rows of a rotary table, bit for bit as ops/attention/rope_tables.py. Row p has the cosine and the sine of max(p - back, 0) *
+// frequency for each pair, times a factor. constants: those of ops/cos_sin.py. cosine, sine: (rows, pairs). Angles lie
 // between 0 and 2^27. Only the calling thread works.
 int32_t ts_rotary_rows(const double* frequencies, int64_t pairs, int64_t rows, int64_t back, const double* constants, double cosine_factor,
                        double sine_factor, float* cosine, float* sine);

@@ -149,7 +149,8 @@ def build_heart(
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
-    ends = _ends(generation, spec, tokenizer, template)
+    ends = frozenset({*generation.eos_token_ids, *spec.eos_token_ids}) | tokenizer.end_token_ids
+    ends |= turn_end_ids(template, tokenizer)
     grammars, grammars_ahead = grammars_of(tokenizer, spec.vocab_size, ends, closing, preparation)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, found.machine, closing)
     loaded = load_named(found.folder, found.part, resolved, found.machine, progress, report)
@@ -189,7 +190,6 @@ def build_heart(
     )
     before = nothing_before if kept is None else kept.before_step
     loop = StepLoop(kept or book, executor, time.perf_counter, report_fault, place.probe, flight, before)
-    tokenizer.require_sound()
     sound = ranks.sound_with(weights_check.require_sound, group)
     begin_close(found.machine, weights_check, settler, backing, grammars_ahead)
     return Heart(
@@ -215,14 +215,6 @@ def build_heart(
         images=images,
         disk=pages,
     )
-
-
-def _ends(
-    generation: GenerationDefaults, spec: Model, tokenizer: Tokenizer, template: ChatTemplate | None
-) -> frozenset[int]:
-    """Returns the tokens that end an answer."""
-    named = frozenset({*generation.eos_token_ids, *spec.eos_token_ids})
-    return named | tokenizer.end_token_ids | turn_end_ids(template, tokenizer)
 
 
 def _disk_facts(found: Found, check: BackgroundCheck) -> DiskFacts | None:

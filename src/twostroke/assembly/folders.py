@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,7 @@ from twostroke.assembly.settings.names import meant
 from twostroke.assembly.settings.resolver import Resolver
 from twostroke.assembly.settings.server_settings import TalkSettings
 from twostroke.assets import spark_draft_path, spark_path
-from twostroke.backends.cpu.vocabulary import native_vocabulary
 from twostroke.ops.quant.formats import STORED
-from twostroke.text.merged_library import read_merged
 from twostroke.text.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.user_path import user_path
@@ -54,7 +51,7 @@ def texts_of(resolver: Resolver, folder: Path) -> tuple[Tokenizer, ChatTemplate 
     """
     own = own_template(resolver)
     template = chat_template.ChatTemplate.from_folder(folder, own) if read_sources(folder, own) else None
-    return Tokenizer.from_folder(folder, own, partial(read_merged, make=native_vocabulary)), template
+    return Tokenizer.from_folder(folder, own), template
 
 
 def locate(

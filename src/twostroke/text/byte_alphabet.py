@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 
 def _alphabet() -> dict[str, int]:
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
@@ -33,8 +31,3 @@ def bytes_of(token: str) -> bytes:
 def text_of(token: bytes) -> str:
     """Returns the token of a byte-level vocabulary that stands for these bytes: the inverse of `bytes_of`."""
     return "".join(map(_CHARACTER_OF.__getitem__, token))
-
-
-def characters() -> Iterable[str]:
-    """Returns the 256 characters."""
-    return _BYTE_OF

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from twostroke.text.merged_library import with_added
 from twostroke.text.quoting import Spans
 from twostroke.text.talk.catalog import known_marks
 from twostroke.types.errors import InvalidRequest
@@ -16,8 +15,6 @@ from twostroke.types.made_once import made_once
 
 if TYPE_CHECKING:
     import tokenizers
-
-    from twostroke.text.merged_library import Library
 
 SEARCHED_CHARACTERS = 128 * 1024
 """The number of characters that are searched at a time, so that other threads run in between: the `re` module never
@@ -36,7 +33,7 @@ class ControlTokens:
     tokens of the template.
     """
 
-    def __init__(self, library: Library, template_sources: Iterable[str] = ()) -> None:
+    def __init__(self, library: tokenizers.Tokenizer, template_sources: Iterable[str] = ()) -> None:
         self._library = library
         self._added = library.get_added_tokens_decoder()
         sources = list(template_sources)
@@ -105,17 +102,23 @@ class ControlTokens:
         return [*pieces, text[last:]]
 
     @made_once
-    def _plain(self) -> tuple[Library, dict[str, str], dict[int, int]]:
+    def _plain(self) -> tuple[tokenizers.Tokenizer, dict[str, str], dict[int, int]]:
         """Returns a library with the same model (shared, not copied), in which a twin stands for each control token. A
         twin is a text that cannot be guessed.
 
         Returns also the twins by their tokens' texts, and a map from this library's ids of added tokens to those of the
         vocabulary.
         """
+        import tokenizers
+
+        library = tokenizers.Tokenizer(self._library.model)
+        for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+            if getattr(self._library, part) is not None:
+                setattr(library, part, getattr(self._library, part))
         mark = str(secrets.randbelow(10**23) + 10**23)
         twins = {text: f"{mark}{place:06}" for place, text in enumerate(self._ids)}
         texts = {token_id: twins.get(token.content, token.content) for token_id, token in self._added.items()}
-        library = with_added(self._library, {each: _twin(self._added[each], text) for each, text in texts.items()})
+        library.add_tokens([_twin(self._added[token_id], text) for token_id, text in sorted(texts.items())])
         found = ((library.token_to_id(text), token_id) for token_id, text in texts.items())
         return library, twins, {own: token_id for own, token_id in found if own is not None}
 

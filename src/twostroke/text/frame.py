@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -10,13 +10,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 PROBE = "a"
-
-
-class Encodes(Protocol):
-    """A tokenizer, of the library or with native merges."""
-
-    def encode(self, sequence: str, pair: str | None, /) -> tokenizers.Encoding:
-        """Encodes one or two texts."""
 
 
 class Frame(Struct, frozen=True):
@@ -38,7 +31,7 @@ class Frame(Struct, frozen=True):
         return len(self.first) + len(self.middle) + len(self.last)
 
 
-def frame_of(library: Encodes, pair: bool) -> Frame:
+def frame_of(library: tokenizers.Tokenizer, pair: bool) -> Frame:
     """Finds the frame by encoding one or two short texts."""
     made = library.encode(PROBE, PROBE if pair else None)
     owners, ids, types = made.sequence_ids, made.ids, made.type_ids

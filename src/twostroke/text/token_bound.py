@@ -16,7 +16,7 @@ import numpy as np
 from twostroke.text.byte_alphabet import bytes_of
 
 if TYPE_CHECKING:
-    from twostroke.text.merged_library import Library
+    import tokenizers
 
 COUNTED_BYTES = 256 * 1024
 COMPOSED_SHRINK = 4
@@ -34,7 +34,7 @@ class TokenBound:
     """A lower bound on the number of tokens that a text has with one tokenizer. To make it takes a pass over the whole
     vocabulary."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: tokenizers.Tokenizer) -> None:
         """library: a tokenizer for which `covers_every_byte` returns True."""
         self._longest_bytes = np.zeros(256, np.int64)
         for token in sorted(_token_bytes(library), key=len, reverse=True):
@@ -56,7 +56,7 @@ class TokenBound:
         return int(float(counts @ self._shares) * (1 - 1e-9))
 
 
-def covers_every_byte(library: Library) -> bool:
+def covers_every_byte(library: tokenizers.Tokenizer) -> bool:
     """Returns True where each byte of a text is part of exactly one token, and where only spaces and NFC change the
     text before."""
     from tokenizers import models
@@ -94,11 +94,11 @@ def _steps(part: Any, inner: str) -> Iterator[dict[str, Any]]:
             yield step
 
 
-def _is_byte_level(library: Library) -> bool:
+def _is_byte_level(library: tokenizers.Tokenizer) -> bool:
     return any(step["type"] == "ByteLevel" for step in _steps(library.pre_tokenizer, "pretokenizers"))
 
 
-def _has_all_bytes(library: Library) -> bool:
+def _has_all_bytes(library: tokenizers.Tokenizer) -> bool:
     """Returns whether each byte has a token. Without a token for a byte, unknown characters would become one token
     together."""
     if _is_byte_level(library):
@@ -110,7 +110,7 @@ def _has_all_bytes(library: Library) -> bool:
     return all(library.token_to_id(f"<0x{byte:02X}>") is not None for byte in range(256))
 
 
-def _token_bytes(library: Library) -> Iterator[bytes]:
+def _token_bytes(library: tokenizers.Tokenizer) -> Iterator[bytes]:
     """Returns, for each token, bytes that include those of any text that the token covers; for a token with a mark of
     spaces also the space."""
     byte_level = _is_byte_level(library)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from twostroke.text.byte_alphabet import bytes_of
 from twostroke.text.control_tokens import ControlTokens
 from twostroke.text.frame import Frame, frame_of
-from twostroke.text.merged_library import MergedLibrary
 from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.special_tokens import SpecialTokens, ids_of_texts, read_special_tokens
 from twostroke.text.template_files import read_sources
@@ -22,14 +21,11 @@ from twostroke.types.made_once import made_once
 if TYPE_CHECKING:
     import tokenizers
 
-    from twostroke.text.merged_library import Encoded, Library
-
 MAX_PROMPT_CHARACTERS = 8 * 1024 * 1024
 BOUNDED_CHARACTERS = 64 * 1024
 """The length from which a text is bounded before it is tokenized. Shorter texts are tokenized at once, which takes
 milliseconds."""
 
-Read = Callable[[Path], "Library"]
 _T = TypeVar("_T")
 
 
@@ -41,7 +37,9 @@ class Tokenizer:
     where that holds except for a space in front of the text, so that `token_bytes` of all tokens joined is the text.
     """
 
-    def __init__(self, library: Library, special: SpecialTokens, template_sources: Iterable[str] = ()) -> None:
+    def __init__(
+        self, library: tokenizers.Tokenizer, special: SpecialTokens, template_sources: Iterable[str] = ()
+    ) -> None:
         """template_sources: the sources of the model's chat templates, for the control tokens that they write."""
         # The trainer may have left a truncation limit or padding in tokenizer.json, which would silently change
         # prompts.
@@ -62,19 +60,14 @@ class Tokenizer:
         self.tokens_are_bytes = self._byte_alphabet or self._byte_fallback or self._space is not None
 
     @classmethod
-    def from_folder(cls, path: str | Path, own_template: Path | None = None, read: Read = read_tokenizer) -> Tokenizer:
-        """Reads a Hugging Face folder. own_template: see `read_sources`. read: reads tokenizer.json.
+    def from_folder(cls, path: str | Path, own_template: Path | None = None) -> Tokenizer:
+        """Reads a Hugging Face folder. own_template: see `read_sources`.
 
         Raises ModelNotFound without tokenizer.json, CorruptModel for a broken one, ConfigError.
         """
         folder = Path(path)
         special = read_special_tokens(folder)
-        return cls(read(folder), special, read_sources(folder, own_template).values())
-
-    def require_sound(self) -> None:
-        """Waits until the whole vocabulary is read. Raises CorruptModel where a part of it cannot be used."""
-        if isinstance(self._library, MergedLibrary):
-            self._library.require_sound()
+        return cls(read_tokenizer(folder), special, read_sources(folder, own_template).values())
 
     def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
         """Returns token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text.
@@ -175,7 +168,7 @@ class Tokenizer:
             if fewest >= context_tokens:
                 raise prompt_too_long(fewest, context_tokens, exact=False)
         del data
-        found: list[int] | tokenizers.Encoding | Encoded
+        found: list[int] | tokenizers.Encoding
         if quoted:
             found = _guarded(lambda: self._control.encode(text, quoted, add_special_tokens))
         else:
@@ -184,7 +177,7 @@ class Tokenizer:
             raise prompt_too_long(len(found), context_tokens, exact=True)
         return found if isinstance(found, list) else found.ids
 
-    def _encoding(self, text: str, add_special_tokens: bool) -> tokenizers.Encoding | Encoded:
+    def _encoding(self, text: str, add_special_tokens: bool) -> tokenizers.Encoding:
         """Encodes with the only function of the library that releases the GIL; it makes no offsets."""
         return _guarded(lambda: self._library.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0])
 
@@ -216,7 +209,7 @@ def _guarded(call: Callable[[], _T]) -> _T:
         raise TokenizerFailed("The model's tokenizer failed on this text.", why=f"{error}.") from error
 
 
-def _decoder_steps(library: Library) -> Iterator[dict[str, Any]]:
+def _decoder_steps(library: tokenizers.Tokenizer) -> Iterator[dict[str, Any]]:
     """Returns the decoder's steps in order, sequences flattened."""
     if library.decoder is None:
         return

@@ -36,8 +36,6 @@ class _Strict(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Token(_Strict):
-    """A token that was added to the vocabulary of the model."""
-
     id: int
     content: str
     single_word: bool
@@ -51,8 +49,8 @@ class _Merges(_Strict):
     """The model of a vocabulary with merges. A model that leaves out merges at random is left to the library."""
 
     type: Literal["BPE"]
-    vocab: msgspec.Raw
-    merges: msgspec.Raw
+    vocab: dict[str, int]
+    merges: list[tuple[str, str] | str]
     dropout: None = None
     unk_token: str | None = None
     continuing_subword_prefix: str | None = None
@@ -65,9 +63,7 @@ class _Merges(_Strict):
 _NOTHING = msgspec.Raw(b"null")
 
 
-class TokenizerFile(_Strict):
-    """A tokenizer.json whose model is a vocabulary with merges. Tokens, merges and other parts are still JSON."""
-
+class _File(_Strict):
     model: _Merges
     version: msgspec.Raw
     truncation: msgspec.Raw = _NOTHING
@@ -78,14 +74,8 @@ class TokenizerFile(_Strict):
     post_processor: msgspec.Raw = _NOTHING
     decoder: msgspec.Raw = _NOTHING
 
-    def parts(self) -> dict[str, msgspec.Raw]:
-        """Returns the parts that stand around the model."""
-        return {name: getattr(self, name) for name in _PARTS}
 
-
-_FILE = json_decoder(TokenizerFile)
-_VOCABULARY = json_decoder(dict[str, int])
-_MERGES = json_decoder(list[tuple[str, str] | str])
+_FILE = json_decoder(_File)
 _PARTS = ("version", "truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder")
 _OPTIONS = (
     "unk_token",
@@ -156,25 +146,19 @@ def built(raw: bytes) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_str(raw.decode("utf-8"))
 
 
-def merges_file(raw: bytes) -> TokenizerFile:
-    """Returns the parts of a file whose model is a vocabulary with merges. Raises some Exception for every other file.
-    """
-    return _FILE.decode(raw)
-
-
 def with_merges(raw: bytes) -> tokenizers.Tokenizer:
     """Returns the tokenizer of a file whose model is a vocabulary with merges. Raises some Exception for every other
     file."""
     import tokenizers
     from tokenizers import models
 
-    file = merges_file(raw)
-    model = file.model
+    file = _FILE.decode(raw)
+    model, parts = file.model, {name: getattr(file, name) for name in _PARTS}
     given = {name: value for name in _OPTIONS if (value := getattr(model, name)) is not None}
     empty = {"type": "BPE", "vocab": {}, "merges": []}
-    library = tokenizers.Tokenizer.from_str(msgspec.json.encode({**file.parts(), "model": empty}).decode("utf-8"))
-    library.model = models.BPE(_VOCABULARY.decode(model.vocab), _pairs(_MERGES.decode(model.merges)), **given)
-    library.add_tokens([added_token(token) for token in file.added_tokens])
+    library = tokenizers.Tokenizer.from_str(msgspec.json.encode({**parts, "model": empty}).decode("utf-8"))
+    library.model = models.BPE(model.vocab, _pairs(model.merges), **given)
+    library.add_tokens([_added(token) for token in file.added_tokens])
     return library
 
 
@@ -185,8 +169,7 @@ def _pairs(merges: list[Any]) -> list[Any]:
     return [tuple(line.split(" ")) for line in merges if not line.startswith(COMMENT)]
 
 
-def added_token(token: _Token) -> tokenizers.AddedToken:
-    """Returns the library's form of an added token."""
+def _added(token: _Token) -> tokenizers.AddedToken:
     import tokenizers
 
     return tokenizers.AddedToken(

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 
-from twostroke.backends.cpu.library import Signatures, declared, load_library
+from twostroke.backends.cpu.library import ROTARY_ROWS, declared, load_library
 from twostroke.ops.attention.rope_tables import F64Array, WriteRows
 from twostroke.ops.cos_sin import CONSTANTS
 from twostroke.ops.operands import F32Array
-
-_P, _L, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-SIGNATURES: Signatures = {"ts_rotary_rows": (ctypes.c_int32, [_P, _L, _L, _L, _P, _D, _D, _P, _P])}
 
 
 def native_rows(level: str) -> WriteRows | None:
     """Returns the function of a level's library; None for a library without it."""
     try:
-        function = declared(load_library(level), SIGNATURES).ts_rotary_rows
+        function = declared(load_library(level), ROTARY_ROWS).ts_rotary_rows
     except AttributeError:
         return None
     constants = np.array(CONSTANTS)

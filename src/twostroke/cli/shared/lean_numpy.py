@@ -6,7 +6,6 @@ These parts were the largest single cost of a start's imports: a tenth of their 
 
 from __future__ import annotations
 
-import importlib
 import sys
 import types
 from typing import Any
@@ -49,12 +48,13 @@ class _PublicTypes(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         sys.modules.pop(PUBLIC_TYPES, None)
-        return getattr(importlib.import_module(PUBLIC_TYPES), name)
+        import numpy.typing as public
+
+        return getattr(public, name)
 
 
 def import_lean() -> None:
-    """Imports NumPy, where no one has done so. Its private types are imported by the first module that asks for them.
-    """
+    """Imports NumPy, where no one has done so. The first module that asks for its types imports these."""
     if "numpy" in sys.modules:
         return
     stand_ins = {TYPES: _Forms(TYPES), **{name: types.ModuleType(name) for name in DOCUMENTATION}}
@@ -64,4 +64,4 @@ def import_lean() -> None:
     finally:
         for name in stand_ins:
             del sys.modules[name]
-    sys.modules[PUBLIC_TYPES] = np.typing = _PublicTypes(PUBLIC_TYPES)  # type: ignore[assignment]
+    sys.modules[PUBLIC_TYPES] = np.typing = _PublicTypes(PUBLIC_TYPES)

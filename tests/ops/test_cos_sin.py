@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from twostroke.ops import cos_sin as cos_sin_module
 from twostroke.ops.attention import rope_tables, token_weights
-from twostroke.ops.cos_sin import MOST_ANGLE, cos_sin
+from twostroke.ops.cos_sin import BLOCK, MOST_ANGLE, cos_sin
 from twostroke.runner.sampling import choose, logprobs, sampler
 from twostroke.types.spec import portable, rope
 from twostroke.types.spec.portable import ln, powers
@@ -30,6 +30,18 @@ def test_they_are_cosine_and_sine() -> None:
     assert np.abs(cosine - np.cos(angles)).max() < 3e-16
     assert np.abs(sine - np.sin(angles)).max() < 3e-16
     assert np.array_equal(cosine.astype(np.float32), np.cos(angles).astype(np.float32))
+
+
+@pytest.mark.parametrize("block", [1, 7, BLOCK])
+def test_blocks_change_no_bit(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = np.random.default_rng(1)
+    angles = dice.uniform(0, 1e4, (5, 3, 7))[:, ::2]
+    alone = [cos_sin(np.array([each])) for each in angles.flat]
+    right = [np.concatenate(parts) for parts in zip(*alone, strict=True)]
+    monkeypatch.setattr(cos_sin_module, "BLOCK", block)
+    for ours, reference in zip(cos_sin(angles), right, strict=True):
+        assert ours.shape == angles.shape
+        assert ours.tobytes() == reference.tobytes()
 
 
 @pytest.mark.parametrize("angle", [-1.0, 2 * MOST_ANGLE, math.nan, math.inf])

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from tests import kept
+from twostroke.backends.cpu.library import built_levels, runnable_levels
+from twostroke.backends.cpu.rotary_rows import native_rows
 from twostroke.models.common.registry import read_model
-from twostroke.ops.attention.rope_tables import CHUNK_POSITIONS, inverse_frequencies, rope_table
+from twostroke.ops.attention.rope_tables import CHUNK_ANGLES, inverse_frequencies, rope_table
 from twostroke.ops.program.model import Model
 from twostroke.types.spec.rope import RopeSpec
 
@@ -112,11 +114,27 @@ def test_tables_agree_with_the_rotary_module(kind):
 
 def test_chunked_tables_are_the_same_at_every_position():
     spec, _ = judged("yarn")
-    long = rope_table(rope_of(spec), CHUNK_POSITIONS + 300)
-    for position in (0, 1, CHUNK_POSITIONS - 1, CHUNK_POSITIONS, CHUNK_POSITIONS + 299):
-        angles = position * inverse_frequencies(rope_of(spec), CHUNK_POSITIONS + 300)
+    chunk = CHUNK_ANGLES // HALF
+    long = rope_table(rope_of(spec), 2 * chunk + 300)
+    for position in (0, 1, chunk - 1, chunk, 2 * chunk, 2 * chunk + 299):
+        angles = position * inverse_frequencies(rope_of(spec), 2 * chunk + 300)
         expected = np.cos(angles) * rope_of(spec).attention_factor
         assert np.array_equal(long.cos[position], expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("level", [level for level in runnable_levels() if level in built_levels()])
+@pytest.mark.parametrize("kind", KINDS)
+def test_native_rows_have_the_same_bits(level: str, kind: str) -> None:
+    rope, write = rope_of(judged(kind)[0]), native_rows(level)
+    assert write is not None
+    narrow = rope if rope.long_factors else replace(rope, rotary_dim=6)
+    for each in (rope, replace(rope, back=7, undone=True), narrow, replace(rope, growth=0.1)):
+        for rates in (None, np.linspace(0, 1, each.rotary_dim // 2, dtype=np.float32)):
+            ours, reference = (rope_table(each, 700, rates, way) for way in (write, None))
+            assert ours.cos.tobytes() == reference.cos.tobytes()
+            assert ours.sin.tobytes() == reference.sin.tobytes()
+    with pytest.raises(ValueError, match="between 0 and"):
+        rope_table(rope, 2, np.full(rope.rotary_dim // 2, 60, np.float32), write)
 
 
 def test_partial_rotation_shortens_the_table():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from twostroke.assembly.optional import objective_policy
 from twostroke.assembly.settings.config import GAP_LIMITER
 from twostroke.assembly.settings.resolver import Resolved
+from twostroke.backends.cpu.rotary_rows import native_rows
 from twostroke.cost.memory import KVPlan, MemoryNeeds
 from twostroke.cost.what_if import WhatIf
 from twostroke.engine.cache.manager import CacheManager
@@ -64,7 +65,8 @@ def step_memory(
     limits = (settings.steps.context, settings.steps.max_step_tokens, settings.steps.max_sequences)
     pages = pools.num_pages if groups is None else tuple(pools.num_pages[group] for group in groups)
     sizes = MemorySizes(pages, *limits, pools.state_slots, GUESS_ROWS, groups)
-    return StepMemory(program, weights.matrices, weights.vectors, settings.cache.kind, sizes, device)
+    arrays = (weights.matrices, weights.vectors, settings.cache.kind)
+    return StepMemory(program, *arrays, sizes, device, native_rows(settings.cpu.cpu_level))
 
 
 def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> CacheManager:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from twostroke.ops.attention.rope_tables import TurnedRows, rope_table
+from twostroke.ops.attention.rope_tables import TurnedRows, WriteRows, rope_table
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import (
     AttentionBatch,
@@ -130,7 +130,9 @@ class StepMemory:
         kv_kind: KVKind,
         sizes: MemorySizes,
         device: DeviceMemory = HOST,
+        write: WriteRows | None = None,
     ) -> None:
+        """write: see `rope_table`."""
         self.sizes, self._device = sizes, device
         self._matrices, self._vectors = matrices, vectors
         groups = cache_groups(program).pages
@@ -140,7 +142,8 @@ class StepMemory:
             for cache, index in self._group_of.items()
             if isinstance(cache.kind, PagedKV)
         }
-        usual = {rope: rope_table(rope.spec, sizes.context_tokens, self._rates(rope)) for rope in program.ropes}
+        longest = sizes.context_tokens
+        usual = {rope: rope_table(rope.spec, longest, self._rates(rope), write) for rope in program.ropes}
         self.row_turns = tuple(
             TurnedRows(rope.turns, table, sizes.max_step_tokens, device) for rope, table in usual.items() if rope.turns
         )

@@ -55,6 +55,8 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
         return with_stored_dtype(folder, read_model(config, asked=asked))
     if HEAD in model.ignored and _has_other_head(folder, model, kept):
         config = with_own_head(config)
+    elif asked is None:
+        return with_stored_dtype(folder, model)
     return with_stored_dtype(folder, read_model(config, asked=asked, apart=apart))
 
 

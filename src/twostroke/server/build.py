@@ -133,7 +133,7 @@ def build_server(
         settled(serving, resolved, found.folder.path),
         replace(admission_of(resolved, wait_s, ends_s), quarantine=quarantine),
         access_of(resolved),
-        Telemetry(metrics, listeners, heart.explainer.explain, history.work),
+        Telemetry(metrics, listeners, lambda request: heart.explainer.explain(request), history.work),
     )
     facts = resolved.values(*SHOWN) | {"room": room_sentence(resolved)}
     facts["threads_reason"] = resolved.reason_of(CpuSettings.threads)

@@ -103,6 +103,10 @@ _SIGNATURES: Signatures = {
     "ts_pack_blocks": (_I, [_I, _P, _L, _L, _L, _I, _P, _L]),
 }
 
+_D = ctypes.c_double
+ROTARY_ROWS: Signatures = {"ts_rotary_rows": (_I, [_P, _L, _L, _L, _P, _D, _D, _P, _P])}
+"""The function of rotary_rows.h. A library may be without it."""
+
 
 def library_path(level: str) -> Path:
     """Returns the path of the library of a level, built or not."""

@@ -12,11 +12,12 @@ can be read by another.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.ops.cos_sin import cos_sin
+from twostroke.ops.cos_sin import MOST_ANGLE, cos_sin
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import F32Array, I32Array, RopeTable
 from twostroke.ops.program.values import RowTurns
@@ -25,20 +26,30 @@ from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 F64Array = NDArray[np.float64]
 
-CHUNK_POSITIONS = 4096
-"""How many positions are computed in float64 at a time. This bounds the peak memory of a long table."""
+CHUNK_ANGLES = 16384
+"""The angles that are computed in float64 at a time, so that they stay in a core's cache."""
+WriteRows = Callable[[F64Array, int, tuple[float, float], F32Array, F32Array], None]
+"""Writes the rows of a whole table whose factors are the same at each position: frequencies, `back`, the factors of
+cosines and of sines, cosines, sines. The bits are those of `rope_table`."""
 
 
-def rope_table(rope: RopeSpec, max_positions: int, rates: F32Array | None = None) -> RopeTable:
+def rope_table(
+    rope: RopeSpec, max_positions: int, rates: F32Array | None = None, write: WriteRows | None = None
+) -> RopeTable:
     """Computes cos and sin of positions [0, max_positions): (max_positions, rotary_dim / 2) float32, computed in
-    float64. rates: see `Rope` in ops/program/values.py."""
+    float64. rates: see `Rope` in ops/program/values.py. write: writes usual tables; None for NumPy."""
     frequencies = inverse_frequencies(rope, max_positions)
     if rates is not None:
         frequencies = frequencies * np.array(powers(math.e, rates.astype(np.float64)))
     cos = np.empty((max_positions, len(frequencies)), np.float32)
     sin = np.empty_like(cos)
-    for first in range(0, max_positions, CHUNK_POSITIONS):
-        last = min(first + CHUNK_POSITIONS, max_positions)
+    if write is not None and not (rope.growth or rope.power) and _in_reach(frequencies, max_positions):
+        factor_of_sines = -rope.attention_factor if rope.undone else rope.attention_factor
+        write(frequencies, rope.back, (rope.attention_factor, factor_of_sines), cos, sin)
+        return RopeTable(cos, sin)
+    chunk = max(1, CHUNK_ANGLES // max(1, len(frequencies)))
+    for first in range(0, max_positions, chunk):
+        last = min(first + chunk, max_positions)
         positions = np.arange(first, last, dtype=np.float64)[:, None]
         cosine, sine = cos_sin(np.maximum(positions - rope.back, 0) * frequencies)
         sine = -sine if rope.undone else sine
@@ -51,6 +62,11 @@ def rope_table(rope: RopeSpec, max_positions: int, rates: F32Array | None = None
         cos[first:last] = cosine * factor
         sin[first:last] = sine * factor
     return RopeTable(cos, sin)
+
+
+def _in_reach(frequencies: F64Array, max_positions: int) -> bool:
+    """Returns whether `cos_sin` takes all angles of a table."""
+    return bool((frequencies >= 0).all()) and float(frequencies.max(initial=0)) * max_positions <= MOST_ANGLE
 
 
 def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:

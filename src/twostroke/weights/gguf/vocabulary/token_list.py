@@ -52,7 +52,7 @@ class TokenList(Struct, frozen=True):
             return cls(tokens, _corrected(tokens, [NORMAL] * len(tokens)), values, place)
         if not isinstance(types, np.ndarray) or len(types) != len(tokens) or types.dtype.kind not in "iu":
             raise corrupt(place, "tokenizer.ggml.token_type is not one whole number for each token")
-        return cls(tokens, _corrected(tokens, [int(number) for number in types]), values, place)
+        return cls(tokens, _corrected(tokens, types.tolist()), values, place)
 
     def id_of(self, name: str) -> int | None:
         """Returns the id under a key such as bos_token_id; None where there is none, or where the id is beyond the
@@ -93,7 +93,7 @@ def _ends_in(tokens: list[str]) -> frozenset[str]:
 def _corrected(tokens: list[str], types: list[int]) -> list[int]:
     """Returns the types, with every token that ends an answer or a message as a control token."""
     ends = END_TEXTS | {END_OF_MESSAGE}
-    return [
-        CONTROL if kind in (NORMAL, USER_DEFINED) and text in ends else kind
-        for text, kind in zip(tokens, types, strict=True)
-    ]
+    for place in [place for place, text in enumerate(tokens) if text in ends]:
+        if types[place] in (NORMAL, USER_DEFINED):
+            types[place] = CONTROL
+    return types

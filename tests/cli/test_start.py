@@ -113,30 +113,6 @@ def test_a_later_start_of_a_server_imports_nothing_that_only_the_first_one_needs
     assert sum(name.startswith("twostroke.") for name in loaded) < MOST_MODULES
 
 
-LEAN = """
-from typing import Any
-from twostroke.cli.shared.lean_numpy import import_lean
-import_lean()
-from numpy.typing import NDArray
-import numpy as np
-assert NDArray[np.float32] == np.ndarray[tuple[Any, ...], np.dtype[np.float32]]
-assert np.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [1.0, 1.0]).tolist() == [0.5, 0.25]
-"""
-WHOLE = """
-import numpy.fft, numpy.ma, numpy.polynomial, numpy.random, numpy.testing
-from numpy.typing import ArrayLike
-assert np.typing.ArrayLike is ArrayLike and "_NestedSequence" in repr(ArrayLike)
-"""
-
-
-def test_a_start_imports_numpy_without_its_types_and_these_are_there_when_they_are_asked_for() -> None:
-    assert "numpy._typing" not in loaded_after(LEAN)
-    assert "numpy._typing" in loaded_after(LEAN + WHOLE)
-    server = "from twostroke.cli.shared.lean_numpy import import_lean\nimport_lean()\n" + SERVER
-    with_types = loaded_after(server, str(spark_path()), "off")
-    assert "numpy._typing" not in with_types
-
-
 def test_the_table_of_model_files_names_each_architecture() -> None:
     """`make docs` writes the table. Without it, a start imports all model files."""
     assert {name: f"twostroke.models.{home}" for name, home in HOMES.items()} == {

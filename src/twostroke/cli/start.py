@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 
 from twostroke.cli.shared.interrupt import end_quietly
-from twostroke.cli.shared.lean_numpy import import_lean
 
 
 def run() -> None:
@@ -21,8 +20,6 @@ def run() -> None:
         without_blas_threads()  # before NumPy is imported
         put_off()
     read_early(words)
-    if loads_a_model(words):
-        import_lean()
     from twostroke.cli.main import main
 
     main(prog_name="twostroke")

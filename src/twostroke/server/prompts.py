@@ -130,7 +130,7 @@ def call_of_chat(
     notes.add_all(form.not_held)
     if thinks or prompt.text == before:
         form = after_thought(form, serving.format, before, special_id)
-    form = _form_of(form, tools.grammar(serving.format, special_id, rendered_end))
+    form = _form_of(form, tools.grammar(serving.format, special_id, rendered_end), tools.forced)
     params = _params(request, logprobs, request.max_tokens, form, serving)
     encode = partial(serving.tokenizer.encode_rendered, prompt.text, serving.context_tokens, quoted=prompt.quoted)
     token_ids = _renamed(encode, "messages")
@@ -207,10 +207,18 @@ def _template_for(request: ChatRequest, serving: Serving) -> ChatTemplate:
     return serving.template
 
 
-def _form_of(asked: AskedGrammar, calls: Grammar | None) -> AskedGrammar:
-    """Returns the grammar that the answer must fit: the request's own form, or that of the calls that it must make. A
-    form is one of texts, and an answer that must call has none (instructor and others send both)."""
-    return asked if calls is None else AskedGrammar(calls, "tools")
+def _form_of(asked: AskedGrammar, calls: Grammar | None, forced: bool) -> AskedGrammar:
+    """Returns the grammar that the answer must fit: the request's own form, or that of its calls. An answer that is
+    `forced` to call has no text, so the form of a text changes nothing in it (instructor sends both)."""
+    if calls is None:
+        return asked
+    if asked.grammar is not None and not forced:
+        raise InvalidRequest(
+            f"{asked.field} cannot be combined with strict tools that the model may call or not.",
+            param=asked.field,
+            fix="Send one of them, leave strict out, or force a call with tool_choice.",
+        )
+    return AskedGrammar(calls, "tools")
 
 
 def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:

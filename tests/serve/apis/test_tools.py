@@ -124,12 +124,14 @@ def test_strict_tools_reach_the_sampler_as_a_grammar(calling: Live) -> None:
     assert engine.prompts[-1].params.grammar is None
 
 
-def test_a_form_and_forced_calls_exclude_each_other(client: OpenAI) -> None:
+def test_a_form_and_strict_tools_that_may_be_called_exclude_each_other(client: OpenAI, calling: Live) -> None:
+    """A text would have to fit the form, and a call its schema. An answer that must call has no text."""
+    strict: Any = [{"type": "function", "function": {**TOOLS[0]["function"], "strict": True}}]
+    form: Any = {"type": "json_object"}
     with pytest.raises(openai.BadRequestError) as caught:
-        client.chat.completions.create(
-            model=MODEL, messages=USER, tools=TOOLS, tool_choice="required", response_format={"type": "json_object"}
-        )
+        client.chat.completions.create(model=MODEL, messages=USER, tools=strict, response_format=form)
     assert caught.value.param == "response_format"
+    assert calling.chat(tools=strict, tool_choice="required", response_format=form).status == 200
 
 
 def test_ids_are_in_the_form_that_the_models_template_takes_back() -> None:

@@ -1,6 +1,6 @@
 """Seconds and errors of encoders of images with random weights: here, in llama.cpp's mtmd and in OpenVINO.
 
-    python -m tools.measure_encoder [--shapes siglip-896,qwen3-vl-1024x768] [--weights int8,bf16] [--rounds 3]
+    python -m tools.measure_encoder [--shapes siglip-896,qwen3-vl-1024x768] [--weights int8,int16,bf16] [--rounds 3]
         [--layers 3,5] [--threads 2] [--clock wall] [--peer llama.cpp=PYTHON] [--peer openvino=PYTHON]
         [--save FILE.json]
 
@@ -11,7 +11,8 @@ and the first round counts as warm-up; the median counts. An error is the larges
 float32, as a share of the range of all rows, after the larger number of layers.
 
 The share of the limit: the operations of an encode (a multiply-add is two), over its seconds, over what the loops of
-`twostroke doctor` reach: in int8 where weights are int8, otherwise in float32.
+`twostroke doctor` reach: in int8 where weights are int8 or int16, otherwise in float32. Two codes for a weight count
+as one operation.
 
 PYTHON is the interpreter of an environment: with llama_cpp_python, whose libraries MTMD_CPP_LIB may name, and with
 openvino, nncf, torch and transformers. `--clock cpu` counts processor seconds over the number of threads, for a
@@ -182,8 +183,14 @@ def error_of(rows: F32Array, law: F32Array) -> float:
 
 
 def ours(folder: Path, shape: EncoderShape, weights: str, asked: argparse.Namespace, opened: ExitStack) -> Way:
-    """Returns this engine with one format of weights. Each encode uses a new key, so that no kept rows are used."""
-    options = {"weights": weights, "threads": asked.threads, "context": 512, "kv_memory": "16MB"}
+    """Returns this engine with one format of the encoder. Each encode uses a new key, so that no kept rows are used."""
+    options = {
+        "weights": "int8",
+        "encoder_weights": weights,
+        "threads": asked.threads,
+        "context": 512,
+        "kv_memory": "16MB",
+    }
     heart = opened.enter_context(build_sync(str(folder), options))
     if heart.eyes is None or heart.images is None:
         raise SystemExit(f"{folder} reads no images")
@@ -279,11 +286,11 @@ def measure_shape(shape: EncoderShape, asked: argparse.Namespace, rates: Mapping
     few, more = asked.layers
     ways, few_s, _ = measured(shape, few, asked)
     larger, more_s, errors = measured(shape, more, asked)
-    counted = (max(way.flops for way in each) for each in (ways, larger))
+    counted = (min((way.flops for way in each if way.flops), default=0) for each in (ways, larger))
     found, flops = [], scaled(shape.layers, asked.layers, *counted)
     for way, least_s, most_s, error in zip(ways, few_s, more_s, errors, strict=True):
         layer_s, whole_s = (most_s - least_s) / (more - few), scaled(shape.layers, asked.layers, least_s, most_s)
-        rate = rates["int8" if "int8" in way.engine else "f32"]
+        rate = rates["int8" if "int" in way.engine else "f32"]
         share = flops / whole_s / rate
         found.append(Figures(way.engine, least_s, most_s, layer_s, whole_s, error, share))
     return found
@@ -309,7 +316,7 @@ def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", default="siglip-896,qwen3-vl-1024x768")
-    parser.add_argument("--weights", default="int8,bf16")
+    parser.add_argument("--weights", default="int8,int16,bf16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layers", type=two_numbers, default=(3, 5))

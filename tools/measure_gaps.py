@@ -1,8 +1,10 @@
 """Measures the gaps of a stream before and while one server opens, resizes and encodes a large image next to it.
 
-    python -m tools.measure_gaps [--width 512] [--side 4096] [--layers 6] [--threads 2] [--save FILE.json]
+    python -m tools.measure_gaps [--shape qwen3-vl] [--width 512] [--side 4096] [--layers 6] [--threads 2]
+        [--save FILE.json]
 
-The model has random weights and the tower of Qwen3-VL with the given width. A gap is the time between two events of the
+The model has random weights and the tower of a family (qwen3-vl, gemma3, smolvlm) with the given width and layers. The
+tiles have the family's published size, and the language model is small. A gap is the time between two events of the
 stream. For the steps that worked on the image, the predicted and the measured times of their pieces are told. For a
 quiet machine: the bound of the default rule is 250 ms.
 """
@@ -16,7 +18,8 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +28,19 @@ import transformers
 from msgspec import Struct, structs
 from PIL import Image
 from tests.serve.harness import Live, serving
+from tests.vision import folders
 from tests.vision.families import FAMILIES, qwen_ids
 from tests.vision.family import TEXT
 from tests.vision.test_input import part, text, url_of
+from tools.measure_encoder import SQUARE, even, siglip
 
 from twostroke.runner.runner import ModelRunner
 from twostroke.server.build import build_server
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
+TALKER = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 6, "head_dim": 64}
+"""The sizes of the language models. Their streams last longer than the image."""
 PATH, SETTLED_S, WAIT_S = "/v1/chat/completions", 6.0, 1800.0
 
 
@@ -87,9 +94,8 @@ class Watched:
 def judge(width: int, layers: int) -> torch.nn.Module:
     """Returns a tower of this width with a small language model."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [11, 11, 10], "mrope_interleaved": True}
-    own = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 6, "head_dim": 64}
     config = transformers.Qwen3VLConfig(
-        text_config={**TEXT, **own, "rope_parameters": turn, "max_position_embeddings": 16_384},
+        text_config={**TEXT, **TALKER, "rope_parameters": turn, "max_position_embeddings": 16_384},
         vision_config={
             **{"depth": layers, "hidden_size": width, "intermediate_size": 4 * width, "num_heads": width // 64},
             **{"patch_size": 16, "num_position_embeddings": 2304, "out_hidden_size": 256},
@@ -102,12 +108,54 @@ def judge(width: int, layers: int) -> torch.nn.Module:
     return transformers.Qwen3VLForConditionalGeneration(config)
 
 
-def written(folder: Path, width: int, layers: int) -> None:
-    """Writes the model's folder."""
+def write_qwen(folder: Path, width: int, layers: int) -> None:
+    """Writes the folder of a Qwen3-VL: one tile, as large as `--image-tokens` allows."""
     areas = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
     family = FAMILIES["qwen3-vl"]
     settings = {**family.settings, "size": areas, "patch_size": 16}
     structs.replace(family, judge=lambda: judge(width, layers), settings=settings).write(folder)
+
+
+def write_gemma(folder: Path, width: int, layers: int) -> None:
+    """Writes the folder of a Gemma 3: one tile of 896 x 896, whose 256 rows see each other."""
+    family = FAMILIES["gemma3"]
+    tower = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": width // 64}
+    settings = {**family.settings, "size": SQUARE}
+    structs.replace(family, judge=partial(siglip, layers, **tower), settings=settings).write(folder, even)
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["max_position_embeddings"] = 16_384
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def write_smolvlm(folder: Path, width: int, layers: int) -> None:
+    """Writes the folder of a SmolVLM: 16 tiles of 512 x 512 and the whole image, of 64 rows each."""
+    config = transformers.SmolVLMConfig(
+        text_config={**folders.TEXT, **TALKER, "max_position_embeddings": 16_384},
+        vision_config={
+            **{"hidden_size": width, "intermediate_size": 4 * width, "num_hidden_layers": layers},
+            **{"num_attention_heads": width // 64, "image_size": 512, "patch_size": 16},
+        },
+        scale_factor=4,
+        image_token_id=folders.image_token(),
+        tie_word_embeddings=False,
+        pad_token_id=0,
+        architectures=["SmolVLMForConditionalGeneration"],
+    )
+    made = transformers.SmolVLMForConditionalGeneration(config).eval().float()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, *even(parameter))
+    made.save_pretrained(folder)
+    folders.library().save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end_of_utterance>"}))
+    (folder / "chat_template.jinja").write_text(folders.TEMPLATE)
+    folders.with_settings(folder, size={"longest_edge": 2048}, max_image_size={"longest_edge": 512})
+
+
+SHAPES: Mapping[str, Callable[[Path, int, int], None]] = {
+    "qwen3-vl": write_qwen,
+    "gemma3": write_gemma,
+    "smolvlm": write_smolvlm,
+}
 
 
 def asked(live: Live, content: Any, **more: Any) -> http.client.HTTPResponse:
@@ -124,7 +172,7 @@ def measure(live: Live, image: str) -> dict[str, Any]:
     over = threading.Event()
 
     def read() -> None:
-        answer = asked(live, "words", max_tokens=8000, ignore_eos=True, stream=True)
+        answer = asked(live, [text("words")], max_tokens=8000, ignore_eos=True, stream=True)
         while not over.is_set() and (line := answer.readline()):
             if line.startswith(b"data:"):
                 events.append(time.perf_counter())
@@ -134,7 +182,9 @@ def measure(live: Live, image: str) -> dict[str, Any]:
     time.sleep(SETTLED_S)
     begin_s = time.perf_counter()
     answer = asked(live, [part(image), text("x")], max_tokens=4)
-    answer.read()
+    said = answer.read()
+    if answer.status != 200:
+        raise SystemExit(said.decode())
     end_s = time.perf_counter()
     over.set()
     reader.join(10)
@@ -153,12 +203,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, usual in (("--width", 512), ("--side", 4096), ("--layers", 6), ("--threads", 2)):
         parser.add_argument(name, type=int, default=usual)
+    parser.add_argument("--shape", choices=SHAPES, default="qwen3-vl")
     parser.add_argument("--save", type=Path)
     given = parser.parse_args()
     made = io.BytesIO()
     Image.effect_noise((given.side, given.side), 25).save(made, "JPEG", quality=85)
     with tempfile.TemporaryDirectory(prefix="gaps-") as folder:
-        written(Path(folder), given.width, given.layers)
+        SHAPES[given.shape](Path(folder), given.width, given.layers)
         watched = Watched()
         options = {"weights": "int8", "context": 8192, "threads": given.threads, "kv_memory": "100MB"}
         with build_server(folder, options) as built, serving(built.parts) as live:

@@ -7,39 +7,62 @@ from dataclasses import replace
 from msgspec import Struct
 
 from twostroke.assembly.calibrated_keys import with_rotation
+from twostroke.ops.passes.lost_parts import with_lost_parts
 from twostroke.ops.passes.row_cuts import with_row_cuts
+from twostroke.ops.products.linear_add import fuse_linear_add
+from twostroke.ops.program.fuse import fuse
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import FormatChoice
 from twostroke.ops.quant.formats import STORED, format_choice
-from twostroke.types.spec.formats import KVKind
+from twostroke.types.spec.formats import F32, KVKind
 
 WIDE = {"f32": KVKind.F32, "bf16": KVKind.BF16}
 """The kinds of K and V next to weights that are not rounded to whole numbers."""
 USUAL = "int8"
+TWO_CODES = "int16"
+"""The name of the format in which each weight has two codes of int8."""
+AFTER_ATTENTION = "o"
+"""The role of the matrices that stay float32 next to weights with two codes. They are the smallest, and the rounding of
+their inputs is the largest part of the error that two codes leave (ADR 70)."""
+AS_THE_MODEL = "usual"
+"""The name for the format that follows from that of the language model."""
+ASKED = (AS_THE_MODEL, USUAL, TWO_CODES, *WIDE)
+"""The names that a user may ask for."""
 
 
 class EncoderFormat(Struct, frozen=True):
-    """weights: the name of the format of an encoder's matrices. kv: the kind of its K and V.
+    """weights: the name of the format of an encoder's matrices. kv: the kind of its K and V. two_codes: whether each
+    rounded weight has a second code for what the first one loses.
 
     An encode is limited by arithmetic, and CPUs multiply bytes four times as fast as floats. So K and V are bytes
     wherever weights are rounded. Files whose language model is quantized have their encoder in 16 bits; it is rounded
-    to int8, as other checkpoints of 16 bits are.
+    to int8, as other checkpoints of 16 bits are. The rounding of weights is most of an encode's error, and a second
+    code takes half again as long.
     """
 
     weights: str
     kv: KVKind
+    two_codes: bool = False
 
     @classmethod
-    def next_to(cls, weights: str) -> EncoderFormat:
-        """Returns the format of an encoder. weights: the name of the format of the language model's weights."""
-        return cls(USUAL if weights == STORED else weights, WIDE.get(weights, KVKind.INT8))
+    def next_to(cls, weights: str, asked: str = AS_THE_MODEL) -> EncoderFormat:
+        """Returns the format of an encoder. weights: the name of the format of the language model's weights. asked: one
+        of ASKED."""
+        name = weights if asked == AS_THE_MODEL else asked
+        rounded = USUAL if name in (STORED, TWO_CODES) else name
+        return cls(rounded, WIDE.get(name, KVKind.INT8), name == TWO_CODES)
 
     @property
     def choice(self) -> FormatChoice:
         """The format of each matrix."""
-        return format_choice(self.weights)
+        chosen = format_choice(self.weights)
+        return (lambda weight: F32 if weight.role == AFTER_ATTENTION else chosen(weight)) if self.two_codes else chosen
 
     def model(self, model: Model) -> Model:
-        """Returns the encoder as it computes: where K and V are whole numbers, they are rotated before."""
+        """Returns the encoder as it computes: where K and V are whole numbers, they are rotated before, and where
+        weights have two codes, there is a product for each."""
         made = with_rotation(model, self.kv)
+        if self.two_codes:
+            program = fuse(made.plain, (fuse_linear_add,))
+            made = replace(made, program=with_lost_parts(program, self.choice))
         return model if made is model else replace(made, program=with_row_cuts(made.program))

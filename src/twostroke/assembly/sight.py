@@ -82,11 +82,11 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     def form(self, settings: Resolved) -> EncoderFormat:
         """The formats in which the encoder computes."""
-        return EncoderFormat.next_to(settings.model.weights)
+        return EncoderFormat.next_to(settings.model.weights, settings.images.encoder_weights)
 
     def needs(self, settings: Resolved) -> EncoderBytes:
         """Returns the memory that the encoder alone needs."""
-        return encoder_bytes(self.encoder, self.most_rows, settings.model.weights)
+        return encoder_bytes(self.encoder, self.most_rows, self.form(settings))
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """Returns the memory that the model and its encoder need together, including the rows that are kept."""
@@ -146,10 +146,9 @@ class SightPlan(Struct, frozen=True, eq=False):
         return encoder_sizes(self.encoder.sight, self.most_rows)
 
 
-def encoder_bytes(encoder: SightEncoder, most_rows: int, weights: str) -> EncoderBytes:
-    """Returns the memory that an encoder needs for tiles of at most `most_rows` image rows. weights: the name of the
-    format of the language model's weights."""
-    form, sizes = EncoderFormat.next_to(weights), encoder_sizes(encoder.sight, most_rows)
+def encoder_bytes(encoder: SightEncoder, most_rows: int, form: EncoderFormat) -> EncoderBytes:
+    """Returns the memory that an encoder needs for tiles of at most `most_rows` image rows."""
+    sizes = encoder_sizes(encoder.sight, most_rows)
     model = form.model(encoder.model)
     pages = sizes.pages_of(0) * PAGE_TOKENS * model.kv_bytes_per_token(form.kv)
     arena = place(model.program, sizes.max_step_tokens, sizes.max_logit_rows).num_bytes

@@ -7,10 +7,14 @@ import binascii
 
 from twostroke.types.errors import InvalidRequest
 
+ESCAPES = {"%2B": "+", "%2b": "+", "%2F": "/", "%2f": "/", "%3D": "=", "%3d": "=", "%0A": "", "%0D": "", "%20": ""}
+"""Percent escapes that a URL of base64 may have. No others are read, so that a long text costs a few passes."""
+
 
 def bytes_of_url(url: str, most_bytes: int) -> bytes:
-    """Returns the bytes of a data: URL. Raises InvalidRequest for any other URL, and for content that is not base64."""
-    scheme, _, rest = url.partition(":")
+    """Returns the bytes of a data: URL. White space around it and percent escapes in it are those of every URL. Raises
+    InvalidRequest for any other URL, and for content that is not base64."""
+    scheme, _, rest = url.strip().partition(":")
     if scheme.lower() != "data":
         word = scheme[:12] if _ else "no scheme"
         raise InvalidRequest(
@@ -26,6 +30,8 @@ def bytes_of_url(url: str, most_bytes: int) -> bytes:
             param="image",
             fix="Write the media type of an image, ;base64, and the file in base64 after the comma.",
         )
+    for escape, letter in ESCAPES.items() if "%" in text else ():
+        text = text.replace(escape, letter)
     return bytes_of_base64(text, most_bytes)
 
 
@@ -39,8 +45,7 @@ def bytes_of_base64(text: str, most_bytes: int) -> bytes:
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidRequest(
-            f"The image is not base64: {error}.",
-            param="image",
-            fix="Encode the file with the standard alphabet and its padding.",
-        ) from None
+        fix = "Encode the file with the standard alphabet and its padding."
+        if text.lstrip().startswith("data:"):
+            fix = "Leave out the beginning of the URL, up to the comma: this field takes base64 alone."
+        raise InvalidRequest(f"The image is not base64: {error}.", param="image", fix=fix) from None

@@ -29,7 +29,14 @@ FORMATS = {
     b"BM": "BMP",
 }
 """The first bytes of files in the formats that are read; WebP is recognized separately."""
-OTHERS = {b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF", b"8BPS": "PSD", b"\0\0\1\0": "ICO", b"<svg": "SVG"}
+OTHERS = {
+    **{b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF", b"8BPS": "PSD", b"\0\0\1\0": "ICO", b"<svg": "SVG"},
+    **{b"\xff\x0a": "JPEG XL", b"\0\0\0\x0cJXL ": "JPEG XL", b"\0\0\0\x0cjP  ": "JPEG 2000"},
+}
+BRANDS = {b"avi": "AVIF", b"hei": "HEIC", b"hev": "HEIC", b"mif": "HEIC", b"msf": "HEIC"}
+"""How the brand begins that an ISO base media file names after `ftyp`. Files of other brands are videos."""
+OPENING_BYTES = 1024
+"""The first bytes of a text in which the element of an SVG file is looked for."""
 TAKEN = "PNG, JPEG, WebP, GIF or BMP"
 JOBS = 256
 """The number of images after which a process is replaced."""
@@ -82,9 +89,12 @@ def format_of(data: bytes) -> str:
         return "WEBP"
     other = next((name for begin, name in OTHERS.items() if data.lstrip().startswith(begin)), "")
     if data[4:8] == b"ftyp":
-        other = "AVIF" if data[8:12].startswith(b"avi") else "HEIC"
+        other = BRANDS.get(data[8:11], "MP4")
+    elif data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"<?xml", b"<!--", b"<!DOCTYPE")):
+        other = "SVG" if b"<svg" in data[:OPENING_BYTES] else ""
+    what = f"The image has the format {other}, which is not read." if other else "The image has no format that is read."
     raise InvalidRequest(
-        f"The image is a {other} file." if other else "The image has no format that is read here.",
+        what if data else "The image has no bytes.",
         param="image",
         why="The first bytes of the file say its format.",
         fix=f"Send {TAKEN}.",

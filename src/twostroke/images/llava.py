@@ -19,10 +19,13 @@ from twostroke.images.processor import (
     one_tile,
     read_resizing,
     require_side,
+    too_narrow,
 )
 from twostroke.types.spec.fields import Fields
 
 IMAGE = "<image>"
+MOST_PIXELS = 1 << 25
+"""The most pixels of an image that is resized before its middle is taken. Only very narrow images would have more."""
 
 
 class LlavaProcessor(OfColors, Struct, frozen=True):
@@ -46,6 +49,8 @@ class LlavaProcessor(OfColors, Struct, frozen=True):
             return one_tile(side, side, word)
         shorter = min(width, height)
         wide, high = (side if each == shorter else int(side * each / shorter) for each in (width, height))
+        if wide * high > MOST_PIXELS:
+            raise too_narrow()
         place = ((wide - side) // 2, (high - side) // 2)
         return Cut((("resize", wide, high, word), ("tile", *place, side, side)), ((side, side),))
 

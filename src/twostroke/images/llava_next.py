@@ -70,10 +70,13 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         if low:
             return Cut((whole,), ((side, side),), sheets=(Sheet.alone(self.rows),))
         high, wide = self._grid(width, height)
+        sheet = self._sheet(width, height, wide, high)
+        if not sheet.height:  # no line of the grid shows an image that is so flat
+            return Cut((whole,), ((side, side),))
         shown = _fitted(width, height, wide, high)
         left, top = ((all_of - own) // 2 for all_of, own in zip((wide, high), shown, strict=True))
         steps = (whole, ("resize", *shown, word), ("tile", -left, -top, wide, high))
-        return Cut(steps, ((side, side), (wide, high)), sheets=(None, self._sheet(width, height, wide, high)))
+        return Cut(steps, ((side, side), (wide, high)), sheets=(None, sheet))
 
     def _grid(self, width: int, height: int) -> tuple[int, int]:
         """Returns height and width of the grid that keeps most pixels of the image; of equal grids, the smaller one."""

@@ -24,6 +24,8 @@ from twostroke.types.errors import InvalidRequest
 from twostroke.types.user_path import user_path
 
 DETAILS = ("auto", "low", "high", "original")
+PNG_MODES = ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")
+"""Modes of PIL images that a PNG file keeps as they are."""
 
 
 class AskedImage(Struct, frozen=True):
@@ -86,13 +88,25 @@ def _local_bytes(image: Any, most_bytes: int) -> bytes:
         try:
             with user_path(image).open("rb") as file:
                 return file.read(most_bytes + 1)
-        except OSError as error:
-            raise InvalidRequest(f"The image file cannot be read: {error.strerror}.", param="image") from None
+        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+            why = getattr(error, "strerror", None) or str(error)
+            raise InvalidRequest(f"The image file cannot be read: {why}.", param="image") from None
     if hasattr(image, "save") and hasattr(image, "getbands"):
-        saved = io.BytesIO()
-        image.save(saved, "PNG")
-        return saved.getvalue()
+        return _saved(image)
     return bmp_of(np.asarray(image))
+
+
+def _saved(image: Any) -> bytes:
+    """Returns a PIL image as a PNG file. Its mode stays where PNG has it, 32 bits of grey become 16, and every other
+    mode becomes RGB."""
+    saved, mode = io.BytesIO(), image.mode
+    try:
+        mode = mode if mode in PNG_MODES else "I;16" if mode.startswith("I") else "RGB"
+        (image if mode == image.mode else image.convert(mode)).save(saved, "PNG")
+    except (OSError, ValueError, SyntaxError) as error:
+        why = f"Its pixels cannot be read: {error}."
+        raise InvalidRequest("The PIL image cannot be used.", param="image", why=why) from None
+    return saved.getvalue()
 
 
 def bmp_of(pixels: np.ndarray[Any, Any]) -> bytes:

@@ -57,10 +57,11 @@ class QwenProcessor(OfColors, Struct, frozen=True):
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
         """See Processor."""
+        given = f"{width:,} x {height:,}"
         width, height = self._lifted(width, height)
         if max(width, height) / min(width, height) > MOST_RATIO:
             raise InvalidRequest(
-                f"The image has {width:,} x {height:,} pixels.",
+                f"The image has {given} pixels.",
                 param="image",
                 why=f"One side may be {MOST_RATIO} times as long as the other.",
                 fix="Cut the image into parts.",

@@ -196,6 +196,8 @@ def resolve_images(resolver: Resolver) -> None:
     """Resolves the limits on images, and the hosts from which images may be fetched."""
     resolver.pick(ImageSettings.image_cache, IMAGE_CACHE, "default")
     resolver.pick(ImageSettings.image_tokens, IMAGE_TOKENS, "default")
+    why = "the format of the language model's weights, or int8 where its file stores codes"
+    resolver.pick(ImageSettings.encoder_weights, "usual", why)
     resolver.pick(ImageSettings.image_urls, (), "none asked for: images are not fetched")
 
 

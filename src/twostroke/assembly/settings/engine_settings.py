@@ -146,6 +146,12 @@ class ImageSettings(Group):
         "the file next to the model's GGUF file",
     )
     image_tokens: Option[int] = Option("COUNT", parse_count, "Most image rows of an image whose size decides.", "4096")
+    encoder_weights: Option[str] = Option(
+        "FORMAT",
+        one_of("usual", "int8", "int16", "bf16", "f32"),
+        "Format of the image encoder's matrices: usual, int8, int16, bf16, f32. int16 is two codes of int8 a weight.",
+        "usual: the format of the language model's weights, or int8 where its file stores codes",
+    )
     image_urls: NamesOption = NamesOption(
         "HOSTS",
         parse_image_hosts,

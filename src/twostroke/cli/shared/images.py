@@ -32,8 +32,9 @@ def image_part(name: str) -> dict[str, Any]:
     try:
         with user_path(name).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InvalidRequest(f"The image file {name} cannot be read: {error.strerror}.") from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        why = getattr(error, "strerror", None) or str(error)
+        raise InvalidRequest(f"The image file {name} cannot be read: {why}.") from None
     if len(data) > MOST_BYTES:
         raise InvalidRequest(f"The image file {name} has more than {MOST_BYTES:,} bytes.", fix="Make it smaller.")
     return {"type": "image", "image": data}

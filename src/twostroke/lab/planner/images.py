@@ -82,7 +82,7 @@ class PlannedSight(Struct, frozen=True):
 
     def num_bytes(self, weights: str) -> int:
         """Returns the bytes of the encoder, with the cached rows of images."""
-        found = encoder_bytes(self.encoder, self.most_rows, weights)
+        found = encoder_bytes(self.encoder, self.most_rows, EncoderFormat.next_to(weights))
         return found.weights + found.buffers + IMAGE_CACHE
 
     def cost(self, weights: str, machine: HardwareSpec | Calibration) -> EncodeCost:

@@ -17,6 +17,10 @@ class Substitution:
     def __init__(self, old: Value, new: Value) -> None:
         self._made: dict[Value, Value] = {old: new}
 
+    def replace_too(self, old: Value, new: Value) -> None:
+        """Replaces one more value from now on. No value that lies in `old` was given before."""
+        self._made[old] = new
+
     def value(self, value: Value) -> Value:
         """Returns the value with `new` in place of `old` as itself or as its base. Equal values stay one object."""
         known = self._made.get(value)

@@ -189,7 +189,8 @@ class Weight:
     and `rows` is the number of rows of one matrix.
 
     stored: the format that keeps the checkpoint's numbers, where it is known. order: for each column, which column of
-    the tensors it is, where the columns are kept in another order; the inputs are taken in the same order.
+    the tensors it is, where the columns are kept in another order; the inputs are taken in the same order. lost_by: a
+    format; the matrix is then what rounding to this format loses of the tensors.
     """
 
     key: str
@@ -201,6 +202,7 @@ class Weight:
     experts: int = 0
     stored: WeightFormat | None = None
     order: Vector | None = None
+    lost_by: WeightFormat | None = None
 
     @property
     def matrices(self) -> int:

@@ -81,7 +81,8 @@ def _words(chosen: WeightFormat) -> str:
 
 
 def _role(weight: Weight) -> str:
-    return weight.role if weight.order is None else f"{weight.role}, columns sorted"
+    lost = "" if weight.lost_by is None else f" lost by {_words(weight.lost_by)}"
+    return f"{weight.role}{lost}" + ("" if weight.order is None else ", columns sorted")
 
 
 def cached_weights(

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
+from twostroke.ops.operands import F32Array, PackedWeight, U8Array, U16Array, bf16_to_f32
 from twostroke.ops.program.values import Tensor, Weight
+from twostroke.ops.unpack import unpack
 from twostroke.types.errors import CorruptModel
 from twostroke.types.spec.formats import PANEL_ROWS, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.packed.blobs import BlobTarget
+from twostroke.weights.packed.blobs import BlobTarget, aligned_bytes
 from twostroke.weights.packing.stored_packing import BlockPacker
 from twostroke.weights.tensor_source import SourceArray, readable_dtype
 
@@ -126,6 +127,7 @@ class RoundedPacking:
             scales_key, first_byte = weight.key + ".scales", first_panel * panel_scale_bytes
             scales = self._target.area(scales_key, first_byte, panels * panel_scale_bytes)
         try:
+            rows = rows if weight.lost_by is None else lost_rows(rows, weight.lost_by, self._packer)
             self._packer.pack(rows, chosen, data, None if scales is None else scales.view(np.uint16))
         except CorruptModel:
             raise unusable(weight.parts[0].name) from None
@@ -187,6 +189,18 @@ class _Rows:
             self._held = np.ascontiguousarray(rows if part.order is None else rows[list(part.order.index)])
             self._held_part = part
         return self._held
+
+
+def lost_rows(rows: SourceArray, weight_format: WeightFormat, packer: Packer) -> F32Array:
+    """Returns the rows minus what a packer keeps of them in a format with scales, (rows, columns) float32. Each row
+    depends on itself alone. Raises CorruptModel as the packer does."""
+    count, columns = rows.shape
+    data = aligned_bytes(weight_format.data_bytes(count, columns))
+    scales = aligned_bytes(weight_format.scale_bytes(count, columns)).view(np.uint16)
+    packer.pack(rows, weight_format, data, scales)
+    kept = unpack(PackedWeight(weight_format, count, columns, data, scales))
+    np.subtract(as_f32(rows), kept, out=kept)
+    return kept
 
 
 def as_f32(values: SourceArray) -> F32Array:

@@ -51,7 +51,8 @@ something.
 
 - A conversation is not refused for its form. Some histories do not fit a template. They have two messages of a
   user in a row, a second system message, a system message without a place, an empty answer, or two calls where one is
-  allowed. Each is changed to the nearest form that the template takes, and the header `x-twostroke-warnings` names the change.
+  allowed. Each is changed to the nearest form that the template takes, and the header `x-twostroke-warnings` names the
+  change.
 - Offered tools, calls and results that a template leaves out are written in the format's own notation.
 - Thoughts come under the name that the template reads, whatever name the client used.
 - Ids of calls have the form that the template prints or asks for. An id that a model writes a second time is

@@ -54,7 +54,7 @@ def serving(command: list[str], **how: Any) -> Iterator[str]:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, **pipes)
     try:
         assert process.stdout is not None and process.stderr is not None
-        lines, facts = "", {}
+        lines, facts = "", dict[str, Any]()
         while not facts:
             line = process.stdout.readline()
             assert line, process.stderr.read()

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +151,11 @@ class ImageDecoder:
         require_pillow()
         memory = MEMORY_BYTES + BYTES_A_PIXEL * self.limits.pixels
         command = [sys.executable, "-I", str(CHILD), str(memory)]
-        streams: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         try:  # Ctrl-C must reach only the parent, which ends this process when it is done
-            process = apart(partial(subprocess.Popen, command, bufsize=0, env={}, **streams))
+            process: subprocess.Popen[bytes] = apart(
+                lambda **own: subprocess.Popen(command, bufsize=0, env={}, **streams, **own)
+            )
         except OSError as error:
             raise _not_started(why_no_process(error)) from None
         self._process, self._jobs = process, 1

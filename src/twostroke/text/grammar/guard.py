@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -105,9 +104,11 @@ class GrammarGuard:
             return self._process
         self.close()
         command = [sys.executable, "-P", str(CHILD)]
-        streams: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         try:  # Ctrl-C must reach only the parent, which ends this process when it is done
-            process = apart(partial(subprocess.Popen, command, bufsize=0, **streams))
+            process: subprocess.Popen[bytes] = apart(
+                lambda **own: subprocess.Popen(command, bufsize=0, **streams, **own)
+            )
         except OSError as error:
             raise _not_started(why_no_process(error)) from None
         self._process = process

@@ -79,14 +79,18 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
       job.way->group(job, group_of(job, panel, g, next.data + skipped), first_row, last_row, sums + part * part_floats, block);
     }
   }
-  if (end == job.groups) job.finish(job, index, last_row - first_row, sums, part_floats, out);
+  if (end != job.groups) return;
+  if (job.first != nullptr) add_remainders(job, index, first_row, last_row, thread, sums, part_floats);
+  job.finish(job, index, last_row - first_row, sums, part_floats, out);
 }
 
 void few_rows(const Job& job, int64_t first_panel, int64_t count, int32_t thread, const Place& out) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
   job.way->few(job, first_panel, count, sums);
   for (int64_t i = 0; i < count; ++i) {
-    job.finish(job, first_panel + i, job.tokens, sums_of(job, i, 0, sums), job.tokens * kPanel, {out.at + i * kPanel, out.stride});
+    float* own = sums_of(job, i, 0, sums);
+    if (job.first != nullptr) add_remainders(job, first_panel + i, 0, job.tokens, thread, own, job.tokens * kPanel);
+    job.finish(job, first_panel + i, job.tokens, own, job.tokens * kPanel, {out.at + i * kPanel, out.stride});
   }
 }
 

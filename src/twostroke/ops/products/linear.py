@@ -67,8 +67,7 @@ def _integer_reference(x: F32Array, weight: PackedWeight, positions: I32Array | 
     x = rotated_columns(x) if weight.format.rotated else x
     q, scales = quantize_rows(x, group, padded)
     total = _integer_product(q, scales, weight)
-    if positions is not None:
-        first = positions < FIRST_POSITIONS
+    if positions is not None and (first := positions < FIRST_POSITIONS).any():
         lost = np.zeros((int(first.sum()), padded), np.float32)
         lost[:, : x.shape[1]] = x[first]
         lost -= q[first].astype(np.float32) * np.repeat(scales[first], group, axis=1)[:, :padded]

@@ -1,6 +1,7 @@
 // Products of the rows at the first positions of a text, whose inputs have two codes. Both products and their finish go to scratch memory
 // while `out` has its old content. They replace the rows of `out` after all rows were multiplied as usual.
 #include "twostroke/cuda/host/product.h"
+#include "twostroke/first_positions.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,6 +2,7 @@
 // finished. A panel is multiplied by these few rows while it is in a near cache, so that no weight is read from memory twice.
 #include "twostroke/arena.h"
 #include "twostroke/context.h"
+#include "twostroke/first_positions.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/rotate.h"
 

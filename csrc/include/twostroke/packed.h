@@ -12,7 +12,6 @@ constexpr int64_t kStep = 64;  // integer kinds are padded to a multiple of this
 constexpr int64_t kSubgroup = 16;  // columns of int4 that share a multiplier
 constexpr int64_t kMultiplierBytes = kStep / kSubgroup / 2 * kPanel;  // the multipliers at the beginning of a step of int4
 constexpr int64_t kInt4StepBytes = kMultiplierBytes + kStep / 2 * kPanel;
-constexpr int64_t kFirstPositions = 4;  // a row at a position below it has two codes in integer products: see ops/products/linear.py
 constexpr int64_t kMaxGroup = 1024;  // a limit at which 1024 * 255 * 127 fits int32
 
 // Whether a kind has the codes and scales of ggml's files: see stored_shape.h.

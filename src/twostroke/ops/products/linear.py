@@ -29,8 +29,8 @@ from twostroke.ops.stored_layout import stored_product
 from twostroke.ops.unpack import unpack
 from twostroke.types.spec.formats import WeightKind
 
-FIRST_POSITIONS = 4
-"""The number of positions at the beginning of a text whose rows have two codes: kFirstPositions of linear_job.h."""
+FIRST_POSITIONS = 6
+"""The number of positions at the beginning of a text whose rows have two codes: kFirstPositions of first_positions.h."""
 
 
 def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray[np.int8], F32Array]:

@@ -30,7 +30,7 @@ from twostroke.ops.unpack import unpack
 from twostroke.types.spec.formats import WeightKind
 
 FIRST_POSITIONS = 6
-"""The number of positions at the beginning of a text whose rows have two codes: kFirstPositions of first_positions.h."""
+"""The positions at the beginning of a text whose rows have two codes: kFirstPositions of first_positions.h."""
 
 
 def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray[np.int8], F32Array]:

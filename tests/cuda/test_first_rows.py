@@ -1,5 +1,5 @@
-"""Products of rows at the first positions of a text in the emulator, bit for bit as on the CPU: a few among many, more
-than are computed together, and nothing else."""
+"""Products of rows at the first positions of a text in the emulator, bit for bit as on the CPU. A step has a few
+of them among many rows, more than are computed together, or no other rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Rows with two codes under the exactness law: chunks that end among them, many short texts in one step, prompts that
-begin with cached pages, and texts whose first positions are answers."""
+"""Rows with two codes keep the exactness law. Chunks end among them, a step has many short texts, prompts begin with
+cached pages, and the first positions of some texts are answers."""
 
 from __future__ import annotations
 

@@ -148,11 +148,13 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 
 
 def _first(weight: Weight, weight_format: WeightFormat) -> int:
-    """Returns the bytes of rows with two codes: the rows, what rounding loses of them, both products, the results."""
+    """Returns the bytes of rows with two codes: the rows, what rounding loses of them, both products, the results.
+    Rounded rows are whole tiles."""
     if not weight_format.group:
         return 0
     padded = weight_format.padded_columns(weight.columns)
-    return FIRST_ROWS * (_rounded(weight, weight_format) + 4 * (weight.columns + padded + 3 * weight.rows))
+    rounded = max(FIRST_ROWS, WHOLE_TILES) * _rounded(weight, weight_format)
+    return rounded + 4 * FIRST_ROWS * (weight.columns + padded + 3 * weight.rows)
 
 
 def _pairs(chosen: int) -> int:

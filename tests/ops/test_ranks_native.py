@@ -149,6 +149,26 @@ def test_a_product_has_its_bits_where_its_rows_were_exchanged_as_int8(
         assert EXCHANGES[rank].spent().sent_bytes == 64 + len(whole) * row_bytes
 
 
+def test_rows_of_two_codes_are_exchanged_as_floats(three: list[CpuOps]) -> None:
+    """A step with any such row exchanges all rows so. The product has its bits in both steps."""
+    columns = 608
+    weight, whole, edges = packed(FLAT8.kind, 70, columns), awkward_rows(columns), (128, 384)
+    parts, firsts = np.split(whole, edges, axis=1), (0, *edges)
+    for positions, bytes_each in ((np.arange(9, dtype=np.int32), 4), (np.arange(40, 49, dtype=np.int32), 1.125)):
+        before = [EXCHANGES[rank].spent() for rank in range(3)]
+        found = [np.zeros_like(whole) for _ in three]
+        own = [(found[r], np.ascontiguousarray(parts[r]), weight, firsts[r], positions) for r in range(3)]
+        assert at_once([partial(three[r].gather, *own[r]) for r in range(3)]) == [None] * 3  # type: ignore[arg-type]
+        expected = np.zeros((9, 70), np.float32)
+        three[0].linear(expected, whole, weight, positions)
+        for rank, out in enumerate(found):
+            made = np.zeros_like(expected)
+            three[rank].linear(made, out, weight, positions)
+            assert np.array_equal(made, expected, equal_nan=True)
+            sent = (EXCHANGES[rank].spent() - before[rank]).sent_bytes
+            assert sent == 64 + len(whole) * bytes_each * parts[rank].shape[1]
+
+
 def test_what_was_spent_is_counted(two: list[CpuOps]) -> None:
     """The whole time counts in which the first rank is seen to wait for the second one."""
     slept_s: list[float] = []

@@ -31,7 +31,9 @@ class RankOps:
         self._ops, self._exchange, self._rank = ops, exchange, rank
         self.gathers = 0
 
-    def gather(self, out: F32Array, part: F32Array, reader: object = None, first: int = 0) -> None:
+    def gather(
+        self, out: F32Array, part: F32Array, reader: object = None, first: int = 0, positions: object = None
+    ) -> None:
         self.gathers += 1
         self._exchange.parts[self._rank] = part
         self._exchange.barrier.wait(timeout=60)

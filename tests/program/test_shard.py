@@ -27,7 +27,7 @@ from twostroke.ops.program.check import check
 from twostroke.ops.program.fuse import fuse
 from twostroke.ops.program.op import FormatChoice, StoredFormats
 from twostroke.ops.program.program import Program
-from twostroke.ops.program.values import PagedKV
+from twostroke.ops.program.values import POSITIONS, PagedKV
 from twostroke.ops.quant.formats import INT8, format_choice
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes
@@ -175,6 +175,7 @@ def test_gathers_before_products_alone_name_the_matrix_that_rounds_them() -> Non
         for call in found:
             (reader,) = [other for other in calls if call.out.root in [value.root for value in other.reads()]]
             assert reader.weight is call.reader and call.first == rank * call.part.width  # type: ignore[attr-defined]
+            assert reader.positions is call.positions is POSITIONS  # type: ignore[attr-defined]
 
 
 def gathers(program: Any) -> int:

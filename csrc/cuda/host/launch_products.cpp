@@ -89,27 +89,45 @@ bool gates_itself(const ts_context& device, const ts_weight& w, int64_t rows) {
   return strip != 0 && w.rows / 2 % strip == 0;
 }
 
-// Computes silu of the first half of the product times the second half. Where the product's kernel cannot do this itself, both halves go to
-// scratch memory and another kernel multiplies them.
-int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight) {
+// Whether the positions of all rows are given, or none.
+bool has_positions(const ts_indices& positions, int64_t rows) { return positions.data == nullptr || positions.count == rows; }
+
+// The bytes of scratch memory for rows with two codes, where a product has any.
+int64_t more_scratch(const ts_weight& w, const ts_indices& positions, int64_t rows) {
+  FirstRows first;
+  take_rows(first, w, positions, 0, rows);
+  return first.count == 0 ? 0 : first_scratch(w);
+}
+
+// Starts a gated product of at most kGatedRows rows. Where the product's kernel cannot gate, both halves go to `both`, and another kernel
+// multiplies them.
+int32_t start_gated(ts_context& device, const ts_weight& w, uint64_t scratch, float* both, const ProductRows& rows) {
+  if (gates_itself(device, w, rows.count)) return start_product(device, w, scratch, kGatedRows, rows);
+  const ProductRows halves = {rows.x, rows.x_stride, rows.count, both, w.rows, false, nullptr};
+  const int32_t status = start_product(device, w, scratch, kGatedRows, halves);
+  if (status != TS_OK) return status;
+  const ts_value out = {rows.out, rows.out_stride, rows.count, 1, w.rows / 2};
+  const ts_gate_args gate = {out, {both, w.rows, rows.count, 1, w.rows}, 0, 0.0, 0.0, 0};
+  return launch(device, gate);
+}
+
+// Computes silu of the first half of the product times the second half.
+int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, const ts_indices& positions) {
   int32_t status = check_weight(weight);
   if (status != TS_OK) return status;
   if (out.rows != x.rows || width_of(x) != weight->columns || 2 * width_of(out) != weight->rows || weight->experts != 0) return TS_BAD_SHAPE;
-  const int64_t bytes = product_scratch(*weight, kGatedRows);
-  const uint64_t scratch = scratch_of(device, bytes + kGatedRows * weight->rows * 4, &status);
+  if (!has_positions(positions, x.rows)) return TS_BAD_SHAPE;
+  const int64_t bytes = product_scratch(*weight, kGatedRows), of_both = round_up(kGatedRows * weight->rows * 4);
+  const uint64_t scratch = scratch_of(device, bytes + of_both + more_scratch(*weight, positions, x.rows), &status);
   float* both = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(bytes));
-  for (int64_t first = 0; first < x.rows && status == TS_OK; first += kGatedRows) {
-    const int64_t count = x.rows - first < kGatedRows ? x.rows - first : kGatedRows;
-    const float* rows = x.data + first * x.stride;
-    const ts_value some = {out.data + first * out.stride, out.stride, count, out.heads, out.dim};
-    if (gates_itself(device, *weight, count)) {
-      status = start_product(device, *weight, scratch, kGatedRows, {rows, x.stride, count, some.data, out.stride, false, nullptr, true});
-      continue;
-    }
-    status = start_product(device, *weight, scratch, kGatedRows, {rows, x.stride, count, both, weight->rows, false, nullptr});
-    if (status != TS_OK) return status;
-    const ts_gate_args gate = {some, {both, weight->rows, count, 1, weight->rows}, 0, 0.0, 0.0, 0};
-    status = launch(device, gate);
+  const uint64_t more = scratch + static_cast<uint64_t>(bytes + of_both);
+  FirstRows some;
+  for (int64_t first = 0, count = 0; first < x.rows && status == TS_OK; first += count) {
+    count = take_rows(some, *weight, positions, first, x.rows - first < kGatedRows ? x.rows - first : kGatedRows);
+    const ProductRows rows = {x.data + first * x.stride, x.stride, count, out.data + first * out.stride, out.stride, false, nullptr, true};
+    status = start_first(device, *weight, more, some, rows);
+    if (status == TS_OK && some.count < count) status = start_gated(device, *weight, scratch, both, rows);
+    if (status == TS_OK) status = put_first(device, *weight, more, some, rows);
   }
   return status;
 }
@@ -162,29 +180,35 @@ int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, 
   return status == TS_OK ? start_strips(device, kernel, 1, args) : status;
 }
 
-int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add) {
+int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add, const ts_indices& positions) {
   int32_t status = check_weight(weight);
   if (status != TS_OK) return status;
   if (out.rows != x.rows || width_of(x) != weight->columns || width_of(out) != weight->rows || weight->experts != 0) return TS_BAD_SHAPE;
-  const uint64_t scratch = scratch_of(device, product_scratch(*weight, kRowsAtOnce), &status);
-  for (int64_t first = 0; first < x.rows && status == TS_OK; first += kRowsAtOnce) {
-    const int64_t count = x.rows - first < kRowsAtOnce ? x.rows - first : kRowsAtOnce;
-    status = start_product(device, *weight, scratch, kRowsAtOnce,
-                           {x.data + first * x.stride, x.stride, count, out.data + first * out.stride, out.stride, add, nullptr});
+  if (!has_positions(positions, x.rows)) return TS_BAD_SHAPE;
+  const int64_t bytes = product_scratch(*weight, kRowsAtOnce);
+  const uint64_t scratch = scratch_of(device, bytes + more_scratch(*weight, positions, x.rows), &status);
+  const uint64_t more = scratch + static_cast<uint64_t>(bytes);
+  FirstRows some;
+  for (int64_t first = 0, count = 0; first < x.rows && status == TS_OK; first += count) {
+    count = take_rows(some, *weight, positions, first, x.rows - first < kRowsAtOnce ? x.rows - first : kRowsAtOnce);
+    const ProductRows rows = {x.data + first * x.stride, x.stride, count, out.data + first * out.stride, out.stride, add, nullptr};
+    status = start_first(device, *weight, more, some, rows);
+    if (status == TS_OK && some.count < count) status = start_product(device, *weight, scratch, kRowsAtOnce, rows);
+    if (status == TS_OK) status = put_first(device, *weight, more, some, rows);
   }
   return status;
 }
 
-int32_t launch(ts_context& device, const ts_linear_args& a) { return product(device, a.out, a.x, a.weight, false); }
+int32_t launch(ts_context& device, const ts_linear_args& a) { return product(device, a.out, a.x, a.weight, false, a.positions); }
 
-int32_t launch(ts_context& device, const ts_linear_add_args& a) { return product(device, a.out, a.x, a.weight, true); }
+int32_t launch(ts_context& device, const ts_linear_add_args& a) { return product(device, a.out, a.x, a.weight, true, a.positions); }
 
-int32_t launch(ts_context& device, const ts_linear_silu_args& a) { return gated_product(device, a.out, a.x, a.weight); }
+int32_t launch(ts_context& device, const ts_linear_silu_args& a) { return gated_product(device, a.out, a.x, a.weight, a.positions); }
 
 int32_t launch(ts_context& device, const ts_feed_forward_args& a) {
   if (a.gate_up == nullptr || a.down == nullptr || a.middle.rows != a.x.rows || width_of(a.middle) != a.down->columns) return TS_BAD_SHAPE;
-  const int32_t status = gated_product(device, a.middle, a.x, a.gate_up);
-  return status == TS_OK ? product(device, a.out, a.middle, a.down, true) : status;
+  const int32_t status = gated_product(device, a.middle, a.x, a.gate_up, a.positions);
+  return status == TS_OK ? product(device, a.out, a.middle, a.down, true, a.positions) : status;
 }
 
 // Each head's vectors are multiplied by that head's matrix, like the rows of any product.
@@ -198,7 +222,7 @@ int32_t launch(ts_context& device, const ts_head_linear_args& a) {
     const ts_weight weight = matrix_of(*a.weight, head);
     const ts_value x = {a.x.data + head * a.x.dim, a.x.stride, a.x.rows, 1, a.x.dim};
     const ts_value out = {a.out.data + head * a.out.dim, a.out.stride, a.out.rows, 1, a.out.dim};
-    status = product(device, out, x, &weight, false);
+    status = product(device, out, x, &weight, false, {});
   }
   return status;
 }

@@ -1,5 +1,6 @@
 // Products with weights of int8 and int4, and kernels that round rows for products with whole numbers. This is one translation unit: see
 // kernels.cpp.
+#include "../kernels/products/first_rows.cpp"
 #include "../kernels/products/linear_few.cpp"
 #include "../kernels/products/linear_one.cpp"
 #include "../kernels/products/linear_tile.cpp"

@@ -37,53 +37,67 @@ void multiply_given(ts_context* context, Job& job) {
 
 namespace {
 
-int32_t check_operands(ts_context* context, const float* x, int64_t x_stride, int64_t columns, int64_t tokens, float* out,
-                       int64_t out_stride, int64_t columns_out) {
-  if (tokens < 0 || x_stride < columns || out_stride < columns_out) return TS_BAD_SHAPE;
-  if (tokens == 0) return TS_OK;
-  return context == nullptr || x == nullptr || out == nullptr ? TS_BAD_POINTER : TS_OK;
+int32_t check_operands(ts_context* context, const ProductRows& rows, int64_t columns, int64_t columns_out) {
+  if (rows.tokens < 0 || rows.x_stride < columns || rows.out_stride < columns_out) return TS_BAD_SHAPE;
+  if (rows.tokens == 0) return TS_OK;
+  return context == nullptr || rows.x == nullptr || rows.out == nullptr ? TS_BAD_POINTER : TS_OK;
 }
 
-int32_t run(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out, int64_t out_stride,
-            int64_t gated, Finish finish) {
-  const int64_t columns_out = gated > 0 ? gated : w->rows;
-  const int32_t status = check_operands(context, x, x_stride, w->columns, tokens, out, out_stride, columns_out);
-  if (status != TS_OK) return status;
-  const Job all = make_job(*w, x, x_stride, out, out_stride, gated, finish);
-  const int64_t chunk = chunk_rows(all, tokens);
-  for (int64_t first = 0; first < tokens; first += chunk) {
-    Job job = all;
-    job.x += first * x_stride;
-    job.out += first * out_stride;
-    job.tokens = tokens - first < chunk ? tokens - first : chunk;
-    const int64_t bytes = lay_out(job, context, nullptr);
-    uint8_t* scratch = bytes == 0 ? nullptr : static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
-    if (bytes > 0 && scratch == nullptr) return TS_NO_MEMORY;
-    lay_out(job, context, scratch);
-    multiply_chunk(context, job);
-  }
+// Multiplies one chunk of rows.
+int32_t multiply_rows(ts_context* context, Job& job, const int32_t* positions) {
+  FirstRows first = {};
+  first.count = count_first(job.w, positions, job.tokens);
+  const auto lay_out_all = [&](uint8_t* scratch) {
+    const int64_t used = lay_out(job, context, scratch);
+    return used + lay_out_first(first, job, context, scratch == nullptr ? nullptr : scratch + used);
+  };
+  const int64_t bytes = lay_out_all(nullptr);
+  uint8_t* scratch = bytes == 0 ? nullptr : static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
+  if (bytes > 0 && scratch == nullptr) return TS_NO_MEMORY;
+  lay_out_all(scratch);
+  find_first(first, positions, job.tokens);
+  keep_remainders(context, job);
+  multiply_chunk(context, job);
   return TS_OK;
 }
 
 }  // namespace
+
+int32_t multiply(ts_context* context, const ts_weight* w, const ProductRows& rows, int64_t gated, Finish finish) {
+  const int64_t columns_out = gated > 0 ? gated : w->rows;
+  int32_t status = check_operands(context, rows, w->columns, columns_out);
+  const Job all = make_job(*w, rows.x, rows.x_stride, rows.out, rows.out_stride, gated, finish);
+  const int64_t chunk = chunk_rows(all, rows.tokens);
+  for (int64_t first = 0; first < rows.tokens && status == TS_OK; first += chunk) {
+    Job job = all;
+    job.x += first * rows.x_stride;
+    job.out += first * rows.out_stride;
+    job.tokens = rows.tokens - first < chunk ? rows.tokens - first : chunk;
+    status = multiply_rows(context, job, rows.positions == nullptr ? nullptr : rows.positions + first);
+  }
+  return status;
+}
+
 }  // namespace twostroke
+
+using namespace twostroke;
 
 int32_t ts_linear(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out,
                   int64_t out_stride) {
-  const int32_t status = twostroke::check_weight(w);
-  return status != TS_OK ? status : twostroke::run(context, w, x, x_stride, tokens, out, out_stride, 0, twostroke::finish_store);
+  const int32_t status = check_weight(w);
+  return status != TS_OK ? status : multiply(context, w, {x, x_stride, tokens, out, out_stride, nullptr}, 0, finish_store);
 }
 
 int32_t ts_linear_add(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out,
                       int64_t out_stride) {
-  const int32_t status = twostroke::check_weight(w);
-  return status != TS_OK ? status : twostroke::run(context, w, x, x_stride, tokens, out, out_stride, 0, twostroke::finish_add);
+  const int32_t status = check_weight(w);
+  return status != TS_OK ? status : multiply(context, w, {x, x_stride, tokens, out, out_stride, nullptr}, 0, finish_add);
 }
 
 int32_t ts_linear_silu(ts_context* context, const ts_weight* w, const float* x, int64_t x_stride, int64_t tokens, float* out,
                        int64_t out_stride) {
-  const int32_t status = twostroke::check_weight(w);
+  const int32_t status = check_weight(w);
   if (status != TS_OK) return status;
   if (w->rows % 2 != 0) return TS_BAD_SHAPE;
-  return twostroke::run(context, w, x, x_stride, tokens, out, out_stride, w->rows / 2, twostroke::finish_silu);
+  return multiply(context, w, {x, x_stride, tokens, out, out_stride, nullptr}, w->rows / 2, finish_silu);
 }

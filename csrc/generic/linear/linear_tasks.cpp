@@ -96,7 +96,9 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
         const Place at = {out.at + (row - first_row) * out.stride, out.stride};
         if (last) group.out = at;
         job.way->group(job, group, row, row_end, own + part * part_floats, block);
-        if (last) job.finish(job, index, row_end - row, own, part_floats, at);
+        if (!last) continue;
+        if (job.first != nullptr) add_remainders(job, index, row, row_end, thread, own, part_floats);
+        job.finish(job, index, row_end - row, own, part_floats, at);
       }
     }
   }
@@ -106,7 +108,9 @@ void few_rows(const Job& job, int64_t first_panel, int64_t count, int32_t thread
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
   job.way->few(job, first_panel, count, sums);
   for (int64_t i = 0; i < count; ++i) {
-    job.finish(job, first_panel + i, job.tokens, sums_of(job, i, 0, sums), job.tokens * kPanel, {out.at + i * kPanel, out.stride});
+    float* own = sums_of(job, i, 0, sums);
+    if (job.first != nullptr) add_remainders(job, first_panel + i, 0, job.tokens, thread, own, job.tokens * kPanel);
+    job.finish(job, first_panel + i, job.tokens, own, job.tokens * kPanel, {out.at + i * kPanel, out.stride});
   }
 }
 

@@ -5,9 +5,16 @@
 
 #include "twostroke/context.h"
 #include "twostroke/kernel_case.h"
+#include "twostroke/linear_job.h"
 #include "twostroke/ops.h"
 
 namespace twostroke {
+namespace {
+
+// Whether the positions of all rows are given, or none.
+bool has_positions(const ts_indices& positions, int64_t rows) { return positions.data == nullptr || positions.count == rows; }
+
+}  // namespace
 
 int32_t run(ts_context* context, const ts_attention_args& a) {
   if (a.layer == nullptr || a.out.rows != a.q.rows || a.out.heads != a.q.heads || a.layer->latent != 0) return TS_BAD_SHAPE;
@@ -24,7 +31,9 @@ int32_t run(ts_context* context, const ts_attention_args& a) {
 int32_t run(ts_context* context, const ts_feed_forward_args& a) {
   if (a.gate_up == nullptr || a.down == nullptr || a.out.rows != a.x.rows || a.middle.rows != a.x.rows) return TS_BAD_SHAPE;
   if (width_of(a.x) != a.gate_up->columns || width_of(a.out) != a.down->rows || width_of(a.middle) != a.down->columns) return TS_BAD_SHAPE;
-  return ts_feed_forward(context, a.gate_up, a.down, a.x.data, a.x.stride, a.x.rows, a.middle.data, a.middle.stride, a.out.data, a.out.stride);
+  if (!has_positions(a.positions, a.x.rows)) return TS_BAD_SHAPE;
+  const ProductRows rows = {a.x.data, a.x.stride, a.x.rows, a.out.data, a.out.stride, a.positions.data};
+  return feed_forward(context, a.gate_up, a.down, rows, a.middle.data, a.middle.stride);
 }
 
 int32_t run(ts_context* context, const ts_kv_write_args& a) {
@@ -36,25 +45,26 @@ int32_t run(ts_context* context, const ts_kv_write_args& a) {
 
 namespace {
 
-bool fits(const ts_value& out, const ts_value& x, const ts_weight* weight, int64_t width) {
-  return weight != nullptr && out.rows == x.rows && width_of(x) == weight->columns && width_of(out) == width;
+// Computes the product of an op with one matrix. gated: half the rows of the matrix, or 0.
+template <class Args>
+int32_t product(ts_context* context, const Args& a, int64_t gated, Finish finish) {
+  const int32_t status = check_weight(a.weight);
+  if (status != TS_OK) return status;
+  const bool fits = a.out.rows == a.x.rows && width_of(a.x) == a.weight->columns && width_of(a.out) == (gated > 0 ? gated : a.weight->rows);
+  if (!fits || !has_positions(a.positions, a.x.rows)) return TS_BAD_SHAPE;
+  return multiply(context, a.weight, {a.x.data, a.x.stride, a.x.rows, a.out.data, a.out.stride, a.positions.data}, gated, finish);
 }
 
 }  // namespace
 
-int32_t run(ts_context* context, const ts_linear_args& a) {
-  if (!fits(a.out, a.x, a.weight, a.weight == nullptr ? 0 : a.weight->rows)) return TS_BAD_SHAPE;
-  return ts_linear(context, a.weight, a.x.data, a.x.stride, a.x.rows, a.out.data, a.out.stride);
-}
+int32_t run(ts_context* context, const ts_linear_args& a) { return product(context, a, 0, finish_store); }
 
-int32_t run(ts_context* context, const ts_linear_add_args& a) {
-  if (!fits(a.out, a.x, a.weight, a.weight == nullptr ? 0 : a.weight->rows)) return TS_BAD_SHAPE;
-  return ts_linear_add(context, a.weight, a.x.data, a.x.stride, a.x.rows, a.out.data, a.out.stride);
-}
+int32_t run(ts_context* context, const ts_linear_add_args& a) { return product(context, a, 0, finish_add); }
 
 int32_t run(ts_context* context, const ts_linear_silu_args& a) {
-  if (!fits(a.out, a.x, a.weight, a.weight == nullptr ? 0 : a.weight->rows / 2)) return TS_BAD_SHAPE;
-  return ts_linear_silu(context, a.weight, a.x.data, a.x.stride, a.x.rows, a.out.data, a.out.stride);
+  const int32_t status = check_weight(a.weight);
+  if (status != TS_OK) return status;
+  return a.weight->rows % 2 != 0 ? TS_BAD_SHAPE : product(context, a, a.weight->rows / 2, finish_silu);
 }
 
 namespace {

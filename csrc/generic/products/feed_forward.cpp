@@ -1,6 +1,8 @@
 // ts_feed_forward: out += down(silu(gate(x)) * up(x)). With many rows, the (tokens, F) floats between the products would be written to
 // memory and read again only to be rounded to int8. Here a task computes the columns that share a scale in the second-level cache, and
 // rounds them there. The bits are those of ts_linear_silu and then ts_linear_add.
+#include <initializer_list>
+
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 
@@ -9,6 +11,7 @@ namespace {
 
 struct FeedForward {
   Job gate, down;
+  FirstRows gate_first, down_first;
   float* middle;  // for each thread: the columns of its rows that share a scale
   int64_t middle_floats;
 };
@@ -39,6 +42,7 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
     }
     blocks_end();
   }
+  keep_remainders_of(down, first_row, last_row, first, width, middle);
   for (int64_t row = first_row; row < last_row; row += kRowBlock) {
     const int64_t rows = last_row - row < kRowBlock ? last_row - row : kRowBlock;
     round_block(down, row, rows, group, middle + (row - first_row) * width, width);
@@ -66,11 +70,14 @@ int64_t lay_out_both(FeedForward& all, const ts_context* context, uint8_t* scrat
   used += lay_out_rows(down.xq, down.w, down.padded, down.groups, from(used));
   all.middle = reinterpret_cast<float*>(from(used));
   used += ts_threads(context) * all.middle_floats * 4;
-  return used + lay_out_given(down, context, from(used));
+  used += lay_out_given(down, context, from(used));
+  used += lay_out_first(all.gate_first, gate, context, from(used));
+  return used + lay_out_first(all.down_first, down, context, from(used));
 }
 
-int32_t run_fused(ts_context* context, FeedForward& all) {
+int32_t run_fused(ts_context* context, FeedForward& all, const int32_t* positions) {
   Job &gate = all.gate, &down = all.down;
+  for (FirstRows* each : {&all.gate_first, &all.down_first}) each->count = count_first(gate.w, positions, gate.tokens);
   down.xq.blocked = !is_stored_kind(down.w.kind);
   down.xq.rows = gate.tokens;
   all.middle_floats = gate.tokens * down.w.group;
@@ -78,45 +85,54 @@ int32_t run_fused(ts_context* context, FeedForward& all) {
   uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
   if (scratch == nullptr) return TS_NO_MEMORY;
   lay_out_both(all, context, scratch);
+  for (FirstRows* each : {&all.gate_first, &all.down_first}) find_first(*each, positions, gate.tokens);
+  keep_remainders(context, gate);
   quantize_slice(context, gate);
   choose_splits(gate, down.groups, ts_threads(context));
   ts_parallel(context, down.groups * gate.row_splits, gate_task, &all);
+  if (down.first != nullptr) round_remainders(context, *down.first);
   multiply_given(context, down);
   return TS_OK;
 }
 
 }  // namespace
-}  // namespace twostroke
 
-int32_t ts_feed_forward(ts_context* context, const ts_weight* gate_up, const ts_weight* down, const float* x, int64_t x_stride,
-                        int64_t tokens, float* middle, int64_t middle_stride, float* out, int64_t out_stride) {
-  using namespace twostroke;
+int32_t feed_forward(ts_context* context, const ts_weight* gate_up, const ts_weight* down, const ProductRows& rows, float* middle,
+                     int64_t middle_stride) {
   int32_t status = check_weight(gate_up);
   if (status == TS_OK) status = check_weight(down);
   if (status != TS_OK) return status;
   const int64_t gated = gate_up->rows / 2;
-  if (gate_up->rows % 2 != 0 || down->columns != gated || tokens < 0) return TS_BAD_SHAPE;
-  if (x_stride < gate_up->columns || middle_stride < gated || out_stride < down->rows) return TS_BAD_SHAPE;
-  if (tokens == 0) return TS_OK;
-  if (context == nullptr || x == nullptr || middle == nullptr || out == nullptr) return TS_BAD_POINTER;
+  if (gate_up->rows % 2 != 0 || down->columns != gated || rows.tokens < 0) return TS_BAD_SHAPE;
+  if (rows.x_stride < gate_up->columns || middle_stride < gated || rows.out_stride < down->rows) return TS_BAD_SHAPE;
+  if (rows.tokens == 0) return TS_OK;
+  if (context == nullptr || rows.x == nullptr || middle == nullptr || rows.out == nullptr) return TS_BAD_POINTER;
   FeedForward all = {};
-  all.gate = make_job(*gate_up, x, x_stride, middle, middle_stride, gated, finish_silu);
-  all.down = make_job(*down, middle, middle_stride, out, out_stride, 0, finish_add);
-  const int64_t chunk = chunk_rows(all.gate, chunk_rows(all.down, tokens));
-  for (int64_t first = 0; first < tokens; first += chunk) {
-    const int64_t rows = tokens - first < chunk ? tokens - first : chunk;
+  all.gate = make_job(*gate_up, rows.x, rows.x_stride, middle, middle_stride, gated, finish_silu);
+  all.down = make_job(*down, middle, middle_stride, rows.out, rows.out_stride, 0, finish_add);
+  const int64_t chunk = chunk_rows(all.gate, chunk_rows(all.down, rows.tokens));
+  for (int64_t first = 0; first < rows.tokens && status == TS_OK; first += chunk) {
+    const int64_t count = rows.tokens - first < chunk ? rows.tokens - first : chunk;
+    const int32_t* positions = rows.positions == nullptr ? nullptr : rows.positions + first;
     FeedForward part = all;
-    part.gate.x += first * x_stride;
-    part.down.out += first * out_stride;
-    part.gate.tokens = part.down.tokens = rows;
+    part.gate.x += first * rows.x_stride;
+    part.down.out += first * rows.out_stride;
+    part.gate.tokens = part.down.tokens = count;
     if (can_fuse(context, part.gate, part.down)) {
-      status = run_fused(context, part);
-    } else {
-      float* between = middle + first * middle_stride;
-      status = ts_linear_silu(context, gate_up, part.gate.x, x_stride, rows, between, middle_stride);
-      if (status == TS_OK) status = ts_linear_add(context, down, between, middle_stride, rows, part.down.out, out_stride);
+      status = run_fused(context, part, positions);
+      continue;
     }
+    float* between = middle + first * middle_stride;
+    status = multiply(context, gate_up, {part.gate.x, rows.x_stride, count, between, middle_stride, positions}, gated, finish_silu);
     if (status != TS_OK) return status;
+    status = multiply(context, down, {between, middle_stride, count, part.down.out, rows.out_stride, positions}, 0, finish_add);
   }
-  return TS_OK;
+  return status;
+}
+
+}  // namespace twostroke
+
+int32_t ts_feed_forward(ts_context* context, const ts_weight* gate_up, const ts_weight* down, const float* x, int64_t x_stride,
+                        int64_t tokens, float* middle, int64_t middle_stride, float* out, int64_t out_stride) {
+  return twostroke::feed_forward(context, gate_up, down, {x, x_stride, tokens, out, out_stride, nullptr}, middle, middle_stride);
 }

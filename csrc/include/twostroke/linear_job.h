@@ -9,6 +9,7 @@ constexpr int64_t kMaxParts = 3;  // a gate panel, and two panels of up rows whe
 
 struct Operands;
 struct Job;
+struct FirstRows;
 
 // One way to multiply, chosen only by the kind of weights and the number of rows. name: the function that multiplies. few: multiplies few
 // rows by `count` output panels into sums (count, parts, rows, 64); NULL where rows are many. group: multiplies some rows by one group of a
@@ -64,9 +65,17 @@ struct Scratch {
   float* partial;  // (panels, parts, rows, 64): the sums between slices; NULL where there is one slice
   uint8_t* room;  // for each thread: sums of all rows and one panel, then one unpacked group of it
   int64_t room_bytes;
+  FirstRows* first;  // NULL where all rows have one code
 };
 
 struct Job : Operands, Schedule, Scratch {};
+
+// The rows of a job at positions below kFirstPositions, rising. remainders: the same product of what rounding these rows loses.
+struct FirstRows {
+  int64_t count;
+  int32_t* rows;
+  Job remainders;
+};
 
 // Makes the operands that all calls with this weight share. gated: half its rows, or 0.
 Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t gated, Finish finish);
@@ -79,12 +88,37 @@ int64_t lay_out(Job&, const ts_context*, uint8_t* scratch, int64_t num_together 
 int64_t lay_out_given(Job&, const ts_context*, uint8_t* scratch);
 // Lays out the memory of rows in `groups` groups.
 int64_t lay_out_rows(QuantizedRows&, const ts_weight& w, int64_t padded, int64_t groups, uint8_t* scratch);
+// Computes x @ W.T of any number of rows. gated: half the rows of W, or 0. positions: (tokens,); NULL where all rows have one code.
+struct ProductRows {
+  const float* x;
+  int64_t x_stride, tokens;
+  float* out;
+  int64_t out_stride;
+  const int32_t* positions;
+};
+int32_t multiply(ts_context*, const ts_weight* w, const ProductRows& rows, int64_t gated, Finish finish);
+// Computes ts_feed_forward.
+int32_t feed_forward(ts_context*, const ts_weight* gate_up, const ts_weight* down, const ProductRows& rows, float* middle, int64_t middle_stride);
 // Multiplies job.tokens rows, one slice after the other. The memory is laid out before. Each slice of x is rounded before it is multiplied.
 void multiply_chunk(ts_context*, Job&);
 void multiply_given(ts_context*, Job&);  // the same, where job.xq has all groups already
 void quantize_slice(ts_context*, Job&);
 // Rounds one group of columns of up to kRowBlock rows, which are x_stride apart, into the input of the job.
 void round_block(const Job&, int64_t row, int64_t rows, int64_t group, const float* x, int64_t x_stride);
+
+// The rows of a product that have two codes; none without positions. The next functions lay out their memory, as lay_out does, and find
+// them.
+int64_t count_first(const ts_weight& w, const int32_t* positions, int64_t rows);
+int64_t lay_out_first(FirstRows&, Job&, const ts_context*, uint8_t* scratch);
+void find_first(FirstRows&, const int32_t* positions, int64_t rows);
+// Computes and rounds the remainders of job.x. The next function computes those of some columns of rows (last_row - first_row, columns), for
+// round_remainders.
+void keep_remainders(ts_context*, Job&);
+void keep_remainders_of(const Job&, int64_t first_row, int64_t last_row, int64_t column, int64_t columns, const float* x);
+void round_remainders(ts_context*, FirstRows&);
+// Adds the products of remainders to the sums (parts, rows, 64) of one output panel.
+void add_remainders(const Job&, int64_t panel, int64_t first_row, int64_t last_row, int32_t thread, float* sums, int64_t part_floats);
+
 void choose_splits(Job&, int64_t tasks, int64_t threads);
 // The first row of a part of the rows. A block of rows is never divided.
 int64_t row_point(const Job&, int64_t part);

@@ -66,11 +66,11 @@ typedef int64_t ts_integer;
   OP(entry_select, F(value, out) F(value, q) F(value, weights) F(cache, layer) F(sequences, batch) F(integer, rate)) \
   OP(entry_write, F(cache, layer) F(value, rows) F(indices, slots) F(indices, positions) F(integer, rate)) \
   OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs) F(integer, activation) F(number, limit) F(number, shift) F(integer, weigh_inputs) F(integer, idle) F(integer, hold_values)) \
-  OP(feed_forward, F(value, out) F(value, x) F(weight, gate_up) F(weight, down) F(value, middle))                        \
+  OP(feed_forward, F(value, out) F(value, x) F(weight, gate_up) F(weight, down) F(value, middle) F(indices, positions))    \
   OP(gate, F(value, out) F(value, x) F(integer, activation) F(number, limit) F(number, shift) F(integer, hold_values))    \
   OP(gated_norm, F(value, out) F(value, x) F(value, gate) F(vector, weight) F(number, eps) F(integer, groups) F(integer, activation) F(integer, gate_first)) \
   OP(gaussian_cut, F(value, out) F(number, factor))                                                                      \
-  OP(gather, F(value, out) F(value, part) F(weight, reader) F(integer, first))                                           \
+  OP(gather, F(value, out) F(value, part) F(weight, reader) F(integer, first) F(indices, positions))                     \
   OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
   OP(hand_over, F(value, x))                                                                                              \
   OP(head_layer_norm, F(value, out) F(vector, weight) F(vector, bias) F(number, eps))                                    \
@@ -83,9 +83,9 @@ typedef int64_t ts_integer;
   OP(latent_attention, F(value, out) F(value, q) F(value, q_turned) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window)) \
   OP(latent_write, F(cache, layer) F(value, rows) F(indices, slots))                                                     \
   OP(layer_norm, F(value, out) F(value, x) F(vector, weight) F(vector, bias) F(number, eps))                             \
-  OP(linear, F(value, out) F(value, x) F(weight, weight))                                                                \
-  OP(linear_add, F(value, out) F(value, x) F(weight, weight))                                                            \
-  OP(linear_silu, F(value, out) F(value, x) F(weight, weight))                                                           \
+  OP(linear, F(value, out) F(value, x) F(weight, weight) F(indices, positions))                                          \
+  OP(linear_add, F(value, out) F(value, x) F(weight, weight) F(indices, positions))                                      \
+  OP(linear_silu, F(value, out) F(value, x) F(weight, weight) F(indices, positions))                                     \
   OP(match_rms, F(value, out) F(value, like) F(number, least))                                                           \
   OP(mix_streams, F(value, out) F(value, base) F(value, x) F(value, weights) F(number, shift))                           \
   OP(mlstm, F(value, out) F(value, q) F(value, k) F(value, v) F(value, input_gate) F(value, forget_gate) F(state, state) F(indices, slots) F(sequences, batch) F(number, eps)) \

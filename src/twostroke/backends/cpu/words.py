@@ -172,6 +172,8 @@ def _rope(item: RopeTable, op: type[Op], operand: Operand, _structs: Structs) ->
 
 
 def _indices(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:
+    if item is None and operand.optional:
+        return [0, 0]
     if item.dtype != _I32 or item.ndim != 1 or not item.flags.c_contiguous:
         raise _refuse(op, operand.name, "contiguous int32 (N,)", item)
     return [item.ctypes.data, len(item)]

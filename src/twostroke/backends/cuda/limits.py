@@ -27,6 +27,8 @@ ROWS_AT_ONCE = 2048
 """How many rows of activations products hold in scratch memory: kRowsAtOnce."""
 GATED_ROWS = 512
 """How many rows of both halves of a gated product lie in scratch memory: kGatedRows."""
+FIRST_ROWS = 64
+"""How many rows with two codes products compute together: kMostFirst."""
 TILED_PAIRS = 4096
 """How many pairs of a row and an expert products in tiles hold: kTiledPairs."""
 TILE_ROWS, WHOLE_TILES = 64, 128
@@ -59,7 +61,7 @@ ROW_TOTALS = 16
 """How many sums of weights a row has over a segment: kRowTotals."""
 SCRATCH_PART = 256
 """The size of each part of the scratch memory is a multiple of this many bytes."""
-MOST_PARTS = 8
+MOST_PARTS = 16
 """The most parts that the scratch memory of one op has."""
 
 
@@ -100,11 +102,12 @@ def scratch_bytes(program: Program, format_for: FormatChoice, context_tokens: in
 
 def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> Iterator[int]:
     for weight in program.weights:
-        yield ROWS_AT_ONCE * _rounded(weight, format_for(weight))
+        yield ROWS_AT_ONCE * _rounded(weight, format_for(weight)) + _first(weight, format_for(weight))
     for call in program.calls:
         if isinstance(call, LinearSilu | FeedForward):
             weight = call.gate_up if isinstance(call, FeedForward) else call.weight
-            yield GATED_ROWS * (_rounded(weight, format_for(weight)) + 4 * weight.rows)
+            rounded, first = _rounded(weight, format_for(weight)), _first(weight, format_for(weight))
+            yield GATED_ROWS * (rounded + 4 * weight.rows) + first
         elif isinstance(call, Experts):
             yield _pairs(call.routes.width // 2) * _of_pair(call, format_for)
             if all(format_for(bank).group for bank in (call.gate_up, call.down)):
@@ -142,6 +145,16 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
     groups = -(-padded // weight_format.activation_columns)
     kind = weight_format.kind
     return padded + 8 * groups + (8 * padded // kind.step_columns if kind.is_stored else 0)
+
+
+def _first(weight: Weight, weight_format: WeightFormat) -> int:
+    """Returns the bytes of rows with two codes: the rows, what rounding loses of them, both products, the results.
+    Rounded rows are whole tiles."""
+    if not weight_format.group:
+        return 0
+    padded = weight_format.padded_columns(weight.columns)
+    rounded = max(FIRST_ROWS, WHOLE_TILES) * _rounded(weight, weight_format)
+    return rounded + 4 * FIRST_ROWS * (weight.columns + padded + 3 * weight.rows)
 
 
 def _pairs(chosen: int) -> int:

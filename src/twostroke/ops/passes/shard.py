@@ -25,7 +25,7 @@ from twostroke.ops.program.op import Op, axes, signature
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.ranks import ColumnSegment, Rank, Segments, part_of, segments_of, width_of, within
 from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Cache, PagedKV, Value, Vector, Weight, join
+from twostroke.ops.program.values import Cache, Indices, PagedKV, Value, Vector, Weight, join
 from twostroke.ops.ranks.gather import Gather
 from twostroke.ops.rows.rotate_heads import RotateHeads
 from twostroke.types.errors import ConfigError
@@ -182,6 +182,10 @@ def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, targe
     return bool(new)
 
 
+_Reader = tuple[Weight, Indices | None]
+"""The only product that reads a gathered value: its matrix and its positions. See Gather."""
+
+
 class _Shard:
     """Records the calls of one rank. A value has a form in parts, a whole form, or both."""
 
@@ -222,7 +226,7 @@ class _Shard:
                 operands.append(made if item is out else part)
             elif isinstance(item, Value):
                 rounds = bool(call.ROUNDED) and item is getattr(call, call.ROUNDED) and self._readers[item.root] == 1
-                reader = part if rounds else None
+                reader = (part, getattr(call, "positions", None)) if rounds else None
                 operands.append(
                     self._trace.rows(item.rows, *item.shape) if item in scratch else self._whole(item, reader)
                 )
@@ -290,8 +294,8 @@ class _Shard:
             self._parts[value] = _shaped(view, value)
         return self._parts[value]
 
-    def _whole(self, value: Value, reader: Weight | None = None) -> Value:
-        """Returns all columns of a value. They are gathered where the value is divided. reader: see Gather."""
+    def _whole(self, value: Value, reader: _Reader | None = None) -> Value:
+        """Returns all columns of a value. They are gathered where the value is divided."""
         if value not in self._wholes:
             if value.root in self._division.segments:
                 segments = within(self._division.segments[value.root], value.offset, value.width)
@@ -305,15 +309,17 @@ class _Shard:
                 self._wholes[value] = _shaped(view, value)
         return self._wholes[value]
 
-    def _gathered(self, room: Value, segments: Segments, part: Value, reader: Weight | None = None) -> Value:
+    def _gathered(self, room: Value, segments: Segments, part: Value, reader: _Reader | None = None) -> Value:
         """Records the calls that gather all columns of a value in `room`, and returns them. part: this rank's columns
         of the value's segments."""
         outs, at = [], 0
+        weight, positions = reader or (None, None)
         for each in segments:
             width = len(each.columns(self._rank))
             outs.append(room if len(segments) == 1 else room.columns(each.first - segments[0].first, each.width))
             first = each.first - segments[0].first + each.columns(self._rank).start
-            self._trace.record(Gather(outs[-1], part.columns(at, width), reader, 0 if reader is None else first))
+            own = part.columns(at, width)
+            self._trace.record(Gather(outs[-1], own, weight, 0 if weight is None else first, positions))
             at += width
         return outs[0] if len(outs) == 1 else join(*outs)
 

@@ -11,6 +11,7 @@ Apply this pass to the program that the model file traced, and fuse afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from msgspec import Struct
 
@@ -111,7 +112,7 @@ def _adapted(call: Linear, x: Value, parts: tuple[AdaptedPart, ...]) -> Iterator
         return
     adapters = ADAPTERS if call.out.rows is Size.TOKENS else LOGIT_ADAPTERS
     before = _same_memory(call.out)
-    yield Linear(before, call.x, call.weight)
+    yield replace(call, out=before)
     for index, part in enumerate(parts):
         out = call.out if index == len(parts) - 1 else _same_memory(call.out)
         yield low_rank(out, before, x, part, adapters)

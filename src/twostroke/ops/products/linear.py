@@ -5,8 +5,11 @@
 Float weights: float32 arithmetic in a fixed order over k. Integer weights: x is rotated where the weight's columns are
 rotated (ops/rotation.py). Each group of `activation_columns` numbers of x is rounded to int8 (`quantize_rows`),
 products are summed exactly in int32, and each group is folded into a float32 sum, in the order of the groups: sum =
-fma(float(integer), x_scale * w_scale, sum), bias added last. Kinds that keep a file's codes: ops/stored_layout.py. One
-row's result depends on that row alone.
+fma(float(integer), x_scale * w_scale, sum), bias added last. Kinds that keep a file's codes: ops/stored_layout.py.
+
+positions (T,) int32, or None. With integer weights, a row at a position below FIRST_POSITIONS has two codes (ADR 68).
+What rounding loses of it, x - q * scale in float32, is rounded in the same way, and its product is added to the sum
+before the bias. One row's result depends on that row and its position alone.
 """
 
 from __future__ import annotations
@@ -17,14 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
-from twostroke.ops.cases import grid
-from twostroke.ops.operands import F32Array, PackedWeight, unpack_integers
+from twostroke.ops.cases import CODES, between, grid
+from twostroke.ops.operands import F32Array, I32Array, PackedWeight, unpack_integers
 from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
-from twostroke.ops.program.values import Value, Weight
+from twostroke.ops.program.values import Indices, Value, Weight
 from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.stored_layout import stored_product
 from twostroke.ops.unpack import unpack
 from twostroke.types.spec.formats import WeightKind
+
+FIRST_POSITIONS = 6
+"""The positions at the beginning of a text whose rows have two codes: kFirstPositions of first_positions.h."""
 
 
 def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray[np.int8], F32Array]:
@@ -45,25 +51,36 @@ def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray
     return q.astype(np.int8).reshape(x.shape[0], -1)[:, :padded_columns], amax / np.float32(127)
 
 
-def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Array | None = None) -> None:
+    """See the module."""
     if weight.format.kind in (WeightKind.F32, WeightKind.BF16):
         result = x @ unpack(weight).T
     else:
-        result = _integer_reference(x, weight)
+        result = _integer_reference(x, weight, positions)
     if weight.bias is not None:
         result = result + weight.bias
     out[...] = result
 
 
-def _integer_reference(x: F32Array, weight: PackedWeight) -> F32Array:
-    group = weight.format.group
-    padded = weight.format.padded_columns(weight.columns)
+def _integer_reference(x: F32Array, weight: PackedWeight, positions: I32Array | None) -> F32Array:
+    group, padded = weight.format.activation_columns, weight.format.padded_columns(weight.columns)
     x = rotated_columns(x) if weight.format.rotated else x
-    x_q, x_scales = quantize_rows(x, weight.format.activation_columns, padded)
+    q, scales = quantize_rows(x, group, padded)
+    total = _integer_product(q, scales, weight)
+    if positions is not None and (first := positions < FIRST_POSITIONS).any():
+        lost = np.zeros((int(first.sum()), padded), np.float32)
+        lost[:, : x.shape[1]] = x[first]
+        lost -= q[first].astype(np.float32) * np.repeat(scales[first], group, axis=1)[:, :padded]
+        total[first] += _integer_product(*quantize_rows(lost, group, padded), weight)
+    return total
+
+
+def _integer_product(x_q: NDArray[np.int8], x_scales: F32Array, weight: PackedWeight) -> F32Array:
     if weight.format.kind.is_stored:
         return stored_product(x_q, x_scales, weight)
+    group = weight.format.group
     w_q, w_scales = unpack_integers(weight)
-    total = np.zeros((x.shape[0], weight.rows), np.float32)
+    total = np.zeros((x_q.shape[0], weight.rows), np.float32)
     for g in range(w_scales.shape[1]):
         block = slice(g * group, (g + 1) * group)
         # float64 holds these integer sums exactly: |sum| <= group * 127 * 128
@@ -84,13 +101,17 @@ def product_cost(weight: Weight, formats: StoredFormats) -> OpCost:
 class MatrixOp(Op):
     """The fields and facts that all ops with one product have in common."""
 
-    SHAPES = {"out": "T N", "x": "T K", "weight": "N K"}
-    CASES = (grid(5e-6, T=(0, 1, 6, 37), N=(1, 65, 200), K=(1, 64, 300)),)
+    SHAPES = {"out": "T N", "x": "T K", "weight": "N K", "positions": "T"}
+    CASES = (
+        grid(5e-6, T=(0, 1, 6, 37), N=(1, 65, 200), K=(1, 64, 300), positions=None),
+        grid(5e-6, formats=CODES, T=(1, 6, 37, 140), N=(1, 65, 200), K=(1, 64, 300), positions=between(0, 9)),
+    )
     PART = OpPart.PRODUCT
 
     out: Value
     x: Value
     weight: Weight
+    positions: Indices | None = None
 
 
 @op

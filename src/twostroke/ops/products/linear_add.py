@@ -9,22 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.operands import F32Array, I32Array, PackedWeight
 from twostroke.ops.products import linear
 from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.rows.expressions import added
 
 
-def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Array | None = None) -> None:
+    """See the module."""
     product = np.empty((x.shape[0], weight.rows), np.float32)
-    linear.reference(product, x, weight)
+    linear.reference(product, x, weight, positions)
     out += product
 
 
 @op
 class LinearAdd(linear.MatrixOp):
     """A product added to `out`. No model file calls it: `fuse` makes it from a product and an addition."""
-
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """Counts the product, and an addition and one more read for each output element."""
@@ -38,4 +38,4 @@ def fuse_linear_add(first: Op, second: Op) -> Op | None:
     if x is None or second.result is None or not isinstance(first, linear.Linear):
         return None
     whole = x.root is first.out and x.width == first.out.width
-    return LinearAdd(second.result, first.x, first.weight) if whole else None
+    return LinearAdd(second.result, first.x, first.weight, first.positions) if whole else None

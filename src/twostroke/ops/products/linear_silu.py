@@ -9,19 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops.cases import grid
-from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.cases import CODES, between, grid
+from twostroke.ops.operands import F32Array, I32Array, PackedWeight
 from twostroke.ops.products import linear
 from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.rows.gate import Activation, GateProduct
 
 
-def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
+def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Array | None = None) -> None:
     """See the module. Raises ValueError where W has an odd number of rows."""
     if weight.rows % 2:
         raise ValueError(f"gate and up rows must be as many: {weight.rows} rows are odd")
     product = np.empty((x.shape[0], weight.rows), np.float32)
-    linear.reference(product, x, weight)
+    linear.reference(product, x, weight, positions)
     half = weight.rows // 2
     gate, up = product[:, :half].astype(np.float64), product[:, half:]
     with np.errstate(over="ignore"):
@@ -32,8 +32,11 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 class LinearSilu(linear.MatrixOp):
     """Both products and the gate. No model file calls it: `fuse` makes it from a product and a gate."""
 
-    SHAPES = {"out": "T F", "x": "T K", "weight": "2F K"}
-    CASES = (grid(1e-4, T=(0, 1, 6, 37), F=(1, 31, 100), K=(1, 64, 300)),)
+    SHAPES = {"out": "T F", "x": "T K", "weight": "2F K", "positions": "T"}
+    CASES = (
+        grid(1e-4, T=(0, 1, 6, 37), F=(1, 31, 100), K=(1, 64, 300), positions=None),
+        grid(1e-4, formats=CODES, T=(1, 6, 37), F=(1, 31, 100), K=(1, 64, 300), positions=between(0, 9)),
+    )
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """Counts the products, and 5 FLOPs for each output element."""
@@ -52,4 +55,4 @@ def fuse_linear_silu(first: Op, second: Op) -> Op | None:
     if not (isinstance(first, linear.Linear) and isinstance(second, GateProduct) and second.x.root is first.out):
         return None
     whole = second.x.width == first.out.width and is_silu(second)
-    return LinearSilu(second.out, first.x, first.weight) if whole else None
+    return LinearSilu(second.out, first.x, first.weight, first.positions) if whole else None

@@ -126,7 +126,7 @@ class Op:
     """The name of the weight whose rows make the columns of the result, where each rank may have some of the rows."""
     ROUNDED: ClassVar[str] = ""
     """The name of a value that the op rounds with `quantize_rows` where DIVIDED_WEIGHT is of an integer kind. Then
-    another value that rounds to the same codes and scales gives the same bits."""
+    another value that rounds to the same codes and scales gives the same bits, except in rows with two codes."""
     BY_HEADS: ClassVar[bool] = False
     """Whether each head (or column) of the op's values depends on the same head (or column) of the other values alone.
     Then each rank may have some of the heads."""

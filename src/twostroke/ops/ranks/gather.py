@@ -7,7 +7,8 @@ group of `activation_columns` to int8 (`products/linear.py` quantize_rows). Then
 largest magnitude of each group, about a quarter of the bytes. `out` holds other floats, which round to the same codes
 and scales, so the product's bits are the same. A rank does so where its columns, which begin at column `first` of the
 product's input, are whole groups. Where the matrix's columns are rotated, no floats would round to given codes, so
-floats are exchanged.
+floats are exchanged. The same holds for a step with any row of two codes: positions are those of the product, None
+where it has none.
 
 The reference is for one rank alone, whose part is the whole value. Several ranks exchange their parts in the cpu
 backend.
@@ -16,14 +17,21 @@ backend.
 from __future__ import annotations
 
 from twostroke.cost.work import Work
-from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.operands import F32Array, I32Array, PackedWeight
 from twostroke.ops.program.op import FormatChoice, Op, OpCost, StoredFormats, op
-from twostroke.ops.program.values import Value, Weight
+from twostroke.ops.program.values import Indices, Value, Weight
 
 ELEMENT_BYTES = 4
 
 
-def reference(out: F32Array, part: F32Array, reader: PackedWeight | None = None, first: int = 0) -> None:
+def reference(
+    out: F32Array,
+    part: F32Array,
+    reader: PackedWeight | None = None,
+    first: int = 0,
+    positions: I32Array | None = None,
+) -> None:
+    """See the module."""
     out[...] = part
 
 
@@ -31,16 +39,18 @@ def reference(out: F32Array, part: F32Array, reader: PackedWeight | None = None,
 class Gather(Op):
     """out (T, W): the parts (T, V) of all ranks, one after the other, in the order of the ranks."""
 
-    SHAPES = {"out": "T W", "part": "T V", "reader": "R C"}
+    SHAPES = {"out": "T W", "part": "T V", "reader": "R C", "positions": "T"}
     ON_DEVICES = False
 
     out: Value
     part: Value
     reader: Weight | None = None
     first: int = 0
+    positions: Indices | None = None
 
     def sent_row_bytes(self, format_for: FormatChoice) -> int:
-        """Returns the bytes of one row of the part, as it is sent to each other rank."""
+        """Returns the bytes of one row of the part, as it is sent to each other rank in a step without rows of two
+        codes."""
         reader = None if self.reader is None else format_for(self.reader)
         group = 0 if reader is None or reader.rotated else reader.activation_columns
         width = self.part.width

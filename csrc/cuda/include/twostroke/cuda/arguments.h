@@ -98,6 +98,20 @@ struct QuantizeArgs {  // rounds rows (rows, columns) to q (rows, padded), scale
   int64_t rotated;  // the value of ts_weight
 };
 
+constexpr int kMostFirst = 64;  // the most rows with two codes that are computed together
+
+// Rows with two codes. own (count, columns): copies of the rows of x. lost (count, padded): what rounding loses of them. first, second
+// (count, sums): the products of both, without bias. results (count, width): the finished rows.
+struct FirstArgs {
+  const float* x;
+  float *own, *lost, *first, *second, *results, *out;
+  const float* bias;
+  int64_t x_stride, out_stride, columns, padded, group, groups, sums, width, parts;
+  int64_t rotated;  // the value of ts_weight
+  int32_t fine, add, gated;  // fine: the value of StoredLayout
+  int32_t rows[kMostFirst];
+};
+
 // Groups that one warp rounds at once. It is the largest number that fits in registers.
 constexpr int32_t groups_at_once(int64_t group) { return group <= 128 ? 4 : group <= 256 ? 2 : 1; }
 
@@ -199,6 +213,9 @@ struct FollowArgs {
   K(entry_attention, EntryArgs)       \
   K(entry_scores, SelectArgs)         \
   K(entry_write, EntryWriteArgs)      \
+  K(first_put, FirstArgs)             \
+  K(first_remainders, FirstArgs)      \
+  K(first_sums, FirstArgs)            \
   K(follow, FollowArgs)               \
   K(gate, ts_gate_args)               \
   K(gated_norm, ts_gated_norm_args)   \

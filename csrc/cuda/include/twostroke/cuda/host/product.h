@@ -29,8 +29,22 @@ int64_t product_scratch(const ts_weight& weight, int64_t rows);
 // Starts the product. `scratch` must have room for all of these rows.
 int32_t start_product(ts_context& device, const ts_weight& weight, uint64_t scratch, int64_t scratch_rows, const ProductRows& rows);
 
-// Computes out = x @ W.T + bias, or adds it to out, for any number of rows, kRowsAtOnce at a time.
-int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add);
+// Computes out = x @ W.T + bias, or adds it to out, for any number of rows, kRowsAtOnce at a time. positions: those of the rows, in the
+// host's memory; without data all rows have one code.
+int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add, const ts_indices& positions);
+
+// Some rows at positions below kFirstPositions, which have two codes.
+struct FirstRows {
+  int32_t count, rows[kMostFirst];
+};
+
+// Finds such rows among `most` rows from `from` on. Returns how many rows may be computed together, because there are at most kMostFirst.
+int64_t take_rows(FirstRows& first, const ts_weight& weight, const ts_indices& positions, int64_t from, int64_t most);
+// Starts the products of these rows, for any rows of a product with this weight. put_first stores them in `out` after the product of all
+// rows. scratch: first_scratch bytes, which nothing else writes in between.
+int64_t first_scratch(const ts_weight& weight);
+int32_t start_first(ts_context& device, const ts_weight& weight, uint64_t scratch, const FirstRows& first, const ProductRows& rows);
+int32_t put_first(ts_context& device, const ts_weight& weight, uint64_t scratch, const FirstRows& first, const ProductRows& rows);
 
 // The same for more rows than most_few, in tiles (launch_tiles.cpp): the choice of the kernel, its scratch memory, and its start.
 constexpr int64_t most_few(int32_t weight_kind) { return is_stored_kind(weight_kind) ? 1 : kFewRows; }

@@ -1,0 +1,25 @@
+"""with_first_rows: the program whose products know the positions of rows, for models that read a text in order.
+
+The first rows of a text have activations many times larger than those of other rows, and every later row reads their K
+and V. So their rounding errors reach all rows. With integer weights these few rows have two codes (ADR 68).
+
+Apply this pass to the program that the model file traced, and fuse afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.ops.products.linear import Linear
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import POSITIONS, Size
+
+
+def with_first_rows(program: Program) -> Program:
+    """Returns the program with positions in each product of all rows. Products of logit rows stay as they are: no later
+    row reads their results."""
+    calls = tuple(
+        replace(call, positions=POSITIONS) if isinstance(call, Linear) and call.out.rows is Size.TOKENS else call
+        for call in program.calls
+    )
+    return Program.of(calls, program.logits, program.given, program.kept)

@@ -138,7 +138,6 @@ def write_smolvlm(folder: Path, width: int, layers: int) -> None:
         scale_factor=4,
         image_token_id=folders.image_token(),
         tie_word_embeddings=False,
-        pad_token_id=0,
         architectures=["SmolVLMForConditionalGeneration"],
     )
     made = transformers.SmolVLMForConditionalGeneration(config).eval().float()

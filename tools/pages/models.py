@@ -45,8 +45,8 @@ SEEING = """## Models that read images
 Whole models are tested with one, two and three images, text before, between and after them, in chunks and over the
 answer. The error is below 1e-4 of the range of log probabilities (`tests/vision/test_families.py`, `test_smolvlm.py`).
 Towers alone are within 1e-4 of the range of rows at every native level, and pixels are equal to those of
-transformers' PIL processors (`tests/vision/test_towers.py`, `test_pixels.py`). All of it is tested with tiny random checkpoints. Other
-models that see are read as language models.
+transformers' PIL processors (`tests/vision/test_towers.py`, `test_pixels.py`). All of it is tested with tiny random
+checkpoints. Other models that see are read as language models.
 """
 
 SIZES = """## Published models

@@ -65,7 +65,7 @@ TS_DEVICE_INLINE Four first_sum(const FirstArgs& args, const FourPlace& e, int64
 
 // Finishes the sums into `results`, while `out` still has its old content.
 TS_KERNEL(first_sums, FirstArgs) {
-  const FourPlace e = four_place(args.parts, args.width);
+  const FourPlace e = four_place(args.width);
   if (e.count == 0) return;
   Four made = first_sum(args, e, 0);
   if (args.gated != 0) {
@@ -81,7 +81,7 @@ TS_KERNEL(first_sums, FirstArgs) {
 }
 
 TS_KERNEL(first_put, FirstArgs) {
-  const FourPlace e = four_place(args.parts, args.width);
+  const FourPlace e = four_place(args.width);
   if (e.count == 0) return;
   const Four made = load_four(args.results + e.row * args.width + e.at, e.count);
   store_four(args.out + args.rows[e.row] * args.out_stride + e.at, made, e.count);

@@ -1,6 +1,7 @@
-"""The marks that end an answer, as the publishers of the models write them.
+"""The marks that end an answer, written down a second time, so that a change by mistake is found.
 
-No other test can know them: a template often writes the same mark, and then a wrong one in the format is not noticed.
+A template often writes the same mark, and then no other test finds a wrong one in the format. The table was written
+from the formats themselves. So it does not find a mark that differs from its publisher's since the beginning.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ ENDS: dict[str, tuple[str, ...]] = {
     "llama3": ("<|eot_id|>", "<|eom_id|>"),
     "xlam": (),
 }
-"""The tokens after which a model of this format has ended its turn, from templates and generation_config.json of
-published models. Formats without a mark of their own end as the model's configuration tells."""
+"""The tokens after which a model of this format has ended its turn. Formats without a mark of their own end as the
+model's configuration tells."""
 
 
-def test_each_format_ends_an_answer_with_its_publishers_marks() -> None:
+def test_each_format_ends_an_answer_with_the_marks_of_the_table() -> None:
     assert {name: form.ends for name, form in FORMATS.items()} == ENDS

@@ -73,13 +73,13 @@ int32_t start_first(ts_context& device, const ts_weight& w, uint64_t scratch, co
   plain.rotated = 0;  // remainders are rotated already, and padded
   plain.columns = args.padded;
   if (status == TS_OK) status = start_product(device, plain, scratch, kMostFirst, {args.lost, args.padded, first.count, args.second, w.rows, false, nullptr});
-  return status == TS_OK ? start_fours(device, kKernel_first_sums, first.count, args.width, args) : status;
+  return status == TS_OK ? start_fours(device, kKernel_first_sums, first.count, args.width, &args) : status;
 }
 
 int32_t put_first(ts_context& device, const ts_weight& w, uint64_t scratch, const FirstRows& first, const ProductRows& rows) {
   if (first.count == 0) return TS_OK;
   const FirstArgs args = arguments_of(w, scratch, first, rows);
-  return start_fours(device, kKernel_first_put, first.count, args.width, args);
+  return start_fours(device, kKernel_first_put, first.count, args.width, &args);
 }
 
 }  // namespace cuda

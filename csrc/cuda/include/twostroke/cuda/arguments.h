@@ -106,7 +106,7 @@ struct FirstArgs {
   const float* x;
   float *own, *lost, *first, *second, *results, *out;
   const float* bias;
-  int64_t x_stride, out_stride, columns, padded, group, groups, sums, width, parts;
+  int64_t x_stride, out_stride, columns, padded, group, groups, sums, width;
   int64_t rotated;  // the value of ts_weight
   int32_t fine, add, gated;  // fine: the value of StoredLayout
   int32_t rows[kMostFirst];

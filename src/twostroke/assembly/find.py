@@ -178,7 +178,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     if seeing is not None and device is None:
         needs = seeing.added_to(needs, resolver.resolved())
     elif seeing is not None:
-        require_encoder_room(resolver, seeing.needs(settings), machine)
+        require_encoder_room(resolver, seeing.needs(resolver.resolved()), machine)
     kv_plan = resolve_memory(
         resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
     )

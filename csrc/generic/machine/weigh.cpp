@@ -23,6 +23,9 @@ inline double exponent_of(float logit, double peak, double scale) {
 
 }  // namespace
 
+// Processors without doubles in lanes, and builds that check each access, take the elements of this loop one by one.
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"
 int32_t ts_weigh(const float* logits, int64_t count, double peak, double scale, const double* coefficients, int32_t terms, uint64_t* out) {
   if (logits == nullptr || coefficients == nullptr || out == nullptr) return TS_BAD_POINTER;
   if (count < 1 || terms != kSeriesTerms) return TS_BAD_SHAPE;
@@ -32,6 +35,7 @@ int32_t ts_weigh(const float* logits, int64_t count, double peak, double scale, 
   for (int64_t i = 0; i < count; ++i) out[i] = token_weight(logits[i], peak, scale, series);
   return TS_OK;
 }
+#pragma clang diagnostic pop
 
 int32_t ts_exponent_sums(const float* logits, const uint64_t* weights, int64_t count, double peak, double scale, uint64_t* sums) {
   if (logits == nullptr || weights == nullptr || sums == nullptr) return TS_BAD_POINTER;

@@ -76,6 +76,10 @@ class Opened:
         return self.eyes.open(AskedImage(png(picture(*size, seed)), False)).tiles
 
 
+FLAT = 50
+"""The longer side over the shorter side from which on no line of a grid may show an image."""
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     from tests.vision import families
@@ -94,7 +98,10 @@ def test_pixels_of_every_size(opened: Opened, size: tuple[int, int]) -> None:
         with pytest.raises(InvalidRequest, match="narrow"):
             opened.tiles(size)
         return
-    for tile, law in zip(opened.tiles(size), laws, strict=True):
+    tiles = opened.tiles(size)
+    if len(tiles) == 1 and max(size) > FLAT * min(size):
+        laws = laws[:1]  # the judge makes a grid too, of which no line shows the image, and drops all of its rows
+    for tile, law in zip(tiles, laws, strict=True):
         compare_pixels(opened, tile, law.numpy())
 
 

@@ -109,22 +109,22 @@ async def serve(
     """
     await parts.serving.engine.start()
     server = make_server(parts, listener, announce, watch, make_app)
-    with signals_to(server):
-        try:
-            await server.serve(sockets=[listener])
-            if not parts.serving.engine.alive:
-                raise EngineStopped(
-                    "The engine ended by itself.", why="Its log says how.", fix="Start the server again."
-                )
-            if server.cut:
-                raise EngineStopped(
-                    f"{server.cut} requests were cut short.",
-                    why=f"They did not finish in the {parts.admission.drain_s:g} s for draining.",
-                    fix="Give a longer --drain.",
-                )
-        finally:
-            await parts.serving.engine.stop()
-            await server.last_words()
+    take_signals(server)
+    try:
+        await server.serve(sockets=[listener])
+        if not parts.serving.engine.alive:
+            raise EngineStopped(
+                "The engine ended by itself.", why="Its log says how.", fix="Start the server again."
+            )
+        if server.cut:
+            raise EngineStopped(
+                f"{server.cut} requests were cut short.",
+                why=f"They did not finish in the {parts.admission.drain_s:g} s for draining.",
+                fix="Give a longer --drain.",
+            )
+    finally:
+        await parts.serving.engine.stop()
+        await server.last_words()
 
 
 def make_server(
@@ -231,22 +231,18 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: see `signals_to`, which lasts longer.
+        """Do nothing: see `take_signals`, which lasts longer.
 
         uvicorn's own version raises the signal again afterwards, which would end the process before the engine stops.
         """
         yield
 
 
-@contextmanager
-def signals_to(server: Server) -> Iterator[None]:
-    """Pass SIGINT and SIGTERM to the server until its engine has stopped: a signal meanwhile does not interrupt the
-    stop."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with here.signals_to(lambda kind: server.handle_exit(kind, None), (signal.SIGINT, signal.SIGTERM)):
-        yield
+def take_signals(server: Server) -> None:
+    """Pass SIGINT and SIGTERM to the server until the loop is closed: a signal meanwhile interrupts neither the stop of
+    its engine nor the end of the loop."""
+    if threading.current_thread() is threading.main_thread():
+        here.signals_from_now(lambda kind: server.handle_exit(kind, None), (signal.SIGINT, signal.SIGTERM))
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -37,6 +37,7 @@ __all__ = [
     "read_at",
     "read_into",
     "reset_on_close",
+    "signals_from_now",
     "signals_to",
     "stand_back",
     "start_child",

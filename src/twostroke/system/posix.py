@@ -155,6 +155,14 @@ def is_own(found: os.stat_result) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
+def signals_from_now(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> None:
+    """These signals call `handle` in the running loop of the main thread, until the loop is closed."""
+    import asyncio  # imported here, because a start reads weights before it imports large modules
+
+    for kind in kinds:
+        asyncio.get_running_loop().add_signal_handler(kind, handle, kind)
+
+
 @contextlib.contextmanager
 def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> Iterator[None]:
     """Inside the block, these signals call `handle` in the running loop of the main thread."""

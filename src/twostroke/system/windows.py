@@ -193,6 +193,18 @@ def is_own(found: os.stat_result) -> bool:
     return True
 
 
+def signals_from_now(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> None:
+    """These signals call `handle` in the running loop of the main thread; after the loop is closed, they do nothing."""
+    loop = asyncio.get_running_loop()
+
+    def call(number: int, _frame: object) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(handle, signal.Signals(number))
+
+    for kind in kinds:
+        signal.signal(kind, call)
+
+
 @contextlib.contextmanager
 def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> Iterator[None]:
     """Inside the block, these signals call `handle` in the running loop of the main thread."""

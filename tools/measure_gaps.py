@@ -41,7 +41,7 @@ from twostroke.types.result import StepResult
 
 TALKER = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 6, "head_dim": 64}
 """The sizes of the language models. Their streams last longer than the image."""
-PATH, SETTLED_S, WAIT_S = "/v1/chat/completions", 6.0, 1800.0
+PATH, SETTLED_S, WAIT_S = "/v1/chat/completions", 2.0, 1800.0
 
 
 class Gaps(Struct, frozen=True):
@@ -171,7 +171,7 @@ def measure(live: Live, image: str) -> dict[str, Any]:
     over = threading.Event()
 
     def read() -> None:
-        answer = asked(live, [text("words")], max_tokens=8000, ignore_eos=True, stream=True)
+        answer = asked(live, [text("words")], max_tokens=16_000, ignore_eos=True, stream=True)
         while not over.is_set() and (line := answer.readline()):
             if line.startswith(b"data:"):
                 events.append(time.perf_counter())
@@ -210,7 +210,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gaps-") as folder:
         SHAPES[given.shape](Path(folder), given.width, given.layers)
         watched = Watched()
-        options = {"weights": "int8", "context": 8192, "threads": given.threads, "kv_memory": "100MB"}
+        options = {"weights": "int8", "context": 16_384, "threads": given.threads, "kv_memory": "100MB"}
         with build_server(folder, options) as built, serving(built.parts) as live:
             found = measure(live, url_of(made.getvalue(), "image/jpeg"))
     report = json.dumps({**found, "encode": watched.facts()}, indent=2)

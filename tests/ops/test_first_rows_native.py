@@ -41,7 +41,7 @@ def weight_of(rows: int, columns: int, weight_format: WeightFormat) -> PackedWei
 
 
 def positions_of(rows: int, first: int) -> I32Array:
-    """The positions of texts that begin in a step of so many rows; the first text has been begun before it."""
+    """Returns the positions of the rows of a step. The first text goes on from `first`; the others begin here."""
     found = list(range(first, first + 9))
     while len(found) < rows:
         found += range(TEXT_ROWS[len(found) % len(TEXT_ROWS)])

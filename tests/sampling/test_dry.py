@@ -49,7 +49,8 @@ def test_both_ways_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(request: Request, known: list[int], guesses: int = 0) -> PlannedSequence:
-    """A sequence that decodes. guesses: how many of the known tokens are guesses or came after the plan was made."""
+    """Returns a sequence that decodes. guesses: the number of known tokens that are guesses, or that came after the
+    plan was made."""
     drafts = (0,) * guesses
     return PlannedSequence(request, 0, len(known), known, ((0,),), True, Role.DECODE, draft_token_ids=drafts)
 

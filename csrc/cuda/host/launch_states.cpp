@@ -7,8 +7,8 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-// Starts a kernel with `blocks` blocks for each sequence. status: what the check of the operands returned. The kernel reads slots and
-// sequences on the device.
+// Starts a kernel with `blocks` blocks for each sequence, if the check of the operands returned the status TS_OK. The kernel reads slots
+// and sequences on the device.
 template <class Args>
 int32_t start_scan(ts_context& device, KernelNumber kernel, int32_t status, Args args, int64_t blocks, int32_t threads = kThreads) {
   if (status != TS_OK || args.batch.count == 0) return status;

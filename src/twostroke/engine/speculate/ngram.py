@@ -21,8 +21,8 @@ MOST_PLACES = 8
 class NgramProposer:
     """Satisfies `speculate.proposer.Proposer`. Of the places with the longest agreement, the latest is taken.
 
-    least: how many tokens must agree, at least 2. most: how many agreeing tokens are counted; a longer agreement is no
-    better.
+    least: the number of tokens that must agree, at least 2. most: the largest number of agreeing tokens that is
+    counted. A longer agreement is no better.
     """
 
     name = "ngram"

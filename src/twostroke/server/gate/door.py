@@ -56,7 +56,8 @@ class Door:
     """wait_s(requests, tokens): returns the seconds until this many waiting requests and prompt tokens are served.
     ends_s(count): returns the seconds until this many running requests have ended; None takes wait_s for it.
 
-    Refused calls that will come again count as waiting, so that each one is told a time of its own.
+    A refused call counts as waiting until the time at which it may try again. So the door gives each refused call its
+    own time.
     """
 
     rules: DoorRules = field(default_factory=DoorRules)

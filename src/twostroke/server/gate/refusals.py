@@ -26,8 +26,9 @@ MOST_TOLD = 1024
 
 
 class ToldToReturn:
-    """The refused calls whose time to come again lies ahead. Each is told a later time than the calls before it. With
-    the same time they would all come at once, and nearly all would be refused again. clock: returns seconds."""
+    """Keeps the refused calls whose retry time is still in the future. Each call gets a later time than the calls
+    before it. With the same time all of them would retry at once, and nearly all would be refused again. clock:
+    returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -42,8 +43,8 @@ class ToldToReturn:
         return self._requests, self._tokens
 
     def tell(self, wait_s: float, requests: int, tokens: int) -> None:
-        """Notes that a call is told to come again after this time. The call that comes first is forgotten where there
-        are too many."""
+        """Adds a call that may retry after wait_s seconds. Once MOST_TOLD calls are kept, the call with the earliest
+        time is forgotten."""
         if len(self._told) == MOST_TOLD:
             self._forget()
         heapq.heappush(self._told, (self._clock() + wait_s, requests, tokens))

@@ -118,8 +118,8 @@ class OpTimer:
         return AttentionRates(cold, warm, s_per_flop, s_per_head, *self._prefill(layer))
 
     def other(self, start_s: float) -> Curve:
-        """Returns a curve: how many seconds an activation byte of norms, rope, KV writes and ops that wait for one
-        another takes, by the number of rows.
+        """Returns a curve of the seconds for one activation byte, by the number of rows. The curve is for norms, rope,
+        KV writes, and ops that wait for one another.
 
         It is the time of a whole layer without its products and its attention. start_s: the seconds of starting one op,
         which are counted elsewhere.

@@ -30,8 +30,8 @@ Lowered = tuple[NDArray[np.int64], F32Array]
 
 
 class Dry(Struct, frozen=True):
-    """multiplier, base, allowed: see `_penalty`. last: how many of the known tokens are looked at; -1 means all.
-    breakers: tokens at which a repetition stops."""
+    """The sampler DRY. `_penalty` explains multiplier, base and allowed. last: the number of known tokens that the
+    sampler reads, counted from the end; -1 means all. breakers: the tokens at which a repetition stops."""
 
     multiplier: float
     base: float

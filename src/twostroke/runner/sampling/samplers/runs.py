@@ -1,5 +1,5 @@
-"""Where the end of a sequence stood before. For each earlier place: how many tokens up to it are the same as those at
-the end.
+"""Finds the earlier places of a sequence that repeat its end. A run is the number of tokens up to such a place that are
+the same as those at the end.
 
 `runs_at_end` finds them from the tokens alone. `KeptRuns` keeps them from row to row, so that a token costs one
 comparison with each known token, however much the text repeats itself.

@@ -21,7 +21,15 @@
   extern "C" void ts_kernel_##name(const void* args) { name##_thread(*static_cast<const Args*>(args)); }    \
   static void name##_thread(const Args& args)
 
+#define TS_KERNEL_AHEAD(name, Args) TS_KERNEL(name, Args)
+
 #define TS_SHARED(T, name, count) static twostroke::cuda::Shared<T, count> name(#name)
+
+namespace twostroke {
+namespace cuda {
+TS_DEVICE_INLINE void wait_for_earlier() {}  // the emulator runs one kernel after the other
+}  // namespace cuda
+}  // namespace twostroke
 
 #else
 
@@ -40,13 +48,30 @@
     name##_thread(args);                                                         \
   }                                                                              \
   TS_DEVICE_INLINE void name##_thread(const Args& args)
+// A kernel that may load weights before earlier kernels have ended. Each of its threads calls wait_for_earlier before it writes to global
+// memory, and before it reads what a kernel of a step has written. So does a thread that has nothing else to do.
+#define TS_KERNEL_AHEAD(name, Args)                                                    \
+  TS_DEVICE_INLINE void name##_thread(const Args& args);                         \
+  extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args) { \
+    __asm__ volatile("griddepcontrol.launch_dependents;" ::: "memory");          \
+    name##_thread(args);                                                         \
+  }                                                                              \
+  TS_DEVICE_INLINE void name##_thread(const Args& args)
 #else
 #define TS_KERNEL(name, Args) extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args)
+#define TS_KERNEL_AHEAD(name, Args) TS_KERNEL(name, Args)
 #endif
 #define TS_SHARED(T, name, count) static __attribute__((address_space(3))) T name[count]
 
 namespace twostroke {
 namespace cuda {
+
+// Waits until all earlier kernels have ended, and for all that they wrote. It costs nothing when it is called again.
+TS_DEVICE_INLINE void wait_for_earlier() {
+#if TS_BEGINS_EARLY
+  __asm__ volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 TS_DEVICE_INLINE int32_t thread_index() { return __nvvm_read_ptx_sreg_tid_x(); }
 TS_DEVICE_INLINE int32_t threads() { return __nvvm_read_ptx_sreg_ntid_x(); }

@@ -122,7 +122,7 @@ def build_server(
         defaults=heart.sampling_defaults,
         fingerprint=resolved_fingerprint(resolved),
         adapters=ServedAdapters(heart.adapters, folder),
-        card=card_of(found.folder.path, found.name, resolved.model.weights, heart.spec, resolved.memory.weight_bytes),
+        card=card_of(found.folder, found.name, resolved.model.weights, heart.spec, resolved.memory.weight_bytes),
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
         eyes=heart.eyes,

@@ -107,7 +107,7 @@ def build_front(
         context_tokens=facts.context_tokens,
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),
-        card=card_of(folder.path, found, facts.arithmetic.weights, spec, 0),
+        card=card_of(folder, found, facts.arithmetic.weights, spec, 0),
         slots=_slots(resolver, facts, stepper),
         view=EngineView(stepper.fleet.ledger, stepper.pages, stepper.clock, told, stepper.replicas),
     )

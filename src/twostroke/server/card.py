@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from twostroke.weights.gguf.block_types import file_type
+from twostroke.weights.hub.hub import ModelFolder
+
 
 class Counted(Protocol):
     """A model that knows how many parameters it has."""
@@ -19,13 +22,16 @@ class Counted(Protocol):
 
 class ModelCard(msgspec.Struct, frozen=True):
     """family: the model type in config.json. parameters: the number of parameters. num_bytes: the bytes of the weights
-    in memory. weights: the weight format. shape: numbers of config.json under GGUF's names. digest: a digest of the
+    in memory. weights: the weight format in memory. file: the format of the model's files, safetensors or gguf.
+    quantization: the name of the format in the files or in memory, whichever decides the bits. shape: numbers of config.json under GGUF's names. digest: a digest of the
     model and its format. license: the text of the license, or ""."""
 
     family: str = ""
     parameters: int = 0
     num_bytes: int = 0
     weights: str = ""
+    file: str = "safetensors"
+    quantization: str = ""
     shape: Mapping[str, int] = msgspec.field(default_factory=dict)
     digest: str = "0" * 64
     license: str = ""
@@ -50,9 +56,9 @@ _LICENSES = ("LICENSE", "LICENSE.txt", "LICENSE.md")
 MAX_LICENSE_BYTES = 64 * 1024
 
 
-def card_of(folder: Path, name: str, weights: str, model: Counted, num_bytes: int) -> ModelCard:
+def card_of(folder: ModelFolder, name: str, weights: str, model: Counted, num_bytes: int) -> ModelCard:
     """Returns the card of a model's folder. A field about which nothing is known is empty."""
-    config = _config(folder)
+    config = _config(folder.path)
     inner = config.get("text_config")
     fields = {**config, **inner} if isinstance(inner, dict) else config
     shape = {
@@ -63,7 +69,18 @@ def card_of(folder: Path, name: str, weights: str, model: Counted, num_bytes: in
     parameters = model.parameters()
     digest = hashlib.sha256("\0".join((name, weights, str(parameters), str(sorted(shape.items())))).encode())
     family = fields.get("model_type") or config.get("model_type") or ""
-    return ModelCard(str(family), parameters, num_bytes, weights, shape, digest.hexdigest(), _license(folder))
+    kept = file_type(folder.headers[0].values) if folder.headers and weights == "stored" else ""
+    return ModelCard(
+        family=str(family),
+        parameters=parameters,
+        num_bytes=num_bytes,
+        weights=weights,
+        file="gguf" if folder.headers else "safetensors",
+        quantization=kept or weights.upper(),
+        shape=shape,
+        digest=digest.hexdigest(),
+        license=_license(folder.path),
+    )
 
 
 def _config(folder: Path) -> dict[str, Any]:

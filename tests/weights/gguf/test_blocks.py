@@ -10,7 +10,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 
 from twostroke.types.errors import UnsupportedModel
-from twostroke.weights.gguf.block_types import BLOCK_TYPES, BlockType
+from twostroke.weights.gguf.block_types import BLOCK_TYPES, FILE_TYPES, BlockType, file_type
 from twostroke.weights.gguf.blocks import DECODERS, decode
 from twostroke.weights.gguf.grids import GRIDS, grid
 
@@ -99,3 +99,11 @@ def test_what_holds_no_weights_is_refused_by_name():
             decode(block, np.zeros((1, block.num_bytes), np.uint8))
     with pytest.raises(UnsupportedModel, match="odd"):
         decode(BlockType("odd", 32, 3), np.zeros((1, 3), np.uint8))
+
+
+def test_names_of_files_are_those_of_the_gguf_package() -> None:
+    known = {int(each): each.name.removeprefix("MOSTLY_").removeprefix("ALL_") for each in gguf.LlamaFileType}
+    for number, name in FILE_TYPES.items():
+        assert known.get(number, name).removesuffix("_MOE") == name
+    assert file_type({"general.file_type": 15}) == "Q4_K_M"
+    assert file_type({"general.file_type": 4}) == file_type({"general.file_type": "15"}) == file_type({}) == ""

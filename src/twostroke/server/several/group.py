@@ -150,7 +150,7 @@ class ModelGroup:
             context_tokens=resolved.steps.context,
             defaults={**texts.generation.sampling, **self.source.defaults},
             fingerprint=resolved_fingerprint(resolved),
-            card=card_of(found.folder.path, found.name, weights, found.spec, resolved.memory.weight_bytes),
+            card=card_of(found.folder, found.name, weights, found.spec, resolved.memory.weight_bytes),
             adapters=ServedAdapters(self._adapters()),
             embedder=texts.made.embedder,
             reranker=texts.made.reranker,

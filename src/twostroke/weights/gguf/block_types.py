@@ -6,6 +6,8 @@ ggml-common.h of llama.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 
@@ -33,3 +35,18 @@ BLOCK_TYPES: dict[int, BlockType] = {
         (41, "Q1_0", 128, 18), (42, "Q2_0", 64, 18),
     )
 }  # fmt: skip
+
+FILE_TYPES = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
+    13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS",
+    21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
+    29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4", 40: "Q1_0",
+}  # fmt: skip
+"""The names of whole files by `general.file_type` (llama.h, llama_ftype)."""
+
+
+def file_type(values: Mapping[str, object]) -> str:
+    """Returns the name of a file's mixture of block types, such as "Q4_K_M"; "" where the header names no known one.
+    values: the header's values by key."""
+    number = values.get("general.file_type")
+    return FILE_TYPES.get(number, "") if isinstance(number, int) else ""

@@ -110,11 +110,11 @@ def _details(serving: Serving) -> dict[str, Any]:
     family = card.family or "unknown"
     return {
         "parent_model": "",
-        "format": "safetensors",
+        "format": card.file,
         "family": family,
         "families": [family],
         "parameter_size": card.parameter_size,
-        "quantization_level": card.weights.upper() or "unknown",
+        "quantization_level": card.quantization or "unknown",
         "context_length": serving.context_tokens,
         "embedding_length": card.shape.get("embedding_length", 0),
     }

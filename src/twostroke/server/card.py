@@ -23,8 +23,8 @@ class Counted(Protocol):
 class ModelCard(msgspec.Struct, frozen=True):
     """family: the model type in config.json. parameters: the number of parameters. num_bytes: the bytes of the weights
     in memory. weights: the weight format in memory. file: the format of the model's files, safetensors or gguf.
-    quantization: the name of the format in the files or in memory, whichever decides the bits. shape: numbers of config.json under GGUF's names. digest: a digest of the
-    model and its format. license: the text of the license, or ""."""
+    quantization: the name of the format that decides the bits, in the files or in memory. shape: numbers of config.json
+    under GGUF's names. digest: a digest of the model and its format. license: the text of the license, or ""."""
 
     family: str = ""
     parameters: int = 0

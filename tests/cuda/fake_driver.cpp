@@ -214,6 +214,10 @@ CUresult cuDeviceGetName(char* name, int32_t length, CUdevice device) {
 CUresult cuDeviceGetAttribute(int32_t* value, int32_t attribute, CUdevice) {
   // With an even seed there is one multiprocessor, so that blocks go through many tiles; else as many as an H100 has.
   const int32_t multiprocessors = fake.seed % 2 == 0 ? 1 : 132;
+  const bool tells = fake.seed % 2 != 0;
+  if (attribute == kClockAttribute) return *value = 1980000, tells ? 0 : kInvalid;
+  if (attribute == kMemoryClockAttribute) return *value = 3201000, tells ? 0 : kInvalid;
+  if (attribute == kMemoryBitsAttribute) return *value = 6144, tells ? 0 : kInvalid;
   *value = attribute == kMajorAttribute ? fake.major : attribute == kMinorAttribute ? fake.minor : multiprocessors;
   return 0;
 }

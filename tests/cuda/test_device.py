@@ -90,6 +90,13 @@ def test_a_row_is_copied_on_the_device(gpu: CudaDevice) -> None:
             gpu.copy_row(there, source, target)
 
 
+@pytest.mark.parametrize(("seed", "clock_hz", "pins"), [(1, 1.98e9, 4.917e12), (2, 0.0, 0.0)])
+def test_what_a_driver_does_not_tell_is_zero(seed: int, clock_hz: float, pins: float) -> None:
+    gpu = device(seed=seed)
+    assert gpu.facts.clock_hz == clock_hz and abs(gpu.facts.memory_bytes_per_s - pins) < 1e9
+    gpu.close()
+
+
 def test_memory_is_planned_and_given_back() -> None:
     gpu = device(memory_bytes=4 << 20)
     before = controls().fake_used()

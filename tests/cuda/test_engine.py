@@ -150,6 +150,7 @@ def test_promises_begin_with_a_guess_of_the_device() -> None:
     words = settings["step_cost"].reason
     assert settings["device"].value == "cuda:0" and settings["step_cost"].value == "guessed"
     assert words.startswith("Emulated device 0, not measured") and "132 multiprocessors" in words
+    assert "1.98 GHz" in words and "50% of 4,917 GB/s" in words
     assert "doctor" not in words, "it measures processors"
     first, more = (found.costs.now.predict([Segment.prefill(0, rows, True)]).seconds for rows in (1, 500))
     assert 0 < first < more and not found.costs.measured

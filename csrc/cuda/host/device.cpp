@@ -201,6 +201,12 @@ int32_t ts_cuda_describe(ts_context* device, ts_cuda_device* out) {
   } asked[] = {{&out->major, kMajorAttribute}, {&out->minor, kMinorAttribute}};
   for (const auto& each : asked)
     if (status == TS_OK) status = checked(*device, "cuDeviceGetAttribute", driver.attribute(each.to, each.attribute, device->device));
+  const struct {
+    int32_t* to;
+    int32_t attribute;
+  } told[] = {{&out->clock_khz, kClockAttribute}, {&out->memory_clock_khz, kMemoryClockAttribute}, {&out->memory_bits, kMemoryBitsAttribute}};
+  for (const auto& each : told)
+    if (driver.attribute(each.to, each.attribute, device->device) != 0) *each.to = 0;  // newer drivers may not tell it
   if (status == TS_OK) status = checked(*device, "cuMemGetInfo", driver.memory_info(&free_bytes, &total_bytes));
   out->multiprocessors = device->multiprocessors;
   out->free_bytes = static_cast<int64_t>(free_bytes);

@@ -67,13 +67,14 @@ def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
 
 def costs_for(device: CudaDevice | None, machine: Machine, settings: Resolved) -> Callable[[Model], WhatIf]:
     """Returns a function that gives the cost model of a model on its device. No CUDA device was ever measured, so its
-    costs are guessed from its multiprocessors."""
+    costs are guessed from what the driver tells of it."""
     weights, kind = settings.model.weights, settings.cache.kind
     if device is None:
         level, threads = settings.cpu.cpu_level, settings.cpu.threads
         return lambda model: costs_here(model, weights, kind, machine.cache_folder, level, threads)
     facts = device.facts
-    guess = guessed_device(facts.name, facts.multiprocessors, facts.total_bytes)
+    rates = (facts.clock_hz, facts.memory_bytes_per_s)
+    guess = guessed_device(facts.name, facts.multiprocessors, facts.total_bytes, *rates)
     return lambda model: costs_on(guess, model, weights, kind)
 
 

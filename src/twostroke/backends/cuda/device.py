@@ -29,13 +29,16 @@ from twostroke.types.errors import BackendError, OutOfMemory
 SCALE = exponent_scale(1.0)
 SERIES: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
 _SERIES_AT = SERIES.ctypes.data
+_TRANSFERS_A_CLOCK = 2
+"""Memory of graphics cards moves data at both edges of its clock."""
 Follows = Sequence[tuple[int, I32Array]]
 """Pairs of (slot, pairs (N, 2)): see `CudaDevice.follow`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """The facts that the driver gives of a device. capability: the compute capability, such as (9, 0)."""
+    """The facts that the driver gives of a device. capability: the compute capability, such as (9, 0). clock_hz: the
+    highest clock. memory_bytes_per_s: the rate of the memory's pins. Both are 0 where the driver does not tell them."""
 
     name: str
     capability: tuple[int, int]
@@ -43,6 +46,8 @@ class DeviceFacts:
     driver_version: int
     free_bytes: int
     total_bytes: int
+    clock_hz: float
+    memory_bytes_per_s: float
 
 
 class CudaDevice:
@@ -96,7 +101,14 @@ class CudaDevice:
         capability = (found.major, found.minor)
         name = found.name.decode(errors="replace")
         return DeviceFacts(
-            name, capability, found.multiprocessors, found.driver_version, found.free_bytes, found.total_bytes
+            name,
+            capability,
+            found.multiprocessors,
+            found.driver_version,
+            found.free_bytes,
+            found.total_bytes,
+            clock_hz=1e3 * found.clock_khz,
+            memory_bytes_per_s=_TRANSFERS_A_CLOCK * 1e3 * found.memory_clock_khz * found.memory_bits / 8,
         )
 
     def empty(self, num_bytes: int) -> NDArray[np.uint8]:

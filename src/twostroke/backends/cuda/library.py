@@ -41,6 +41,10 @@ class DeviceStruct(Structure):
         ("minor", c_int32),
         ("multiprocessors", c_int32),
         ("driver_version", c_int32),
+        ("clock_khz", c_int32),
+        ("memory_clock_khz", c_int32),
+        ("memory_bits", c_int32),
+        ("unused", c_int32),
         ("free_bytes", c_int64),
         ("total_bytes", c_int64),
     ]

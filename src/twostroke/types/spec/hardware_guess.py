@@ -21,10 +21,14 @@ OPERATIONS = {
 GUESSED_MEETING_S, GUESSED_BYTES_PER_S = 50e-6, 1e9
 """The seconds of one meeting of two processes on a machine that was not measured, and the bytes a second that they
 exchange."""
-DEVICE_CLOCK_HZ, MULTIPROCESSOR_BYTES_PER_S = 1e9, 2.5e9
-DEVICE_OPERATIONS = (16, 16, 64)
-"""f32, bf16 and int8 operations for each cycle and multiprocessor: an eighth of what units without matrices could do at
-compute capability 8.0."""
+DEVICE_CLOCK_HZ, MULTIPROCESSOR_BYTES_PER_S = 1e9, 5e9
+"""The clock of a device, and the rate of its memory for each multiprocessor, where its driver tells neither."""
+DEVICE_SHARE = 0.5
+"""The share of the memory's rate that steps are assumed to reach. On an H200 a step of one stream reached 0.29 of it
+with int8 and 0.49 with bf16 (docs/gpu.md), and longer steps reach more."""
+DEVICE_OPERATIONS = (64, 64, 256)
+"""f32, bf16 and int8 operations for each cycle and multiprocessor. On an H100 and an H200, prompts reached 150, 150 and
+1,100 (docs/gpu.md). Other devices of compute capability 8 have a half to a quarter of their units."""
 
 
 def guessed_cpu(threads: int, level: str) -> HardwareSpec:
@@ -44,18 +48,23 @@ def guessed_cpu(threads: int, level: str) -> HardwareSpec:
     )
 
 
-def guessed_device(name: str, multiprocessors: int, memory_bytes: int) -> HardwareSpec:
-    """Returns a CUDA device that is probably not faster than the real one. name: the name that the driver reports."""
-    f32, bf16, int8 = (multiprocessors * DEVICE_CLOCK_HZ * operations for operations in DEVICE_OPERATIONS)
+def guessed_device(
+    name: str, multiprocessors: int, memory_bytes: int, clock_hz: float = 0.0, pins_bytes_per_s: float = 0.0
+) -> HardwareSpec:
+    """Returns a CUDA device that is probably not faster than the real one. name: the name that the driver reports.
+    clock_hz, pins_bytes_per_s: the highest clock and the rate of the memory's pins; 0 where they are unknown."""
+    clock_hz = clock_hz or DEVICE_CLOCK_HZ
+    pins_bytes_per_s = pins_bytes_per_s or multiprocessors * MULTIPROCESSOR_BYTES_PER_S
+    f32, bf16, int8 = (multiprocessors * clock_hz * operations for operations in DEVICE_OPERATIONS)
     return HardwareSpec(
         "unmeasured",
         f"{name}, not measured",
         HardwareClass.GPU,
         memory_bytes,
-        multiprocessors * MULTIPROCESSOR_BYTES_PER_S,
+        DEVICE_SHARE * pins_bytes_per_s,
         f32,
         bf16,
         int8,
-        f"a guess: {multiprocessors} multiprocessors, {DEVICE_CLOCK_HZ / 1e9} GHz, "
-        f"{MULTIPROCESSOR_BYTES_PER_S / 1e9} GB/s each; steps correct it as they are seen",
+        f"a guess: {multiprocessors} multiprocessors, {clock_hz / 1e9:.2f} GHz, {DEVICE_SHARE:.0%} of "
+        f"{pins_bytes_per_s / 1e9:,.0f} GB/s; steps correct it as they are seen",
     )

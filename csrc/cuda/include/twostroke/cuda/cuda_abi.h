@@ -15,9 +15,11 @@ extern "C" {
 
 enum ts_cuda_status { TS_CUDA_NO_DRIVER = -20, TS_CUDA_NO_DEVICE = -21, TS_CUDA_OLD_DEVICE = -22, TS_CUDA_FAILED = -23, TS_CUDA_NO_KERNEL = -24, TS_CUDA_OLD_DRIVER = -25, TS_CUDA_NO_ROOM = -26 };
 
+// clock_khz, memory_clock_khz: the highest clocks; 0 where the driver does not tell them. memory_bits: the width of the memory's bus.
 typedef struct {
   char name[128];
   int32_t major, minor, multiprocessors, driver_version;
+  int32_t clock_khz, memory_clock_khz, memory_bits, unused;
   int64_t free_bytes, total_bytes;
 } ts_cuda_device;
 

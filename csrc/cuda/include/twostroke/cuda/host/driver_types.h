@@ -30,6 +30,7 @@ typedef struct CUevent_st* CUevent;
 
 constexpr CUresult kOutOfMemory = 2, kNoDevice = 100;
 constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAttribute = 16;
+constexpr int32_t kClockAttribute = 13, kMemoryClockAttribute = 36, kMemoryBitsAttribute = 37;
 
 // The name in the library, the name here, and the arguments.
 #define TS_CUDA_DRIVER(F)                                                                                              \

@@ -72,7 +72,8 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
     assert "fma.rn" not in found["rope"]
 
 
-AHEAD = re.findall(r"TS_KERNEL_AHEAD\((\w+),", "".join(path.read_text() for path in build.SOURCES.rglob("kernels/**/*.cpp")))
+SOURCES = "".join(path.read_text() for path in build.SOURCES.rglob("kernels/**/*.cpp"))
+AHEAD = re.findall(r"TS_KERNEL_AHEAD\((\w+),", SOURCES)
 """The kernels that load weights before the kernels before them have ended."""
 
 

@@ -45,10 +45,8 @@ from tools.encoder_peers import LLAMA, OPENVINO, Peer
 
 from twostroke.assembly.engine import build_sync
 from twostroke.backends.cpu.limits import LimitMeter
-from twostroke.cost.shape import Segment
 from twostroke.images.parts import AskedImage
 from twostroke.ops.operands import F32Array
-from twostroke.types.plan import Role
 
 PEERS = ("llama.cpp", "openvino")
 WIDTH = 2560
@@ -195,8 +193,6 @@ def ours(folder: Path, shape: EncoderShape, weights: str, asked: argparse.Namesp
     if heart.eyes is None or heart.images is None:
         raise SystemExit(f"{folder} reads no images")
     kept, tiles = heart.images.kept, heart.eyes.open(AskedImage(png(picture(*shape.size)), False)).tiles
-    patches = sum(tile.rows for tile in tiles) * kept.cost.merge
-    whole = Segment((patches - 1) // 2, patches, False, Role.PREFILL, scored=sum(tile.rows for tile in tiles))
     clock = time.process_time if asked.clock == "cpu" else time.perf_counter
     count = 0
 
@@ -211,7 +207,7 @@ def ours(folder: Path, shape: EncoderShape, weights: str, asked: argparse.Namesp
     def rows() -> F32Array:
         return np.concatenate([kept.made_of(tile) for tile in tiles])
 
-    return Way(f"twostroke {weights}", encode, rows, kept.cost.cost.predict([whole]).work.flops)
+    return Way(f"twostroke {weights}", encode, rows, sum(map(kept.cost.flops, tiles)))
 
 
 def openvino(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from twostroke.assembly.cost_here import encoder_cost
 from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS
@@ -20,11 +21,9 @@ from twostroke.assembly.sight import encoder_bytes, processor_of
 from twostroke.assembly.sight_files import sight_files
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.encode_cost import EncodeCost
-from twostroke.cost.model_cost import step_cost
 from twostroke.images.processor import Processor
 from twostroke.lab.planner.ask import Ask
-from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
-from twostroke.models.common.work import work_of
+from twostroke.models.common.encoders import SightEncoder, read_encoder
 from twostroke.ops.program.model import Model
 from twostroke.types.errors import ConfigError, ModelError
 from twostroke.types.images import ImageTile
@@ -87,9 +86,7 @@ class PlannedSight(Struct, frozen=True):
 
     def cost(self, weights: str, machine: HardwareSpec | Calibration) -> EncodeCost:
         """Returns the cost of encodes. Raises ConfigError where the machine was not measured with these weights."""
-        form = EncoderFormat.next_to(weights)
-        work = work_of(form.model(self.encoder.model), form.weights, form.kv)
-        return encode_cost(self.encoder, step_cost(work, machine))
+        return encoder_cost(self.encoder, EncoderFormat.next_to(weights), machine)
 
     def image(self, size: ImageSize, weights: str, machine: HardwareSpec | Calibration) -> PlannedImage:
         """Returns the plan of an image of this size. Raises ConfigError as `cost` does."""
@@ -175,11 +172,15 @@ def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, ttft: str)
         lines.append(f"image {size:<13} {each.tokens:>11,} tokens{parts}, {rows}; encode {_words(each)}")
     said = f"one request alone, with {'these images' if len(images) > 1 else 'this image'}: TTFT {ttft}"
     sent = f"{sum(image.sent_bytes for image in images) / 1e6:,.1f} MB of rows"
-    return [
-        *lines,
-        f"{said}; of images that were shown lately nothing is encoded",
-        f"encoded by another replica (--role encode): no encode here, and {sent} travel",
-    ] if images else lines
+    return (
+        [
+            *lines,
+            f"{said}; of images that were shown lately nothing is encoded",
+            f"encoded by another replica (--role encode): no encode here, and {sent} travel",
+        ]
+        if images
+        else lines
+    )
 
 
 def _words(image: PlannedImage) -> str:

@@ -50,7 +50,8 @@ def placed(content: Any, where: str) -> Any:
 
 
 def with_places(messages: Sequence[Any]) -> list[Any]:
-    """Returns the messages of a chat with each image as a PlacedPart. An entry that is not a message stays unchanged."""
+    """Returns the messages of a chat with each image as a PlacedPart. An entry that is not a message stays unchanged.
+    """
     made = []
     for place, message in enumerate(messages):
         content = message.get("content") if isinstance(message, Mapping) else None
@@ -72,7 +73,8 @@ class Patching(Struct, frozen=True):
         return self.patch * self.merge
 
     def lines(self, width: int, height: int) -> tuple[int, int]:
-        """Returns the number of lines of image rows that a tile of this size becomes, and the number of rows in a line."""
+        """Returns the number of lines of image rows that a tile of this size becomes, and the number of rows in a line.
+        """
         return height // self.patch // self.merge, width // self.patch // self.merge
 
 

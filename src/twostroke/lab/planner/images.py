@@ -172,15 +172,11 @@ def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, ttft: str)
         lines.append(f"image {size:<13} {each.tokens:>11,} tokens{parts}, {rows}; encode {_words(each)}")
     said = f"one request alone, with {'these images' if len(images) > 1 else 'this image'}: TTFT {ttft}"
     sent = f"{sum(image.sent_bytes for image in images) / 1e6:,.1f} MB of rows"
-    return (
-        [
-            *lines,
-            f"{said}; of images that were shown lately nothing is encoded",
-            f"encoded by another replica (--role encode): no encode here, and {sent} travel",
-        ]
-        if images
-        else lines
-    )
+    return [
+        *lines,
+        f"{said}; of images that were shown lately nothing is encoded",
+        f"encoded by another replica (--role encode): no encode here, and {sent} travel",
+    ] if images else lines
 
 
 def _words(image: PlannedImage) -> str:

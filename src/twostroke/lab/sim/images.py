@@ -32,7 +32,8 @@ class SimulatedImages(Struct, frozen=True):
     row_bytes: int = 0
 
     def shown_by(self, request: Request) -> Request:
-        """Returns the request with images of its own at the beginning of its prompt; unchanged where they do not fit."""
+        """Returns the request with images of its own at the beginning of its prompt; unchanged where they do not fit.
+        """
         if len(request.prompt_token_ids) <= self.tokens:
             return request
         spans, at = [], 0

@@ -1,4 +1,5 @@
-"""Measures the error of the cost model on this machine: the ratio of measured to predicted time, by the size of a step."""
+"""Measures the error of the cost model on this machine: the ratio of measured to predicted time, by the size of a step.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def size_class(prefill_rows: int) -> int:
 
 
 class Ratios:
-    """The ratios measured / predicted of the last steps of one class, filled up with the prior when there are too few."""
+    """The ratios measured / predicted of the last steps of one class, filled up with the prior when there are too few.
+    """
 
     def __init__(self, prior: float) -> None:
         self._prior = prior

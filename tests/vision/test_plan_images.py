@@ -12,6 +12,7 @@ from tests.scheduler.fakes import LineCost
 from tests.vision.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.folders import expected_text, smolvlm, token_ids
 from tests.vision.test_exactness import opened
+from twostroke.assembly.settings.option_values import ENCODER_WEIGHTS
 from twostroke.cli.main import main
 from twostroke.cost.encode_cost import EncodeCost, PartCosts
 from twostroke.engine.cache.manager import CacheManager
@@ -71,14 +72,33 @@ def test_a_plan_counts_what_the_prompt_will_have(folder: Path) -> None:
     assert images[0]["sent_bytes"] % images[0]["rows"] == 0 < images[0]["sent_bytes"] < images[1]["sent_bytes"]
 
 
-def test_a_plan_holds_the_memory_that_the_engine_takes(folder: Path) -> None:
-    room = planned(folder)["memory"]
-    assert isinstance(room, dict)
-    with opened(folder, images="on") as seeing, opened(folder, images="off") as blind:
+@pytest.mark.parametrize("weights", ENCODER_WEIGHTS)
+def test_a_plan_holds_the_memory_that_the_engine_takes(folder: Path, weights: str) -> None:
+    plan = planned(folder, "--encoder-weights", weights, "--weights", "int8")
+    room, ask = plan["memory"], plan["ask"]
+    assert isinstance(room, dict) and isinstance(ask, dict)
+    assert ask["encoder_weights"] == ("int8" if weights == "usual" else weights)
+    given = {"encoder_weights": weights, "weights": "int8"}
+    with opened(folder, images="on", **given) as seeing, opened(folder, images="off", **given) as blind:
         names = ("weight_bytes", "buffer_bytes")
         taken = sum(seeing.resolved[name] - blind.resolved[name] for name in names)
     assert room["encoder_bytes"] == pytest.approx(taken, rel=0.01)
     assert room["needed_bytes"] > room["encoder_bytes"] > 256 << 20
+
+
+def test_an_encode_takes_longer_with_more_bits(folder: Path) -> None:
+    seconds = {}
+    for weights in ("int8", "int16", "f32"):
+        plan = planned(folder, "--image", "50x20", "--encoder-weights", weights, "--weights", "int8")
+        images = plan["images"]
+        assert isinstance(images, list)
+        seconds[weights] = images[0]["encode_s"]
+    assert seconds["int8"] < min(seconds["int16"], seconds["f32"])
+
+
+def test_the_encoder_of_a_model_without_one_is_refused() -> None:
+    found = CliRunner().invoke(main, ["plan", "spark", "--hardware", "h100-sxm", "--encoder-weights", "int8"])
+    assert found.exit_code == 2 and "--encoder-weights: spark reads no images" in found.output
 
 
 @pytest.mark.parametrize(

@@ -153,8 +153,9 @@ def test_the_command_counts_encodes(tmp_path: Path) -> None:
         for more in (["--image", "64x64"], [])
     )
     assert _ttft_s(seen) > _ttft_s(blind) > 0
-    wrong = CliRunner().invoke(main, [*words, "--image", "64"])
-    assert wrong.exit_code == 2 and "WIDTHxHEIGHT" in wrong.output
+    for more, said in ((["--image", "64"], "WIDTHxHEIGHT"), (["--encoder-weights", "int16"], "without --image")):
+        wrong = CliRunner().invoke(main, [*words, *more])
+        assert wrong.exit_code == 2 and said in wrong.output
 
 
 def _ttft_s(report: Any) -> float:

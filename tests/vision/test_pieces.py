@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from twostroke.images.decoder import ImageDecoder, ImageLimits
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor, read_settings
 from twostroke.images.parts import AskedImage
+from twostroke.runner import image_encoder
+from twostroke.runner.patch_layout import PatchLayout
 from twostroke.types.encode import EncodePace, PieceKind
 from twostroke.types.images import ImageTile
 
@@ -59,6 +62,26 @@ def test_rows_have_the_same_bits_however_they_are_cut(
                 turn = turn % 37 + 3
                 encoder.advance(turn)
             assert np.array_equal(made, whole[1])
+
+
+def test_pixels_become_rows_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the whole tile is one piece: the arrays between bytes and rows have a bounded size."""
+    write_family("qwen2.5-vl", tmp_path)
+    values, tiles = tiles_of(tmp_path)
+    made: list[int] = []
+    for name in ("patches", "places"):
+        whole = getattr(PatchLayout, name)
+
+        def noted(own: PatchLayout, tile: ImageTile, rows: slice, whole: Any = whole) -> np.ndarray:
+            found: np.ndarray = whole(own, tile, rows)
+            made.append(len(found))
+            return found
+
+        monkeypatch.setattr(PatchLayout, name, noted)
+    monkeypatch.setattr(image_encoder, "FILLED_ROWS", 16)
+    with open_encoder(tmp_path, available_levels()[0], values) as encoder:
+        encoder.encode(tiles[1])
+    assert max(made) == 16 and sum(made) >= 4 * tiles[1].rows
 
 
 def test_a_tile_given_up_leaves_nothing_in_the_next_one(tmp_path: Path) -> None:

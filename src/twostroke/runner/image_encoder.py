@@ -27,6 +27,10 @@ from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, Ima
 from twostroke.types.plan import Plan
 from twostroke.types.spec.formats import PAGE_TOKENS
 
+FILLED_ROWS = 256
+"""How many rows of pixels are made at a time. What lies between bytes and rows then stays in caches. The arrays for all
+patches of an image of 4,096 x 4,096 pixels would take hundreds of megabytes that no plan counts."""
+
 
 class TowerValues(Struct, frozen=True, eq=False):
     """Values of an encoder's program. pixels: takes patches. places: takes the learned places of patches. added: the
@@ -103,13 +107,16 @@ class ImageEncoder:
         return piece
 
     def _fill(self, square: ImageTile, order: PatchOrder, piece: EncodePiece, sizes: StepSizes) -> None:
-        """Writes the inputs of these rows, which the first part reads."""
-        own, memory = slice(piece.first, piece.end), self._memory
-        for table in memory.row_turns:
-            table.write(np.stack([order.lines[own], order.columns[own]]), piece.first)
-        memory.fill(self._values.pixels, sizes, self._layout.patches(square, own))
-        if self._values.places is not None:
-            memory.fill(self._values.places, sizes, self._layout.places(square, own))
+        """Writes the inputs of these rows, which the first part reads, block by block."""
+        memory = self._memory
+        for first in range(piece.first, piece.end, FILLED_ROWS):
+            own = slice(first, min(first + FILLED_ROWS, piece.end))
+            block = StepSizes(own.stop - first, sizes.sequences, 0, first)
+            for table in memory.row_turns:
+                table.write(np.stack([order.lines[own], order.columns[own]]), first)
+            memory.fill(self._values.pixels, block, self._layout.patches(square, own))
+            if self._values.places is not None:
+                memory.fill(self._values.places, block, self._layout.places(square, own))
 
     def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
         """Runs the head for a piece, and keeps its image rows: (rows, width of the text model), followed by the same

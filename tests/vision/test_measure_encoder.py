@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tools import measure_encoder
+from tools.encoder_peers import Peer
 from tools.measure_encoder import SHAPES, EncoderShape, Figures, Measured, Way, measure_shapes, measured
 
 ASKED = argparse.Namespace(layers=(1, 2), rounds=1, clock_threads=1)
@@ -43,3 +46,11 @@ def test_an_engine_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setattr(measure_encoder, "ways_of", lambda *_: ways)
     assert measured(TINY, 1, ASKED) == {"b": Measured(2.0, 0.5, 0)}
     assert "a fails with 1 layers: a peer has ended" in capsys.readouterr().out
+
+
+def test_a_peer_that_ends_early_is_told_with_its_last_words(tmp_path: Path) -> None:
+    """Closing it raises nothing, so the figures of other engines are kept."""
+    with Peer(Path(sys.executable), "raise SystemExit('no such file')", tmp_path, {}) as peer:
+        peer._process.wait()
+        with pytest.raises(RuntimeError, match=r"a peer has ended:\nno such file"):
+            peer.encode()

@@ -54,10 +54,12 @@ class Ratios:
         self.low = min(1.0, prior)
 
     def add(self, ratio: float) -> None:
+        """Note the ratio of one step."""
         self._values.append(ratio)
         self._update()
 
     def forget(self) -> None:
+        """Forget all steps but the last few."""
         while len(self._values) > KEPT_AFTER_IDLE:
             self._values.popleft()
         self._update()

@@ -10,6 +10,8 @@ takes the same time, and what is left of the smaller time is the rest. All engin
 and the first round counts as warm-up; the median counts. An error is the largest difference from transformers in
 float32, as a share of the range of all rows, after the larger number of layers.
 
+The figures of a shape are written as soon as they are there. An engine that fails, or a shape, is told and left out.
+
 The share of the limit: the operations of an encode (a multiply-add is two), over its seconds, over what the loops of
 `twostroke doctor` reach: in int8 where weights are int8 or int16, otherwise in float32. Two codes for a weight count
 as one operation.
@@ -31,6 +33,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,11 +48,10 @@ from tools.encoder_peers import LLAMA, OPENVINO, Peer
 
 from twostroke.assembly.engine import build_sync
 from twostroke.backends.cpu.limits import LimitMeter
-from twostroke.cost.shape import Segment
 from twostroke.images.parts import AskedImage
 from twostroke.ops.operands import F32Array
-from twostroke.types.plan import Role
 
+Keep = Callable[[str, "list[Figures]"], None]
 PEERS = ("llama.cpp", "openvino")
 WIDTH = 2560
 """The hidden size of the language models: that of models with 4B parameters. They have two layers, which are not
@@ -75,6 +77,15 @@ class Way(Struct, frozen=True):
     encode: Callable[[], float]
     rows: Callable[[], F32Array]
     flops: int = 0
+
+
+class Measured(Struct, frozen=True):
+    """The median seconds of one engine with one tower, its error, and the operations of an encode where they are
+    counted."""
+
+    seconds: float
+    error: float
+    flops: int
 
 
 class Figures(Struct, frozen=True):
@@ -195,8 +206,6 @@ def ours(folder: Path, shape: EncoderShape, weights: str, asked: argparse.Namesp
     if heart.eyes is None or heart.images is None:
         raise SystemExit(f"{folder} reads no images")
     kept, tiles = heart.images.kept, heart.eyes.open(AskedImage(png(picture(*shape.size)), False)).tiles
-    patches = sum(tile.rows for tile in tiles) * kept.cost.merge
-    whole = Segment((patches - 1) // 2, patches, False, Role.PREFILL, scored=sum(tile.rows for tile in tiles))
     clock = time.process_time if asked.clock == "cpu" else time.perf_counter
     count = 0
 
@@ -211,7 +220,7 @@ def ours(folder: Path, shape: EncoderShape, weights: str, asked: argparse.Namesp
     def rows() -> F32Array:
         return np.concatenate([kept.made_of(tile) for tile in tiles])
 
-    return Way(f"twostroke {weights}", encode, rows, kept.cost.cost.predict([whole]).work.flops)
+    return Way(f"twostroke {weights}", encode, rows, sum(map(kept.cost.flops, tiles)))
 
 
 def openvino(
@@ -262,17 +271,24 @@ def ways_of(folder: Path, shape: EncoderShape, asked: argparse.Namespace, opened
     return found
 
 
-def measured(shape: EncoderShape, layers: int, asked: argparse.Namespace) -> tuple[list[Way], list[float], list[float]]:
-    """Returns the engines with a tower of so many layers, their median seconds, and their errors."""
+def measured(shape: EncoderShape, layers: int, asked: argparse.Namespace) -> dict[str, Measured]:
+    """Returns the figures of each engine with a tower of so many layers. An engine that fails is told and left out."""
     family = structs.replace(shape.family, judge=partial(shape.family.judge, layers))
     own = structs.replace(shape, family=family)
     with tempfile.TemporaryDirectory(prefix="encoder-") as place, ExitStack() as opened:
         folder = Path(place)
         law = expected(own, family.write(folder, even))
-        ways = ways_of(folder, own, asked, opened)
-        rounds = [[way.encode() / asked.clock_threads for way in ways] for _ in range(asked.rounds + 1)][1:]
-        errors = [error_of(way.rows(), law) for way in ways]
-        return ways, [statistics.median(each) for each in zip(*rounds, strict=True)], errors
+        ways = {way.engine: way for way in ways_of(folder, own, asked, opened)}
+        seconds: dict[str, list[float]] = {engine: [] for engine in ways}
+        for _ in range(asked.rounds + 1):
+            for engine, way in list(ways.items()):
+                try:
+                    seconds[engine].append(way.encode() / asked.clock_threads)
+                except RuntimeError as error:
+                    print(f"{engine} fails with {layers} layers: {error}", flush=True)
+                    del ways[engine]
+        usual = {engine: statistics.median(seconds[engine][1:]) for engine in ways}
+        return {engine: Measured(usual[engine], error_of(way.rows(), law), way.flops) for engine, way in ways.items()}
 
 
 def scaled(layers: int, measured_layers: tuple[int, int], few: float, more: float) -> float:
@@ -284,16 +300,33 @@ def scaled(layers: int, measured_layers: tuple[int, int], few: float, more: floa
 def measure_shape(shape: EncoderShape, asked: argparse.Namespace, rates: Mapping[str, float]) -> list[Figures]:
     """Measures one shape in all engines that were asked for. rates: operations a second, by arithmetic."""
     few, more = asked.layers
-    ways, few_s, _ = measured(shape, few, asked)
-    larger, more_s, errors = measured(shape, more, asked)
-    counted = (min((way.flops for way in each if way.flops), default=0) for each in (ways, larger))
+    smaller, larger = (measured(shape, layers, asked) for layers in asked.layers)
+    counted = (min((each.flops for each in found.values() if each.flops), default=0) for found in (smaller, larger))
     found, flops = [], scaled(shape.layers, asked.layers, *counted)
-    for way, least_s, most_s, error in zip(ways, few_s, more_s, errors, strict=True):
-        layer_s, whole_s = (most_s - least_s) / (more - few), scaled(shape.layers, asked.layers, least_s, most_s)
-        rate = rates["int8" if "int" in way.engine else "f32"]
+    for engine, most in larger.items():
+        if (least := smaller.get(engine)) is None:
+            continue
+        layer_s = (most.seconds - least.seconds) / (more - few)
+        whole_s = scaled(shape.layers, asked.layers, least.seconds, most.seconds)
+        rate = rates["int8" if "int" in engine else "f32"]
         share = flops / whole_s / rate
-        found.append(Figures(way.engine, least_s, most_s, layer_s, whole_s, error, share))
+        found.append(Figures(engine, least.seconds, most.seconds, layer_s, whole_s, most.error, share))
     return found
+
+
+def measure_shapes(
+    shapes: Mapping[str, EncoderShape], asked: argparse.Namespace, rates: Mapping[str, float], keep: Keep
+) -> list[str]:
+    """Measures one shape after the other. keep: takes the figures of a shape as soon as they are there. Returns the
+    names of the shapes that failed; the others are measured all the same."""
+    failed = []
+    for name, shape in shapes.items():
+        try:
+            keep(name, measure_shape(shape, asked, rates))
+        except Exception as error:
+            print(f"{name} fails: {type(error).__name__}: {error}", flush=True)
+            failed.append(name)
+    return failed
 
 
 def peer_of(text: str) -> tuple[str, Path]:
@@ -330,13 +363,17 @@ def main() -> None:
         limits = meter.measure()
     print(limits.words())
     rates = {"f32": limits.f32_flops_per_s, "int8": limits.int8_ops_per_s}
-    report = {}
-    for name in asked.shapes.split(","):
-        found = measure_shape(SHAPES[name], asked, rates)
+    report: dict[str, Any] = {"limits": limits.as_json()}
+
+    def keep(name: str, found: list[Figures]) -> None:
         print("\n".join([name, *(f"  {each.line()}" for each in found)]), flush=True)
         report[name] = [structs.asdict(each) for each in found]
-    if asked.save is not None:
-        asked.save.write_text(json.dumps({"limits": limits.as_json(), **report}, indent=2) + "\n")
+        if asked.save is not None:
+            asked.save.write_text(json.dumps(report, indent=2) + "\n")
+
+    failed = measure_shapes({name: SHAPES[name] for name in asked.shapes.split(",")}, asked, rates, keep)
+    if failed:
+        raise SystemExit(f"not measured: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

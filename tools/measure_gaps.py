@@ -5,8 +5,10 @@
 
 The model has random weights and the tower of a family (qwen3-vl, gemma3, smolvlm) with the given width and layers. The
 tiles have the family's published size, and the language model is small. A gap is the time between two events of the
-stream. For the steps that worked on the image, the predicted and the measured times of their pieces are told. For a
-quiet machine: the bound of the default rule is 250 ms.
+stream. For the steps that worked on the image, the tool tells by kind of piece how many times longer than predicted the
+pieces took: next to the cost model alone, and next to the prediction that was learned from the pieces before them. The
+processor seconds of a step, over the threads, are told next to its longest time: where the second is much larger, other
+programs used the cores. For a quiet machine: the bound of the default rule is 250 ms.
 """
 
 from __future__ import annotations
@@ -34,8 +36,10 @@ from tests.vision.family import TEXT
 from tests.vision.test_input import part, text, url_of
 from tools.measure_encoder import SQUARE, even, siglip
 
+from twostroke.engine.scheduler.estimates.piece_times import PieceTimes
 from twostroke.runner.runner import ModelRunner
 from twostroke.server.build import build_server
+from twostroke.types.encode import PieceKind
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
@@ -61,34 +65,48 @@ class Gaps(Struct, frozen=True):
 
 
 class Watched:
-    """Collects the seconds of steps that worked on an image, and the seconds planned and predicted for the image."""
+    """Collects the steps that worked on an image: their seconds, their processor seconds, and the seconds planned for
+    the image. For each kind of piece it collects the seconds of the cost model, those that were learned, and the
+    measured ones."""
 
     def __init__(self) -> None:
-        self.steps: list[tuple[float, float, float, float]] = []
-        execute = ModelRunner.execute
+        self.steps: list[tuple[float, float, float]] = []
+        self.pieces: dict[PieceKind, list[tuple[float, float, float]]] = {}
+        execute, learned = ModelRunner.execute, PieceTimes()
 
         def noted(runner: ModelRunner, plan: Plan) -> StepResult:
-            begin_s = time.perf_counter()
+            begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
             result = execute(runner, plan)
             if plan.encode is not None:
-                own = result.encodes
-                self.steps.append((time.perf_counter() - begin_s, plan.encode_s, own.predicted_s, own.seconds))
+                spent_s, cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
+                self.steps.append((spent_s, cpu_s, plan.encode_s))
+                for each in result.encodes.times:
+                    usual_s = learned.usual_s({each.kind: each.predicted_s})
+                    self.pieces.setdefault(each.kind, []).append((each.predicted_s, usual_s, each.seconds))
+                learned.learn(result.encodes.times)
             return result
 
         ModelRunner.execute = noted  # type: ignore[method-assign, assignment]
 
-    def facts(self) -> dict[str, float]:
+    def facts(self, threads: int) -> dict[str, Any]:
         """Returns the figures for people, in milliseconds."""
         if not self.steps:
             return {"steps": 0}
-        whole, planned, predicted, measured = zip(*self.steps, strict=True)
+        whole, cpu, planned = zip(*self.steps, strict=True)
         return {
             "steps": len(whole),
-            "longest_step": 1e3 * max(whole),
-            "most_planned": 1e3 * max(planned),
-            "most_predicted": 1e3 * max(predicted),
-            "measured_to_predicted": sum(measured) / sum(predicted),
+            "longest_step": round(1e3 * max(whole), 1),
+            "longest_step_of_the_processor": round(1e3 * max(cpu) / threads, 1),
+            "most_planned": round(1e3 * max(planned), 1),
+            "pieces": {kind.name.lower(): _ratios(times) for kind, times in self.pieces.items()},
         }
+
+
+def _ratios(times: Sequence[tuple[float, float, float]]) -> dict[str, float]:
+    """Returns how many times longer than predicted pieces took. times: the predicted, learned and measured seconds."""
+    predicted, learned, measured = (sum(each) for each in zip(*times, strict=True))
+    ratios = {"to_model": measured / predicted, "to_learned": measured / learned}
+    return {"pieces": len(times), **{name: round(ratio, 3) for name, ratio in ratios.items()}}
 
 
 def judge(width: int, layers: int) -> torch.nn.Module:
@@ -213,7 +231,7 @@ def main() -> None:
         options = {"weights": "int8", "context": 16_384, "threads": given.threads, "kv_memory": "100MB"}
         with build_server(folder, options) as built, serving(built.parts) as live:
             found = measure(live, url_of(made.getvalue(), "image/jpeg"))
-    report = json.dumps({**found, "encode": watched.facts()}, indent=2)
+    report = json.dumps({**found, "encode": watched.facts(given.threads)}, indent=2)
     print(report)
     if given.save is not None:
         given.save.write_text(report + "\n")

@@ -110,6 +110,8 @@ def _write_plain(folder: Path, path: Path, arch: str) -> Path:
     sections = (config.get("rope_parameters") or {}).get("mrope_section")
     if sections:
         writer.add_rope_dimension_sections([*sections, 0])
+    if added := (outer.get("vision_config") or {}).get("deepstack_visual_indexes"):
+        writer.add_num_deepstack_layers(len(added))
     _add_tokenizer(writer, folder, path, config)
     kind = next(each for each, text in gguf.MODEL_ARCH_NAMES.items() if text == arch)
     names = gguf.get_tensor_name_map(kind, config["num_hidden_layers"])

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.scheduler.fakes import LineCost
+from tests.vision.costs import PartsCost, encode_cost_of
 from tests.vision.folders import FAMILIES, picture, png, write_family
 from tests.vision.towers import found_encoder, open_encoder
 from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.backends.cpu import available_levels
 from twostroke.cost import encode_pieces
-from twostroke.cost.encode_cost import EncodeCost
-from twostroke.cost.encode_pieces import EncodePiece, PieceKind
-from twostroke.cost.shape import Bound, PartPrediction, StepPrediction
-from twostroke.cost.work import Work
+from twostroke.cost.encode_cost import EncodeCost, PartCosts
+from twostroke.cost.encode_pieces import EncodePiece
 from twostroke.images.decoder import ImageDecoder, ImageLimits
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor, read_settings
 from twostroke.images.parts import AskedImage
+from twostroke.runner import image_encoder
+from twostroke.runner.patch_layout import PatchLayout
+from twostroke.types.encode import EncodePace, PieceKind
 from twostroke.types.images import ImageTile
 
 SIZES = ((90, 31), (150, 140))
@@ -62,6 +64,26 @@ def test_rows_have_the_same_bits_however_they_are_cut(
             assert np.array_equal(made, whole[1])
 
 
+def test_pixels_become_rows_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the whole tile is one piece: the arrays between bytes and rows have a bounded size."""
+    write_family("qwen2.5-vl", tmp_path)
+    values, tiles = tiles_of(tmp_path)
+    made: list[int] = []
+    for name in ("patches", "places"):
+        whole = getattr(PatchLayout, name)
+
+        def noted(own: PatchLayout, tile: ImageTile, rows: slice, whole: Any = whole) -> np.ndarray:
+            found: np.ndarray = whole(own, tile, rows)
+            made.append(len(found))
+            return found
+
+        monkeypatch.setattr(PatchLayout, name, noted)
+    monkeypatch.setattr(image_encoder, "FILLED_ROWS", 16)
+    with open_encoder(tmp_path, available_levels()[0], values) as encoder:
+        encoder.encode(tiles[1])
+    assert max(made) == 16 and sum(made) >= 4 * tiles[1].rows
+
+
 def test_a_tile_given_up_leaves_nothing_in_the_next_one(tmp_path: Path) -> None:
     write_family("qwen2.5-vl", tmp_path)
     values, tiles = tiles_of(tmp_path)
@@ -73,17 +95,8 @@ def test_a_tile_given_up_leaves_nothing_in_the_next_one(tmp_path: Path) -> None:
         assert np.array_equal(encoder.encode(tiles[0], 32), law)
 
 
-class Parts(LineCost):
-    """A cost of a second for each row of products, of attention, and of the head."""
-
-    def predict(self, segments):  # type: ignore[no-untyped-def]
-        rows, head = sum(each.num_tokens for each in segments), sum(each.logit_rows for each in segments)
-        pairs = sum(each.num_tokens * (each.start + (each.num_tokens + 1) / 2) for each in segments)
-        parts = (("weights", rows), ("attention", pairs / 100), ("head", head), ("other", rows))
-        return StepPrediction(tuple(PartPrediction(name, float(s), Work(), Bound.HOST) for name, s in parts))
-
-
-COST = EncodeCost(Parts(), 4, layers=2)
+COST = encode_cost_of(PartsCost(2.0, 0.01), 4, layers=2)
+"""Two seconds for each row of patches and of the head, and one for each row of the products between two layers."""
 
 
 def pieces(most_s: float) -> list[EncodePiece]:
@@ -98,7 +111,7 @@ def pieces(most_s: float) -> list[EncodePiece]:
 def test_pieces_cover_all_rows_and_take_no_longer_than_they_may(most_s: float) -> None:
     found = pieces(most_s)
     P, A, H = PieceKind.PRODUCTS, PieceKind.ATTENTION, PieceKind.HEAD
-    assert [each.kind for each in found if each.first == 0] == [P, A, P, A, P, H]
+    assert [each.kind for each in found if each.first == 0] == [PieceKind.PATCHES, A, P, A, P, H]
     for part in range(6):
         own = [each for each in found if each.part == part]
         assert [each.first for each in own] == [0, *(each.end for each in own[:-1])]
@@ -106,23 +119,28 @@ def test_pieces_cover_all_rows_and_take_no_longer_than_they_may(most_s: float) -
     for each in found:
         assert each.seconds <= most_s or each.end - each.first <= encode_pieces.LEAST_ROWS
     assert sum(each.seconds for each in found) == pytest.approx(COST.seconds(100), rel=0.01)
+    assert COST.seconds(100) == pytest.approx(400 * 2 + 2 * (400 + 400 * 400 / 200) + 100 * 2, rel=0.01)
 
 
 def test_a_piece_is_the_largest_that_fits() -> None:
     walk = COST.walk(100)
-    first = walk.take(70.0, least=False)  # products of a part: two seconds for three rows
-    assert first is not None and first.end == 96
+    first = walk.take(70.0, least=False)
+    assert first is not None and first.end == 32
     assert walk.take(1.0, least=False) is None and not walk.done
     forced = walk.take(1.0, least=True)
-    assert forced is not None and (forced.first, forced.end) == (96, 128)
+    assert forced is not None and (forced.first, forced.end) == (32, 64)
+    quick = EncodePace((0.25, 1.0, 1.0, 1.0, 1.0, 1.0))  # patches take a quarter of what is predicted
+    paced = walk.take(70.0, least=False, pace=quick)
+    assert paced is not None and (paced.first, paced.end, paced.seconds) == (64, 192, 256.0)
 
 
 def test_rows_of_a_window_see_the_window_alone() -> None:
-    cost = EncodeCost(Parts(), 4, layers=3, window=64, whole=frozenset({1}))
+    costs = PartCosts(*[PartsCost(2.0, 0.01)] * 3)
+    cost = EncodeCost(costs, 4, layers=3, window=64, whole=frozenset({1}))
     walk, kinds = cost.walk(100), []
     while (piece := walk.take(1e9, least=True)) is not None:
         kinds.append(piece.kind)
-    assert [each for each in kinds if each is not PieceKind.PRODUCTS] == [
+    assert [each for each in kinds[1:] if each is not PieceKind.PRODUCTS] == [
         *(PieceKind.WINDOWS, PieceKind.ATTENTION, PieceKind.WINDOWS, PieceKind.HEAD)
     ]
     assert [walk.is_windowed(part) for part in range(7)] == [True, True, False, False, True, True, False]

@@ -9,17 +9,21 @@ import pytest
 from click.testing import CliRunner
 
 from tests.scheduler.fakes import LineCost
+from tests.vision.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.folders import expected_text, smolvlm, token_ids
 from tests.vision.test_exactness import opened
+from twostroke.assembly.settings.option_values import ENCODER_WEIGHTS
 from twostroke.cli.main import main
-from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.encode_cost import EncodeCost, PartCosts
 from twostroke.engine.cache.manager import CacheManager
-from twostroke.engine.scheduler.limits.image_turns import UNBOUND_S, UNMEASURED_SHARE, ImageTurns
+from twostroke.engine.scheduler.estimates.piece_times import UNMEASURED
+from twostroke.engine.scheduler.limits.image_turns import UNBOUND_S, ImageTurns
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits, StepLoad
 from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.lab.planner.images import parse_size
+from twostroke.types.encode import PieceKind, PieceTime
 from twostroke.types.errors import Overloaded
 from twostroke.types.images import EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.objectives import LatencyObjectives
@@ -27,7 +31,7 @@ from twostroke.types.plan import Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
 
-COST = EncodeCost(LineCost(), 4)
+COST = encode_cost_of(RowCost(), 4)
 
 
 def tile(key: int, lines: int = 4, columns: int = 4) -> ImageTile:
@@ -68,14 +72,33 @@ def test_a_plan_counts_what_the_prompt_will_have(folder: Path) -> None:
     assert images[0]["sent_bytes"] % images[0]["rows"] == 0 < images[0]["sent_bytes"] < images[1]["sent_bytes"]
 
 
-def test_a_plan_holds_the_memory_that_the_engine_takes(folder: Path) -> None:
-    room = planned(folder)["memory"]
-    assert isinstance(room, dict)
-    with opened(folder, images="on") as seeing, opened(folder, images="off") as blind:
+@pytest.mark.parametrize("weights", ENCODER_WEIGHTS)
+def test_a_plan_holds_the_memory_that_the_engine_takes(folder: Path, weights: str) -> None:
+    plan = planned(folder, "--encoder-weights", weights, "--weights", "int8")
+    room, ask = plan["memory"], plan["ask"]
+    assert isinstance(room, dict) and isinstance(ask, dict)
+    assert ask["encoder_weights"] == ("int8" if weights == "usual" else weights)
+    given = {"encoder_weights": weights, "weights": "int8"}
+    with opened(folder, images="on", **given) as seeing, opened(folder, images="off", **given) as blind:
         names = ("weight_bytes", "buffer_bytes")
         taken = sum(seeing.resolved[name] - blind.resolved[name] for name in names)
     assert room["encoder_bytes"] == pytest.approx(taken, rel=0.01)
     assert room["needed_bytes"] > room["encoder_bytes"] > 256 << 20
+
+
+def test_an_encode_takes_longer_with_more_bits(folder: Path) -> None:
+    seconds = {}
+    for weights in ("int8", "int16", "f32"):
+        plan = planned(folder, "--image", "50x20", "--encoder-weights", weights, "--weights", "int8")
+        images = plan["images"]
+        assert isinstance(images, list)
+        seconds[weights] = images[0]["encode_s"]
+    assert seconds["int8"] < min(seconds["int16"], seconds["f32"])
+
+
+def test_the_encoder_of_a_model_without_one_is_refused() -> None:
+    found = CliRunner().invoke(main, ["plan", "spark", "--hardware", "h100-sxm", "--encoder-weights", "int8"])
+    assert found.exit_code == 2 and "--encoder-weights: spark reads no images" in found.output
 
 
 @pytest.mark.parametrize(
@@ -94,21 +117,11 @@ def test_sizes() -> None:
 
 
 def test_patches_of_an_encode_see_each_other() -> None:
-    """There are as many pairs as patches squared: twice those of causal rows, minus half a row."""
-    seen = []
-
-    class Noted(LineCost):
-        def predict(self, segments):  # type: ignore[no-untyped-def]
-            seen.extend(segments)
-            return super().predict(segments)
-
-    EncodeCost(Noted(), 4).seconds(16)
-    only = seen[0]
-    pairs = sum(range(only.start + 1, only.start + only.num_tokens + 1))
-    assert only.num_tokens == 64 and only.logit_rows == 16 and pairs == 64 * 64 - 64 // 2
-    seen.clear()
-    EncodeCost(Noted(), 4, layers=4, window=16, whole=frozenset({3})).seconds(10)
-    assert [each.num_tokens for each in seen] == [40, 16, 16, 8]
+    """There are as many pairs as patches squared, and as many in a window as it has patches."""
+    costs = PartCosts(*[PartsCost(0.0, 1.0)] * 3)
+    assert EncodeCost(costs, 4).seconds(16) == pytest.approx(64 * 64, rel=0.01)
+    windows = EncodeCost(costs, 4, layers=4, window=16, whole=frozenset({3}))
+    assert windows.seconds(10) == pytest.approx((3 * 40 * 16 + 40 * 40) / 4, rel=0.03)
 
 
 def test_predictions_follow_what_encodes_took() -> None:
@@ -117,8 +130,9 @@ def test_predictions_follow_what_encodes_took() -> None:
     turns.arrived(first)
     alone_s = COST.seconds(16)
     assert first.encode_s == pytest.approx(2 * alone_s)
-    turns.done(EncodedTiles(frozenset(), 3 * alone_s / 2, alone_s / 2), [first])  # three times as long as predicted
-    turns.done(EncodedTiles(frozenset({-2}), 3 * alone_s / 2, alone_s / 2), [first])
+    times = tuple(PieceTime(kind, 1.0, 3.0) for kind in PieceKind)  # three times as long as predicted
+    for keys in (frozenset[int](), frozenset({-2})):
+        turns.done(EncodedTiles(keys, 9.0, times), [first])
     assert first.encode_s == pytest.approx(3 * alone_s)  # one tile is left
     again = sequence(request("b", 60, tile(-2)))
     turns.arrived(again)
@@ -136,24 +150,25 @@ def test_rows_that_were_dropped_are_encoded_again_in_front_of_their_prompt() -> 
     assert turns.take(StepLoad(), ()).tile is None
 
 
-def test_an_encode_begins_with_little_until_one_was_measured() -> None:
-    """Then its seconds are corrected by the times of the last pieces."""
+def test_a_kind_of_piece_begins_with_little_until_one_was_measured() -> None:
+    """Then its seconds are corrected by the times of the last pieces, and those of other kinds are not."""
     turns, seeing, stream = ImageTurns(COST), sequence(request("a", 60, tile(-2))), sequence(request("s", 4))
     stream.role = Role.DECODE
     found = []
-    for measured in (0.0, 2.0, 2.0):
-        if measured:
-            turns.done(EncodedTiles(frozenset(), measured, 1.0, 1), [])
+    for measured_s in (0.0, 2.0, 2.0):
+        turns.done(EncodedTiles(times=(PieceTime(PieceKind.HEAD, 1.0, measured_s),)), [])
         step = StepLoad(parts=[(stream, 1)])
         turns.limit(seeing, 60, step)
-        found.append(turns.take(step, ()).seconds)
-    assert found == pytest.approx([UNBOUND_S * UNMEASURED_SHARE, UNBOUND_S / 2, UNBOUND_S / 2])
+        turn = turns.take(step, ())
+        assert turn.seconds == UNBOUND_S
+        found.append([turn.pace.of(kind) for kind in (PieceKind.HEAD, PieceKind.PRODUCTS)])
+    assert found == [[UNMEASURED, UNMEASURED], [2.0, UNMEASURED], [2.0, UNMEASURED]]
 
 
 def test_a_request_is_held_or_refused_by_the_time_of_its_image() -> None:
     """There are two requests of one length, and only one of them has an image that takes longer than the promise."""
     limits = SchedulerLimits(64, 4)
-    big = EncodeCost(LineCost(), 4000)
+    big = encode_cost_of(RowCost(), 4000)
     for cost, late in ((None, False), (big, True)):
         policy = objective_policy(LineCost(), LatencyObjectives(ttft_s=0.5), limits, 16)
         scheduler = Scheduler(CacheManager(100, 16), limits, policy)

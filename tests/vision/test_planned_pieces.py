@@ -21,6 +21,7 @@ from twostroke.engine.scheduler.limits.gap_limiter import GapLimiter
 from twostroke.engine.scheduler.limits.image_turns import ImageTurns
 from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.runner.image_encoder import ImageEncoder
+from twostroke.types.encode import EncodePace
 from twostroke.types.plan import EncodeTurn
 
 SIDE, ROWS, SHORT_S = 4096, 512, 0.002
@@ -39,20 +40,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_piece_next_to_a_stream_is_planned_within_the_rule(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[tuple[float, float]] = []
-    pieces: list[tuple[float, bool, EncodePiece]] = []
+    pieces: list[tuple[float, bool, EncodePiece, EncodePace]] = []
     take, advance, usual_left_s = ImageTurns.take, ImageEncoder.advance, image_turns._left_s
 
     def taken(own: ImageTurns, step: StepLoad, limiters: Any) -> EncodeTurn:
         left = [each.left_s(step) for each in limiters if isinstance(each, GapLimiter)]
         found = take(own, step, limiters)
         if found.tile is not None and step.streams():
-            turns.append((min(left), found.seconds * own._factor))  # predicted seconds, times how long they take here
+            turns.append((min(left), found.seconds))
         return found
 
-    def advanced(own: ImageEncoder, most_s: float = float("inf"), *, least: bool = True) -> EncodePiece | None:
-        found = advance(own, most_s, least=least)
+    def advanced(own: ImageEncoder, most_s: float, *, least: bool, pace: EncodePace) -> EncodePiece | None:
+        found = advance(own, most_s, least=least, pace=pace)
         if found is not None and most_s != float("inf"):
-            pieces.append((most_s, least, found))
+            pieces.append((most_s, least, found, pace))
         return found
 
     # A quick processor encodes the whole image in what the rule leaves of one step. It gets less here.
@@ -68,8 +69,9 @@ def test_every_piece_next_to_a_stream_is_planned_within_the_rule(folder: Path, m
     assert span.tile.rows > 0.8 * ROWS, "as large as it may be"
     assert turns and all(seconds <= max(0.0, left_s) * (1 + 1e-9) for left_s, seconds in turns)
     assert len(pieces) > 5
-    for most_s, least, piece in pieces:
-        assert piece.seconds <= most_s or (least and piece.end - piece.first <= LEAST_ROWS)
+    for most_s, least, piece, pace in pieces:
+        took_s = piece.seconds * pace.of(piece.kind)  # predicted seconds, times how long they take here
+        assert took_s <= most_s * (1 + 1e-9) or (least and piece.end - piece.first <= LEAST_ROWS)
     beside = [plan for plan, _ in steps if plan.encode is not None]
     # A quick machine may have time for all pieces in one step.
     assert beside and all(any(each.samples for each in plan.sequences) for plan in beside)

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tests.scheduler.fakes import LineCost
+from tests.vision.costs import RowCost, encode_cost_of
 from tests.vision.folders import write_family
 from tests.vision.test_simulated_images import ROW_S, run
 from twostroke.assembly.find import find_model
 from twostroke.assembly.settings import config
 from twostroke.assembly.settings.engine_settings import StepSettings
-from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
@@ -82,7 +81,7 @@ def test_a_gap_grows_by_one_image_at_most() -> None:
     """Two prompts with two images each run next to a stream. The rule is kept, except by steps that contain one image
     alone."""
     rule, rows = GapRule(), 400
-    images = Together((rows, rows), 2 * rows + 4, EncodeCost(LineCost(0.0, 0.0, 0.0), 4, layers=8))
+    images = Together((rows, rows), 2 * rows + 4, encode_cost_of(RowCost(0.0, 0.0, 0.0), 4, layers=8))
     asked = [WorkloadRequest(0.0, 30, 400), *(WorkloadRequest(0.1 + place, 2 * rows + 300, 3) for place in range(2))]
     steps, _, lengths = run(*asked, images=images, rule=rule, step_tokens=1024)
     chunks = [[each for each in plan.sequences if each.role is Role.PREFILL] for plan, _ in steps]
@@ -95,7 +94,7 @@ def test_a_gap_grows_by_one_image_at_most() -> None:
 def test_the_predicted_step_counts_all_rows_of_an_image() -> None:
     """The step that computes a span is predicted with each of its rows before it runs."""
     rule, rows = GapRule(), 400
-    images = Together((rows,), rows + 4, EncodeCost(LineCost(0.0, 0.0, 0.0), 4, layers=8))
+    images = Together((rows,), rows + 4, encode_cost_of(RowCost(0.0, 0.0, 0.0), 4, layers=8))
     asked = [WorkloadRequest(0.0, 30, 60), WorkloadRequest(0.1, rows + 30, 3)]
     steps, _, lengths = run(*asked, images=images, rule=rule, step_tokens=1024)
     (whole,) = [place for place, (plan, _) in enumerate(steps) if plan.num_tokens > rows]

@@ -15,7 +15,6 @@ from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.assembly.sight import encoder_sizes, read_table
 from twostroke.backends.cpu import CpuOps
 from twostroke.cost.encode_cost import EncodeCost
-from twostroke.cost.encode_pieces import PieceKind
 from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
 from twostroke.ops.operands import F32Array
 from twostroke.ops.passes.row_cuts import parts_of
@@ -23,6 +22,7 @@ from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.folder import read_folder
 from twostroke.runner.image_encoder import ImageEncoder, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
+from twostroke.types.encode import PieceKind
 from twostroke.types.images import ImageTile
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
@@ -66,8 +66,8 @@ def open_encoder(
     ops = CpuOps(level, 2)
     parts = [ops.compile(part, memory) for part in parts_of(model.program)]
     made = TowerValues(found.pixels, found.places, model.program.kept)
-    usual = encode_cost(found, LineCost())
-    cost = RowsOfPieces(usual.cost, usual.merge, usual.layers, usual.window, usual.whole)
+    usual = encode_cost(found, model, lambda _part: LineCost())
+    cost = RowsOfPieces(usual.costs, usual.merge, usual.layers, usual.window, usual.whole)
     try:
         yield ImageEncoder(parts, memory, made, PatchLayout(sight, values, table, newline), cost)
     finally:

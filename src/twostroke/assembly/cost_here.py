@@ -10,13 +10,19 @@ import contextlib
 from functools import partial
 from pathlib import Path
 
+from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.assembly.settings.env import processor_name
 from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration
 from twostroke.cost.calibration import Calibration
-from twostroke.cost.shape import Segment
+from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import Segment, StepCost
 from twostroke.cost.what_if import WhatIf
+from twostroke.models.common.encoders import SightEncoder, encode_cost
 from twostroke.models.common.work import work_of
 from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import StoredFormats
+from twostroke.ops.program.work_table import work_table
 from twostroke.ops.quant.formats import FORMATS
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
@@ -35,6 +41,29 @@ def costs_here(model: Model, weights: str, kv_kind: KVKind, cache_folder: Path, 
             _ = measured.now
             return measured
     return costs_on(guessed_cpu(threads, level), model, weights, kv_kind)
+
+
+def encoder_cost(encoder: SightEncoder, form: EncoderFormat, machine: Calibration | HardwareSpec) -> EncodeCost:
+    """Returns the cost of encodes in these formats, on a machine that was measured or guessed. Raises ConfigError where
+    the machine was not measured with them."""
+    formats = StoredFormats(form.choice, form.kv)
+    cost_of = partial(_part_cost, formats=formats, machine=machine)
+    return encode_cost(encoder, form.model(encoder.model), cost_of)
+
+
+def _part_cost(part: Model, formats: StoredFormats, machine: Calibration | HardwareSpec) -> StepCost:
+    return step_cost(work_table(part, formats), machine)
+
+
+def encoder_cost_here(
+    encoder: SightEncoder, form: EncoderFormat, cache_folder: Path, level: str, threads: int
+) -> EncodeCost:
+    """Returns the cost of encodes on this machine. A guessed cost errs as that of `costs_here` does."""
+    kept = read_calibration(cache_folder, fingerprint(processor_name(), level, threads))
+    if kept is not None:
+        with contextlib.suppress(ConfigError):  # these formats were not measured
+            return encoder_cost(encoder, form, kept)
+    return encoder_cost(encoder, form, guessed_cpu(threads, level))
 
 
 def costs_on(machine: Calibration | HardwareSpec, model: Model, weights: str, kv_kind: KVKind) -> WhatIf:

@@ -26,8 +26,6 @@ AFTER_ATTENTION = "o"
 their inputs is the largest part of the error that two codes leave (ADR 70)."""
 AS_THE_MODEL = "usual"
 """The name for the format that follows from that of the language model."""
-ASKED = (AS_THE_MODEL, USUAL, TWO_CODES, *WIDE)
-"""The names that a user may ask for."""
 
 
 class EncoderFormat(Struct, frozen=True):
@@ -47,10 +45,15 @@ class EncoderFormat(Struct, frozen=True):
     @classmethod
     def next_to(cls, weights: str, asked: str = AS_THE_MODEL) -> EncoderFormat:
         """Returns the format of an encoder. weights: the name of the format of the language model's weights. asked: one
-        of ASKED."""
+        of ENCODER_WEIGHTS."""
         name = weights if asked == AS_THE_MODEL else asked
         rounded = USUAL if name in (STORED, TWO_CODES) else name
         return cls(rounded, WIDE.get(name, KVKind.INT8), name == TWO_CODES)
+
+    @property
+    def name(self) -> str:
+        """The name of the format for people, such as `int16`."""
+        return TWO_CODES if self.two_codes else self.weights
 
     @property
     def choice(self) -> FormatChoice:

@@ -45,5 +45,4 @@ def build_encoder_heart(found: FoundEncoder) -> EncoderHeart:
     closing.callback(place.close)
     kept = sight.kept(resolved, found.machine, place)
     width = found.spec.hidden_size * (1 + len(sight.encoder.sight.added))
-    cost = sight.cost(resolved, found.machine)
-    return EncoderHeart(resolved, kept, EncodedRows(kept, width, cost, time.perf_counter), closing)
+    return EncoderHeart(resolved, kept, EncodedRows.alone(kept, width, kept.cost, time.perf_counter), closing)

@@ -170,7 +170,7 @@ def build_heart(
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     scheduler = caches.scheduler_of(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
-    scheduler.images.cost = None if found.sight is None else found.sight.cost(resolved, found.machine)
+    scheduler.images.cost = None if images is None else images.kept.cost
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     report_fault = _fault_report("engine fault", report)

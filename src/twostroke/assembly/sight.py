@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct, structs
 
-from twostroke.assembly.cost_here import costs_here
+from twostroke.assembly.cost_here import encoder_cost_here
 from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import IMAGE_TOKENS, resolve_images
@@ -30,7 +30,7 @@ from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor
 from twostroke.images.processor import Processor
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, AllowedHosts, FetchesImages
-from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
+from twostroke.models.common.encoders import SightEncoder, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
 from twostroke.ops.passes.row_cuts import parts_of
@@ -105,10 +105,8 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
         """Returns the cost model of encoding on this machine."""
-        form, level, threads = self.form(settings), settings.cpu.cpu_level, settings.cpu.threads
-        model = form.model(self.encoder.model)
-        costs = costs_here(model, form.weights, form.kv, machine.cache_folder, level, threads)
-        return encode_cost(self.encoder, costs.now)
+        level, threads = settings.cpu.cpu_level, settings.cpu.threads
+        return encoder_cost_here(self.encoder, self.form(settings), machine.cache_folder, level, threads)
 
     def rows(
         self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
@@ -133,7 +131,7 @@ class SightPlan(Struct, frozen=True, eq=False):
         parts = [where.ops.compile(part, own) for part in parts_of(model.program)]
         values = TowerValues(encoder.pixels, encoder.places, model.program.kept)
         made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine))
-        return KeptRows(made, settings.images.image_cache)
+        return KeptRows(made, settings.images.image_cache, time.perf_counter)
 
     def probe(self) -> ImageTile:
         """Returns a small tile with fixed pixels. Encoders that make the same rows of it have the same arithmetic."""

@@ -12,7 +12,7 @@ from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.division_flags import DivisionFlags, divided_target, require_hardware
 from twostroke.cli.shared.flag_fields import flag, taking
-from twostroke.cli.shared.readings import COUNT, DURATION, FORMAT, KV_FORMAT, reading
+from twostroke.cli.shared.readings import COUNT, DURATION, ENCODER_FORMAT, ENCODER_HELP, FORMAT, KV_FORMAT, reading
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -107,6 +107,13 @@ class OneProcessFlags:
         multiple=True,
         help="An image of this size in each prompt, such as 1024x768; may be repeated.",
     )
+    encoder_weights: str | None = flag(
+        "--encoder-weights",
+        metavar="FORMAT",
+        callback=ENCODER_FORMAT,
+        default=None,
+        help=f"Format of the image encoder's matrices: {ENCODER_HELP}",
+    )
     plot: Path | None = flag(
         "--plot",
         metavar="FILE",
@@ -135,6 +142,7 @@ class OneProcessFlags:
             "--acceptance": self.acceptance > 0,
             "--adapters": self.adapters > 0,
             "--image": bool(self.images),
+            "--encoder-weights": self.encoder_weights is not None,
         }
         named = [name for name, asked in wrong.items() if asked]
         if named:
@@ -172,6 +180,7 @@ def command(
     process needs, and what they exchange. The exit code is 4 where not even one sequence fits.
     """
     with clear_errors(verbose):
+        from twostroke.assembly.encoder_format import AS_THE_MODEL, EncoderFormat
         from twostroke.lab.planner.adapted import with_places
         from twostroke.lab.planner.ask import make_ask
         from twostroke.lab.planner.divided_plan import make_divided_plan
@@ -195,8 +204,10 @@ def command(
         if divided is not None:
             alone.refuse()
             return _print_divided(make_divided_plan(found.source, found.spec, ask, target, divided), as_json)
-        sight = find_sight(found.source, found.spec, found.folder or Path(), wanted=bool(alone.images))
-        ask = ask if sight is None else replace(ask, encoder_bytes=sight.num_bytes(ask.weights))
+        wanted = "--image" if alone.images else "--encoder-weights" if alone.encoder_weights else ""
+        form = EncoderFormat.next_to(ask.weights, alone.encoder_weights or AS_THE_MODEL)
+        sight = find_sight(found.source, found.spec, found.folder or Path(), form, wanted)
+        ask = ask if sight is None else sight.asked(ask)
         shown = with_images(sight, alone.images, ask, target.machine)
         plan = make_plan(found.source, with_places(found.spec, adapters, rank), ask, target)
         said = ("encodes of images are in the TTFT of one request alone, not in figures of several at a time",)

@@ -14,7 +14,7 @@ from twostroke.cli.bench.load_flags import flags, read_file
 from twostroke.cli.bench.serve import LOAD_FLAGS, load_ask, read_objectives
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.machine_flags import FLEET_FLAGS, MACHINE_FLAGS, read_fleet, read_setup
-from twostroke.cli.shared.readings import bytes_per_s, reading
+from twostroke.cli.shared.readings import ENCODER_FORMAT, ENCODER_HELP, bytes_per_s, reading
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 
@@ -59,6 +59,13 @@ EXAMPLE = (
     metavar="WIDTHxHEIGHT",
     multiple=True,
     help="Each prompt that is long enough begins with a new image of this size; may be repeated.",
+)
+@click.option(
+    "--encoder-weights",
+    metavar="FORMAT",
+    callback=ENCODER_FORMAT,
+    default=None,
+    help=f"With --image, the format of the encoder's matrices: {ENCODER_HELP}",
 )
 @click.option(
     "--kv-disk",

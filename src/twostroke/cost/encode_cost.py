@@ -1,22 +1,35 @@
-"""Predicts how long the encode of an image takes: it is a step of the encoder's program in which all patches see each
-other."""
+"""Predicts how long the encode of an image takes: each kind of its pieces, and all of them together."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
-from twostroke.cost.encode_pieces import EncodeWalk, PieceKind
+from twostroke.cost.encode_pieces import EncodeWalk
 from twostroke.cost.shape import Segment, StepCost
+from twostroke.types.encode import PieceKind
 from twostroke.types.images import ImageTile
-from twostroke.types.plan import Role
+
+NO_PRODUCTS = ("attention", "head", "host")
+"""The parts of a step that are no work of the rows alone. A piece has no share in what Python does for a step."""
+
+
+class PartCosts(NamedTuple):
+    """The costs of steps of three programs, which are an encoder's program together. patches: all ops before the first
+    attention. layers: all ops from there to the end of the body. head: the ops of the head, as a body."""
+
+    patches: StepCost
+    layers: StepCost
+    head: StepCost
 
 
 class EncodeCost(Struct, frozen=True):
-    """cost: predicts steps of the encoder. merge: the patches that become one image row. layers: the number of layers
-    of the encoder. window: the patches of a window; 0 without windows. whole: the layers that see all patches although
-    there are windows."""
+    """costs: predict the parts of the encoder. merge: the patches that become one image row. layers: the number of
+    layers of the encoder. window: the patches of a window; 0 without windows. whole: the layers that see all patches
+    although there are windows."""
 
-    cost: StepCost
+    costs: PartCosts
     merge: int
     layers: int = 1
     window: int = 0
@@ -24,21 +37,15 @@ class EncodeCost(Struct, frozen=True):
 
     def seconds(self, rows: int) -> float:
         """Returns the predicted seconds of a square that becomes `rows` image rows."""
-        patches = rows * self.merge
-        whole_s = self.cost.predict([_seeing_all(patches, rows)]).seconds
-        if not self.window or patches <= self.window:
-            return whole_s
-        full, rest = divmod(patches, self.window)
-        sizes = [self.window] * full + ([rest] if rest else [])
-        windows = [_seeing_all(size, rows if place == 0 else 0) for place, size in enumerate(sizes)]
-        share = len(self.whole) / self.layers
-        return share * whole_s + (1 - share) * self.cost.predict(windows).seconds
+        return sum(self.walk(rows).seconds_by_kind().values())
 
     def tile_s(self, tile: ImageTile) -> float:
         """Returns the predicted seconds of a tile, with all its squares."""
-        if tile.sheet is None:
-            return self.seconds(tile.rows)
-        return tile.sheet.squares * self.seconds(tile.sheet.side**2) + self.piece_s(PieceKind.SHEET, tile.rows, 0)
+        return sum(self.tile_parts(tile).values())
+
+    def tile_parts(self, tile: ImageTile) -> dict[PieceKind, float]:
+        """Returns the predicted seconds of a tile by kind of piece."""
+        return self.walk_of(tile).seconds_by_kind()
 
     def walk_of(self, tile: ImageTile, patches: int | None = None) -> EncodeWalk:
         """Returns the pieces into which the encode of a tile is divided. patches: the patches and other rows of the
@@ -52,7 +59,7 @@ class EncodeCost(Struct, frozen=True):
         square, where they are known. times: the number of such squares. sheet: the image rows that all squares make
         together."""
         count = rows * self.merge if patches is None else patches
-        parts = [PieceKind.PRODUCTS]
+        parts = [PieceKind.PATCHES]
         for layer in range(self.layers):
             windowed = self.window and layer not in self.whole
             parts += [PieceKind.WINDOWS if windowed else PieceKind.ATTENTION, PieceKind.PRODUCTS]
@@ -61,21 +68,30 @@ class EncodeCost(Struct, frozen=True):
 
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
         """Returns the predicted seconds of one piece of `rows` rows. patches: the patches of the whole square."""
+        if kind is PieceKind.PATCHES:
+            return _rows_s(self.costs.patches, rows)
         if kind in (PieceKind.HEAD, PieceKind.SHEET):  # one row of a sheet moves less data than the head multiplies
-            return self._of(Segment(0, rows, False, Role.PREFILL, scored=rows), "head")
+            return _rows_s(self.costs.head, rows)
         if kind is PieceKind.PRODUCTS:
-            made = self.cost.predict([Segment.prefill(0, rows, False)]).parts
-            own_s = sum(part.seconds for part in made if part.name not in ("attention", "head"))
-            return own_s / (self.layers + 1)
+            return _rows_s(self.costs.layers, rows) / self.layers
         seen = min(self.window, patches) if kind is PieceKind.WINDOWS else patches
-        # The segment has as many query-key pairs as causal rows whose middle row sees `seen` positions.
-        begin = max(0, seen - (rows + 1) // 2)
-        return self._of(Segment.prefill(begin, rows, False), "attention") / self.layers
+        own = min(rows, seen)  # a piece may have many windows, each of which is a sequence
+        made = self.costs.layers.predict([_seeing(seen, own)]).parts
+        return sum(part.seconds for part in made if part.name == "attention") * rows / own / self.layers
 
-    def _of(self, segment: Segment, name: str) -> float:
-        return sum(part.seconds for part in self.cost.predict([segment]).parts if part.name == name)
+    def flops(self, tile: ImageTile) -> int:
+        """Returns the operations of a tile without windows and without a sheet; a multiply-add is two."""
+        patches, costs = tile.rows * self.merge, self.costs
+        own = (costs.patches, [Segment.prefill(0, patches, False)]), (costs.layers, [_seeing(patches, patches)])
+        steps = (*own, (costs.head, [Segment.prefill(0, tile.rows, False)]))
+        return sum(cost.predict(segments).work.flops for cost, segments in steps)
 
 
-def _seeing_all(patches: int, rows: int) -> Segment:
-    """Patches that see each other in both directions have as many pairs as causal rows that begin at half of them."""
-    return Segment((patches - 1) // 2, patches, False, Role.PREFILL, scored=rows)
+def _rows_s(cost: StepCost, rows: int) -> float:
+    made = cost.predict([Segment.prefill(0, rows, False)]).parts
+    return sum(part.seconds for part in made if part.name not in NO_PRODUCTS)
+
+
+def _seeing(seen: int, rows: int) -> Segment:
+    """Returns a segment with as many query-key pairs as causal rows whose middle row sees `seen` positions."""
+    return Segment.prefill(max(0, seen - (rows + 1) // 2), rows, False)

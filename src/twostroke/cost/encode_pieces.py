@@ -1,32 +1,22 @@
 """Divides an encode into pieces. A piece has as many rows of one part of the encoder as a step has time for.
 
     walk = cost.walk(rows)
-    while (piece := walk.take(seconds_left, least=True)) is not None: ...
+    while (piece := walk.take(seconds_left, least=True, pace=pace)) is not None: ...
 
 The runner and the simulator take the same pieces for the same seconds. The rows have the same bits for every division.
 """
 
 from __future__ import annotations
 
-import enum
+from collections import Counter
 from collections.abc import Callable
 
 from msgspec import Struct
 
+from twostroke.types.encode import AS_PREDICTED, EncodePace, PieceKind
+
 LEAST_ROWS = 32
 """The rows of the smallest piece, which is computed even in a step that has no time left."""
-
-
-class PieceKind(enum.Enum):
-    """PRODUCTS: the ops between two attentions, where each row depends on itself alone. ATTENTION: rows that see all
-    rows of the square. WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read
-    line by line."""
-
-    PRODUCTS = enum.auto()
-    ATTENTION = enum.auto()
-    WINDOWS = enum.auto()
-    HEAD = enum.auto()
-    SHEET = enum.auto()
 
 
 PieceSeconds = Callable[[PieceKind, int, int], float]
@@ -71,16 +61,22 @@ class EncodeWalk:
         """Whether the K and V that this part reads, or writes for the next part, are those of windows."""
         return PieceKind.WINDOWS in self._kinds[part : part + 2]
 
-    def take(self, most_s: float, *, least: bool) -> EncodePiece | None:
-        """Returns the largest next piece that is predicted to take at most `most_s` seconds; None when there is none.
+    def seconds_by_kind(self) -> dict[PieceKind, float]:
+        """Returns the predicted seconds of all pieces of each kind, where every part is one piece."""
+        counts = Counter(self._kinds)
+        return {kind: count * self._predicted(kind, self._rows_of(kind)) for kind, count in counts.items()}
 
-        least: a piece of LEAST_ROWS is taken even when it takes longer.
+    def take(self, most_s: float, *, least: bool, pace: EncodePace = AS_PREDICTED) -> EncodePiece | None:
+        """Returns the largest next piece that takes at most `most_s` seconds; None when there is none.
+
+        least: a piece of LEAST_ROWS is taken even when it takes longer. pace: how many times longer than predicted a
+        piece takes.
         """
         if self.done:
             return None
         kind = self._kinds[self._part]
-        rows = self._rows.get(kind, self._patches)
-        count = self._within(kind, rows - self._row, most_s)
+        rows = self._rows_of(kind)
+        count = self._within(kind, rows - self._row, most_s / pace.of(kind))
         if not count:
             if not least:
                 return None
@@ -91,8 +87,12 @@ class EncodeWalk:
             self._part, self._row = self._part + 1, 0
         return piece
 
+    def _rows_of(self, kind: PieceKind) -> int:
+        return self._rows.get(kind, self._patches)
+
     def _within(self, kind: PieceKind, left: int, most_s: float) -> int:
-        """Returns the most rows that take at most `most_s` seconds: all `left` rows, or a multiple of LEAST_ROWS."""
+        """Returns the most rows that are predicted to take at most `most_s` seconds: all `left` rows, or a multiple of
+        LEAST_ROWS."""
         if self._predicted(kind, left) <= most_s:
             return left
         low, high = 0, -(-left // LEAST_ROWS)

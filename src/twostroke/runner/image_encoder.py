@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.cost.encode_cost import EncodeCost
-from twostroke.cost.encode_pieces import EncodePiece, PieceKind
+from twostroke.cost.encode_pieces import EncodePiece
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
@@ -22,9 +22,14 @@ from twostroke.runner.forward import Forward
 from twostroke.runner.patch_layout import PatchLayout, PatchOrder
 from twostroke.runner.sheets import read_sheet, squares_of
 from twostroke.runner.text_places import places_of
+from twostroke.types.encode import AS_PREDICTED, EncodePace, PieceKind, PieceTime
 from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.plan import Plan
 from twostroke.types.spec.formats import PAGE_TOKENS
+
+FILLED_ROWS = 256
+"""How many rows of pixels are made at a time. What lies between bytes and rows then stays in caches. The arrays for all
+patches of an image of 4,096 x 4,096 pixels would take hundreds of megabytes that no plan counts."""
 
 
 class TowerValues(Struct, frozen=True, eq=False):
@@ -72,14 +77,16 @@ class ImageEncoder:
     def _order(self, square: ImageTile) -> PatchOrder:
         return self._layout.order(square.lines, square.columns)
 
-    def advance(self, most_s: float = inf, *, least: bool = True) -> EncodePiece | None:
+    def advance(
+        self, most_s: float = inf, *, least: bool = True, pace: EncodePace = AS_PREDICTED
+    ) -> EncodePiece | None:
         """Computes the next piece of the tile and returns it. The piece has as many rows as are predicted to fit into
-        `most_s` seconds. Returns None where there is no piece. least: see `EncodeWalk.take`. After the last piece
+        `most_s` seconds. Returns None where there is no piece. least, pace: see `EncodeWalk.take`. After the last piece
         `take_rows` returns the rows. Raises ValueError where no tile was begun."""
         tile = self.tile
         if tile is None:
             raise ValueError("no tile was begun")
-        piece = self._walk.take(most_s, least=least)
+        piece = self._walk.take(most_s, least=least, pace=pace)
         if piece is None:
             return None
         if piece.kind is PieceKind.SHEET:
@@ -100,13 +107,16 @@ class ImageEncoder:
         return piece
 
     def _fill(self, square: ImageTile, order: PatchOrder, piece: EncodePiece, sizes: StepSizes) -> None:
-        """Writes the inputs of these rows, which the first part reads."""
-        own, memory = slice(piece.first, piece.end), self._memory
-        for table in memory.row_turns:
-            table.write(np.stack([order.lines[own], order.columns[own]]), piece.first)
-        memory.fill(self._values.pixels, sizes, self._layout.patches(square, own))
-        if self._values.places is not None:
-            memory.fill(self._values.places, sizes, self._layout.places(square, own))
+        """Writes the inputs of these rows, which the first part reads, block by block."""
+        memory = self._memory
+        for first in range(piece.first, piece.end, FILLED_ROWS):
+            own = slice(first, min(first + FILLED_ROWS, piece.end))
+            block = StepSizes(own.stop - first, sizes.sequences, 0, first)
+            for table in memory.row_turns:
+                table.write(np.stack([order.lines[own], order.columns[own]]), first)
+            memory.fill(self._values.pixels, block, self._layout.patches(square, own))
+            if self._values.places is not None:
+                memory.fill(self._values.places, block, self._layout.places(square, own))
 
     def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
         """Runs the head for a piece, and keeps its image rows: (rows, width of the text model), followed by the same
@@ -168,14 +178,14 @@ def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end
 
 class KeptRows:
     """Rows of tiles by the tiles' keys, at most max_bytes of them. The latest tile is kept even where it alone has
-    more."""
+    more. clock: returns seconds."""
 
-    def __init__(self, encoder: ImageEncoder, max_bytes: int) -> None:
-        self._encoder, self._max_bytes = encoder, max_bytes
+    def __init__(self, encoder: ImageEncoder, max_bytes: int, clock: Callable[[], float]) -> None:
+        self._encoder, self._max_bytes, self._clock = encoder, max_bytes, clock
         self._rows: OrderedDict[int, F32Array] = OrderedDict()
         self._finished: set[int] = set()
         self._dropped: set[int] = set()
-        self._predicted_s, self._pieces = 0.0, 0
+        self._times: list[PieceTime] = []
         self.num_bytes = self.num_found = self.num_pieces = 0
 
     @property
@@ -207,23 +217,24 @@ class KeptRows:
         if key not in self._rows:
             self._keep(key, rows)
 
-    def work(self, tile: ImageTile, most_s: float = inf) -> bool:
+    def work(self, tile: ImageTile, most_s: float = inf, pace: EncodePace = AS_PREDICTED) -> bool:
         """Computes pieces of the tile that was begun, or of `tile` where none was. At least one piece is computed.
-        Together the pieces are predicted to take at most `most_s` seconds. Returns whether `tile` is finished."""
+        Together the pieces are predicted to take at most `most_s` seconds. pace: see `EncodeWalk.take`. Returns whether
+        `tile` is finished."""
         if tile.key in self._rows:
             self._finished.add(tile.key)
             return True
         if self._encoder.tile is None:
             self._encoder.begin(tile)
-        own, begun_s = self._encoder.tile or tile, self._predicted_s
+        own, spent_s = self._encoder.tile or tile, 0.0
         while (made := self._encoder.take_rows()) is None:
-            spent_s = self._predicted_s - begun_s
-            piece = self._encoder.advance(most_s - spent_s, least=not spent_s)
+            begin_s = self._clock()
+            piece = self._encoder.advance(most_s - spent_s, least=not spent_s, pace=pace)
             if piece is None:
                 return False
             self.num_pieces += 1
-            self._pieces += 1
-            self._predicted_s += piece.seconds
+            self._times.append(PieceTime(piece.kind, piece.seconds, self._clock() - begin_s))
+            spent_s += piece.seconds * pace.of(piece.kind)
         self._keep(own.key, made)
         return tile.key in self._rows
 
@@ -244,12 +255,11 @@ class KeptRows:
 
     def take(self, seconds: float) -> EncodedTiles:
         """Returns what was done since the last call. seconds: how long that work took."""
-        spent_s = seconds if self._pieces else 0.0
+        spent_s = seconds if self._times else 0.0
         finished, dropped = frozenset(self._finished), frozenset(self._dropped)
-        done = EncodedTiles(finished, spent_s, self._predicted_s, self._pieces, dropped)
-        self._finished.clear()
-        self._dropped.clear()
-        self._predicted_s, self._pieces = 0.0, 0
+        done = EncodedTiles(finished, spent_s, tuple(self._times), dropped)
+        for each in (self._finished, self._dropped, self._times):
+            each.clear()
         return done
 
 
@@ -288,7 +298,7 @@ class ImageRows:
             return NOTHING_ENCODED
         begin_s = self._clock()
         if plan.encode is not None:
-            self._work(plan.encode, plan.encode_s)
+            self._work(plan.encode, plan.encode_s, plan.encode_pace)
         first_row = 0
         for sequence in plan.sequences:
             for begin, rows, end in self._rows_in(sequence.request.images, sequence.start, sequence.end):
@@ -314,11 +324,11 @@ class ImageRows:
             first_row += sequence.num_tokens
         return made
 
-    def _work(self, tile: ImageTile, most_s: float) -> None:
+    def _work(self, tile: ImageTile, most_s: float, pace: EncodePace) -> None:
         """Computes pieces of a tile. A tile that fails is given up and counts as done: the step that needs it fails by
         itself."""
         try:
-            self.kept.work(tile, most_s)
+            self.kept.work(tile, most_s, pace)
         except Exception:
             self.kept.give_up(tile)
 

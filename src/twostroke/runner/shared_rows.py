@@ -8,6 +8,7 @@ import numpy as np
 
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.estimates.piece_times import PieceTimes
 from twostroke.engine.scheduler.limits.image_turns import ImageTurns
 from twostroke.runner.image_encoder import ImageRows, KeptRows
 from twostroke.types.images import EncodedTiles, ImageTile, keys_of
@@ -17,18 +18,21 @@ Told = Callable[[EncodedTiles], None]
 """A function that is called after each piece of an encode."""
 
 
-def tell_nobody(_encoded: EncodedTiles) -> None:
-    """Does nothing, because no scheduler waits for rows."""
-
-
 class EncodedRows:
-    """The rows of an encoder that has no language model next to it. Satisfies replica.row_feeds.RowStore. width: how
-    many numbers a row has. clock: returns seconds."""
+    """The rows of an encoder. Satisfies replica.row_feeds.RowStore. width: how many numbers a row has. times: corrects
+    the predictions of `cost`. told: learns what was encoded. clock: returns seconds."""
 
     def __init__(
-        self, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float], told: Told = tell_nobody
+        self, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float], times: PieceTimes, told: Told
     ) -> None:
-        self._kept, self._width, self._cost, self._clock, self._told = kept, width, cost, clock, told
+        self._kept, self._width, self._cost, self._clock = kept, width, cost, clock
+        self._times, self._told = times, told
+
+    @classmethod
+    def alone(cls, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float]) -> EncodedRows:
+        """Returns the rows of an encoder that has no language model next to it, so no scheduler waits for rows."""
+        times = PieceTimes()
+        return cls(kept, width, cost, clock, times, lambda made: times.learn(made.times))
 
     @property
     def row_bytes(self) -> int:
@@ -50,7 +54,7 @@ class EncodedRows:
         fails by itself."""
         begin_s = self._clock()
         try:
-            over = self._kept.work(tile, seconds)
+            over = self._kept.work(tile, seconds, self._times.pace())
         except Exception:
             self._kept.give_up(tile)
             over = True
@@ -58,11 +62,11 @@ class EncodedRows:
         return over
 
     def predicted_s(self, tile: ImageTile) -> float:
-        return self._cost.tile_s(tile)
+        return self._times.usual_s(self._cost.tile_parts(tile))
 
     def row_s(self, rows: int) -> float:
         """Returns the predicted seconds for one image row, in a tile of `rows` rows."""
-        return self._cost.seconds(rows) / rows
+        return self._times.usual_s(self._cost.walk(rows).seconds_by_kind()) / rows
 
     def missing(self, request: Request) -> list[ImageTile]:
         return [span.tile for span in request.images if not self.has(span.tile.key)]
@@ -75,7 +79,7 @@ class SharedRows(EncodedRows):
     def __init__(
         self, images: ImageRows, cost: EncodeCost, turns: ImageTurns, cache: CacheManager, clock: Callable[[], float]
     ) -> None:
-        super().__init__(images.kept, images.width, cost, clock, lambda made: turns.done(made, ()))
+        super().__init__(images.kept, images.width, cost, clock, turns.times, lambda made: turns.done(made, ()))
         self._cache = cache
 
     def missing(self, request: Request) -> list[ImageTile]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from twostroke.types.encode import PieceTime
+
 IMAGE_PARTS = ("image_url", "input_image", "image")
 """Types of the parts of messages that hold images, in the words of each API."""
 
@@ -161,22 +163,24 @@ def later_pairs(spans: Iterable[ImageSpan], start: int, end: int) -> int:
 
 
 class EncodedTiles(Struct, frozen=True):
-    """The work of a step on images. keys: the keys of tiles whose rows were finished. seconds: the time of all pieces.
-    predicted_s: the time that was predicted for these pieces, in seconds. pieces: the number of pieces. dropped: the
-    keys of tiles whose rows are no longer kept."""
+    """The work of a step on images. keys: the keys of tiles whose rows were finished. seconds: the time of this work.
+    times: the pieces that were computed. dropped: the keys of tiles whose rows are no longer kept."""
 
     keys: frozenset[int] = frozenset()
     seconds: float = 0.0
-    predicted_s: float = 0.0
-    pieces: int = 0
+    times: tuple[PieceTime, ...] = ()
     dropped: frozenset[int] = frozenset()
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces."""
+        return len(self.times)
 
     def __add__(self, other: EncodedTiles) -> EncodedTiles:
         return EncodedTiles(
             self.keys | other.keys,
             self.seconds + other.seconds,
-            self.predicted_s + other.predicted_s,
-            self.pieces + other.pieces,
+            self.times + other.times,
             self.dropped | other.dropped,
         )
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from twostroke.types.encode import AS_PREDICTED, EncodePace
 from twostroke.types.images import ImageTile, later_pairs
 from twostroke.types.request import Request
 
@@ -143,10 +144,11 @@ NO_COPIES = Copies()
 
 
 class EncodeTurn(NamedTuple):
-    """The tile that a step works on, and the predicted seconds that the pieces of this work may take."""
+    """The tile that a step works on, the seconds that the pieces of this work may take, and how these are predicted."""
 
     tile: ImageTile | None = None
     seconds: float = 0.0
+    pace: EncodePace = AS_PREDICTED
 
 
 NO_TURN = EncodeTurn()
@@ -159,8 +161,8 @@ class Plan:
 
     held: why the next request of the queue was not admitted; None where no request waits. state_copies, page_copies:
     the copies made in order before the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all
-    sequences together. encode: the tile of an image that the step works on. encode_s: the predicted seconds that the
-    pieces of this work may take.
+    sequences together. encode: the tile of an image that the step works on. encode_s: the seconds that the pieces of
+    this work may take. encode_pace: corrects the predicted seconds of a piece.
     """
 
     step_id: int
@@ -172,6 +174,7 @@ class Plan:
     page_copies: tuple[tuple[int, int, int], ...] = ()
     encode: ImageTile | None = None
     encode_s: float = 0.0
+    encode_pace: EncodePace = AS_PREDICTED
 
     @property
     def preempted(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from twostroke.assembly.settings.option import Field, Group, ListOption, NamesOption, Option
 from twostroke.assembly.settings.option_values import (
+    ENCODER_WEIGHTS,
     KEPT,
     WEIGHTS,
     each,
@@ -148,7 +149,7 @@ class ImageSettings(Group):
     image_tokens: Option[int] = Option("COUNT", parse_count, "Most image rows of an image whose size decides.", "4096")
     encoder_weights: Option[str] = Option(
         "FORMAT",
-        one_of("usual", "int8", "int16", "bf16", "f32"),
+        one_of(*ENCODER_WEIGHTS),
         "Format of the image encoder's matrices: usual, int8, int16, bf16, f32. int16 is two codes of int8 a weight.",
         "usual: the format of the language model's weights, or int8 where its file stores codes",
     )

@@ -23,6 +23,9 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "
 
 WEIGHTS = ("f32", "bf16", "int8", "int6", "int5", "int4", "stored")
 """Names of formats of weights."""
+ENCODER_WEIGHTS = ("usual", "int8", "int16", "bf16", "f32")
+"""Names of formats of the weights of image encoders. `usual` follows from the format of the language model's weights.
+"""
 KEPT = ("f32", "bf16", "int8", "int4")
 """Names of formats of K and V."""
 

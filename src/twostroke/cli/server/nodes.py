@@ -84,6 +84,7 @@ def choice_for(machine: Machine, model: str, asked: Resolver, *, alone: bool = F
 
 def refused_ways(found: PlannedModel, asked: Resolver, *, alone: bool) -> dict[str, str]:
     """Returns the ways that this model or these options exclude, each with the reason."""
+    from twostroke.assembly.encoder_format import USUAL, EncoderFormat
     from twostroke.lab.planner.images import find_sight
     from twostroke.lab.planner.memory_nodes import RANKS, REPLICAS
 
@@ -97,7 +98,7 @@ def refused_ways(found: PlannedModel, asked: Resolver, *, alone: bool) -> dict[s
         refused[REPLICAS] = "a supervised server has none"
     elif later := asked.first_asked(*LATER_ADAPTERS):
         refused[REPLICAS] = f"replicas take no {later.flag}"
-    if find_sight(found.source, found.spec, found.folder or Path(), wanted=False) is not None:
+    if find_sight(found.source, found.spec, found.folder or Path(), EncoderFormat.next_to(USUAL)) is not None:
         refused |= {RANKS: "it reads images", REPLICAS: "it reads images"}
     return refused
 

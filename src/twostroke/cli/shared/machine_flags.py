@@ -113,21 +113,24 @@ def _images(
     """Returns the images of each prompt, and the memory of their encoder in bytes; None where there are none. Raises
     ConfigError."""
     texts = options.get("images") or ()
+    if not texts and options.get("encoder_weights"):
+        raise ConfigError("--encoder-weights is not possible without --image.", fix="Leave it out.")
     if not texts:
         return None
+    from twostroke.assembly.encoder_format import AS_THE_MODEL, EncoderFormat
     from twostroke.lab.planner.images import find_sight, with_images
     from twostroke.lab.sim.images import SimulatedImages
 
     if divided:
         raise ConfigError("Images are not simulated with ranks or stages.", fix="Leave one of the two out.")
-    sight = find_sight(found.source, found.spec, found.folder or Path(), wanted=True)
+    form = EncoderFormat.next_to(ask.weights, options.get("encoder_weights") or AS_THE_MODEL)
+    sight = find_sight(found.source, found.spec, found.folder or Path(), form, "--image")
     made = with_images(sight, texts, ask, target.machine, found.spec.longest_context)
     if sight is None or not made:
         return None
     rows = tuple(count for image in made for count in image.rows)
     tokens = sum(image.tokens for image in made)
-    cost, num_bytes = sight.cost(ask.weights, target.machine), sight.num_bytes(ask.weights)
-    return SimulatedImages(rows, tokens, cost, sight.row_bytes), num_bytes
+    return SimulatedImages(rows, tokens, sight.cost(target.machine), sight.row_bytes), sight.num_bytes
 
 
 def _disk(options: dict[str, Any], target: Target, setup: ReplicaSetup, divided: bool) -> SimulatedDisk | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.option_values import KEPT, WEIGHTS, one_of, parse_count
+from twostroke.assembly.settings.option_values import ENCODER_WEIGHTS, KEPT, WEIGHTS, one_of, parse_count
 
 UNITS = {"bit/s": 0.125, "B/s": 1.0}
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -45,4 +45,5 @@ def reading(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parame
 
 
 COUNT, DURATION = reading(parse_count), reading(duration_s)
-FORMAT, KV_FORMAT = reading(one_of(*WEIGHTS)), reading(one_of(*KEPT))
+FORMAT, KV_FORMAT, ENCODER_FORMAT = (reading(one_of(*names)) for names in (WEIGHTS, KEPT, ENCODER_WEIGHTS))
+ENCODER_HELP = "usual, int8, int16, bf16 or f32 [default: usual, which follows from --weights]."

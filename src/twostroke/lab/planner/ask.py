@@ -25,7 +25,7 @@ class Ask:
     machine, in any currency. acceptance: the share of guessed tokens that is right; 0 where nothing is guessed.
     adapters: the number of places for adapters, each of adapter_rank; every request uses one. key_factors: the digest
     of the key factors that are stored next to the model and are used with kv_format; empty without any. encoder_bytes:
-    the memory of the image encoder in bytes.
+    the memory of the image encoder in bytes. encoder_weights: the format of its weights; empty without an encoder.
     """
 
     weights: str
@@ -41,6 +41,7 @@ class Ask:
     adapter_rank: int = 16
     key_factors: str = ""
     encoder_bytes: int = 0
+    encoder_weights: str = ""
 
     def adapters_of(self, streams: int) -> int:
         """Returns the expected number of different adapters in a step of `streams` streams. All adapters are equally

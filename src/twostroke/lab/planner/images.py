@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import Struct
 
+from twostroke.assembly.cost_here import encoder_cost
 from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS
@@ -20,11 +22,9 @@ from twostroke.assembly.sight import encoder_bytes, processor_of
 from twostroke.assembly.sight_files import sight_files
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.encode_cost import EncodeCost
-from twostroke.cost.model_cost import step_cost
 from twostroke.images.processor import Processor
 from twostroke.lab.planner.ask import Ask
-from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
-from twostroke.models.common.work import work_of
+from twostroke.models.common.encoders import SightEncoder, read_encoder
 from twostroke.ops.program.model import Model
 from twostroke.types.errors import ConfigError, ModelError
 from twostroke.types.images import ImageTile
@@ -67,12 +67,13 @@ class PlannedImage(Struct, frozen=True):
 
 class PlannedSight(Struct, frozen=True):
     """The part of a model that reads images. most_rows: the most rows of a part. count: returns the number of tokens of
-    a text."""
+    a text. form: the formats in which the encoder computes."""
 
     encoder: SightEncoder
     processor: Processor
     most_rows: int
     count: Callable[[str], int]
+    form: EncoderFormat
 
     @property
     def row_bytes(self) -> int:
@@ -80,23 +81,26 @@ class PlannedSight(Struct, frozen=True):
         program = self.encoder.model.program
         return 4 * sum(value.width for value in (program.logits, *program.kept))
 
-    def num_bytes(self, weights: str) -> int:
-        """Returns the bytes of the encoder, with the cached rows of images."""
-        found = encoder_bytes(self.encoder, self.most_rows, EncoderFormat.next_to(weights))
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of the encoder, with the cached rows of images."""
+        found = encoder_bytes(self.encoder, self.most_rows, self.form)
         return found.weights + found.buffers + IMAGE_CACHE
 
-    def cost(self, weights: str, machine: HardwareSpec | Calibration) -> EncodeCost:
+    def cost(self, machine: HardwareSpec | Calibration) -> EncodeCost:
         """Returns the cost of encodes. Raises ConfigError where the machine was not measured with these weights."""
-        form = EncoderFormat.next_to(weights)
-        work = work_of(form.model(self.encoder.model), form.weights, form.kv)
-        return encode_cost(self.encoder, step_cost(work, machine))
+        return encoder_cost(self.encoder, self.form, machine)
 
-    def image(self, size: ImageSize, weights: str, machine: HardwareSpec | Calibration) -> PlannedImage:
+    def asked(self, ask: Ask) -> Ask:
+        """Returns the ask with the encoder's memory and the name of its format."""
+        return replace(ask, encoder_bytes=self.num_bytes, encoder_weights=self.form.name)
+
+    def image(self, size: ImageSize, machine: HardwareSpec | Calibration) -> PlannedImage:
         """Returns the plan of an image of this size. Raises ConfigError as `cost` does."""
         cut = self.processor.cut(size.width, size.height)
         lines = cut.lines(self.encoder.sight.patching)
         rows = [each * columns for each, columns in lines]
-        tokens, cost = self.count(self.processor.text(cut, lines)), self.cost(weights, machine)
+        tokens, cost = self.count(self.processor.text(cut, lines)), self.cost(machine)
         sheets = cut.sheets or (None,) * len(lines)
         tiles = [ImageTile(-1, *shape, 0, 0, b"", sheet) for shape, sheet in zip(lines, sheets, strict=True)]
         encode_s = sum(map(cost.tile_s, tiles))
@@ -111,10 +115,12 @@ def parse_size(text: str) -> ImageSize:
     return ImageSize(int(found[1]), int(found[2]))
 
 
-def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> PlannedSight | None:
+def find_sight(
+    source: str, spec: Model, folder: Path, form: EncoderFormat, wanted: str = ""
+) -> PlannedSight | None:
     """Returns the part of a model that reads images; None where there is none. folder: the folder of its config.json.
 
-    wanted: True to raise ConfigError in place of None.
+    wanted: the flag that needs this part. With a flag, raises ConfigError in place of None.
     """
     resolver = Resolver({})
     resolver.put(ModelSettings.model, source, "asked for")
@@ -124,11 +130,11 @@ def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> Plann
         encoder = None if files is None else read_encoder(files.config, spec)
         if files is not None and encoder is not None:
             processor, rows = processor_of(encoder.sight, files.settings, IMAGE_TOKENS)
-            return PlannedSight(encoder, processor, rows, counter(folder))
+            return PlannedSight(encoder, processor, rows, counter(folder), form)
     except (ConfigError, ModelError) as error:
         why = str(error)
     if wanted:
-        raise ConfigError(f"--image: {source} reads no images.", why=why, fix="Leave it out.")
+        raise ConfigError(f"{wanted}: {source} reads no images.", why=why, fix="Leave it out.")
     return None
 
 
@@ -152,7 +158,7 @@ def with_images(
     if sight is None:
         return ()
     try:
-        made = tuple(sight.image(parse_size(text), ask.weights, machine) for text in texts)
+        made = tuple(sight.image(parse_size(text), machine) for text in texts)
     except ValueError as error:
         raise ConfigError(f"--image has a wrong size: {error}.") from None
     tokens = sum(image.tokens for image in made)
@@ -165,9 +171,11 @@ def with_images(
     return made
 
 
-def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, ttft: str) -> list[str]:
-    """Returns the section of a plan about images. encoder_bytes, ttft: figures as text."""
-    lines = [f"encoder of images   {encoder_bytes:>12}   weights, buffers and the rows of images that are kept"]
+def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, weights: str, ttft: str) -> list[str]:
+    """Returns the section of a plan about images. encoder_bytes, ttft: figures as text. weights: the name of the
+    format of the encoder's weights."""
+    said = f"weights in {weights}, buffers and the rows of images that are kept"
+    lines = [f"encoder of images   {encoder_bytes:>12}   {said}"]
     for each in images:
         parts = f" in {len(each.rows)} parts" if len(each.rows) > 1 else ""
         size = f"{each.width} x {each.height}"

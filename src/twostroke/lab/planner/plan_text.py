@@ -99,7 +99,8 @@ def _images(plan: ModelPlan) -> list[str]:
     if not plan.expectation.room.encoder_bytes:
         return []
     alone_s = plan.expectation.ttft_alone_s + sum(image.encode_s for image in plan.images)
-    return image_lines(plan.images, size(plan.expectation.room.encoder_bytes), seconds(alone_s))
+    room, weights = plan.expectation.room, plan.ask.encoder_weights
+    return image_lines(plan.images, size(room.encoder_bytes), weights, seconds(alone_s))
 
 
 def _cache_lines(room: Room, context_tokens: int) -> Iterator[str]:

@@ -12,6 +12,7 @@ from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.encode_pieces import EncodePiece, EncodeWalk
 from twostroke.engine.executor import Executor
 from twostroke.lab.sim.clock import VirtualClock
+from twostroke.types.encode import AS_PREDICTED, EncodePace, PieceTime
 from twostroke.types.images import EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.plan import Plan
 from twostroke.types.request import Request
@@ -47,19 +48,17 @@ class EncodingExecutor:
     """Satisfies engine.executor.Executor. The time of encodes passes before `own` executes. known: keys of tiles that
     another replica has encoded."""
 
-    def __init__(
-        self, own: Executor, images: SimulatedImages, clock: VirtualClock, known: Container[int] = ()
-    ) -> None:
+    def __init__(self, own: Executor, images: SimulatedImages, clock: VirtualClock, known: Container[int] = ()) -> None:
         self._own, self._images, self._clock, self._known = own, images, clock, known
         self._walks: dict[int, EncodeWalk] = {}
 
     def execute(self, plan: Plan) -> StepResult:
         """Encodes pieces of the tile that the plan names, and all of each tile whose positions the plan computes; then
         executes the plan."""
-        taken = list[EncodePiece]()
+        taken = list[PieceTime]()
         done: set[int] = set()
         if plan.encode is not None:
-            self._work(plan.encode, plan.encode_s, taken, done)
+            self._work(plan.encode, plan.encode_s, taken, done, plan.encode_pace)
         for planned in plan.sequences:
             for span in planned.request.images:
                 if span.first < planned.end and planned.start < span.end:
@@ -69,18 +68,30 @@ class EncodingExecutor:
         result = self._own.execute(plan)
         if not taken:
             return replace(result, encodes=EncodedTiles(frozenset(done))) if done else result
-        encodes = EncodedTiles(frozenset(done), spent_s, spent_s, len(taken))
+        encodes = EncodedTiles(frozenset(done), spent_s, tuple(taken))
         return replace(result, encodes=encodes, model_s=result.model_s + spent_s)
 
-    def _work(self, tile: ImageTile, most_s: float, taken: list[EncodePiece], done: set[int]) -> None:
-        """Takes pieces of a tile that take at most most_s seconds together; at least one piece."""
+    def _time(self, piece: EncodePiece) -> PieceTime:
+        """Returns how long a piece takes: as predicted."""
+        return PieceTime(piece.kind, piece.seconds, piece.seconds)
+
+    def _work(
+        self,
+        tile: ImageTile,
+        most_s: float,
+        taken: list[PieceTime],
+        done: set[int],
+        pace: EncodePace = AS_PREDICTED,
+    ) -> None:
+        """Takes pieces of a tile that take at most most_s seconds together; at least one piece. pace: see
+        `EncodeWalk.take`."""
         if tile.key in self._known:
             done.add(tile.key)
             return
         walk = self._walks.setdefault(tile.key, self._images.cost.walk_of(tile))
         left_s, least = most_s, True
-        while (piece := walk.take(left_s, least=least)) is not None:
-            taken.append(piece)
-            left_s, least = left_s - piece.seconds, False
+        while (piece := walk.take(left_s, least=least, pace=pace)) is not None:
+            taken.append(self._time(piece))
+            left_s, least = left_s - piece.seconds * pace.of(piece.kind), False
             if walk.done:
                 done.add(tile.key)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.encode_cost import EncodeCost, PartCosts
 from twostroke.cost.shape import StepCost
 from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight, TextTurns
@@ -29,7 +29,6 @@ from twostroke.types.spec.fields import Fields
 
 EncoderText = Callable[[Tracer], tuple[Value, ...]]
 """Traces an encoder and returns its image rows, then the rows that are added after layers."""
-
 
 
 def _home(name: str) -> LazyModule:
@@ -97,13 +96,18 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     return SightEncoder(sight, replace(model, part="the encoder of images"), pixels, places[0] if places else None)
 
 
-def encode_cost(encoder: SightEncoder, cost: StepCost) -> EncodeCost:
-    """Returns what encodes of `encoder` cost. cost: the cost of steps of the encoder's program."""
-    sight, merge = encoder.sight, encoder.sight.patching.merge**2
-    layers = sum(call.PART is OpPart.ATTENTION for call in encoder.model.program.body)
+def encode_cost(encoder: SightEncoder, model: Model, cost_of: Callable[[Model], StepCost]) -> EncodeCost:
+    """Returns what encodes of `encoder` cost. model: the encoder's program as it computes, with its cuts. cost_of:
+    returns the cost of steps of a program."""
+    sight, merge, program = encoder.sight, encoder.sight.patching.merge**2, model.program
+    layers = sum(call.PART is OpPart.ATTENTION for call in program.body)
+    first = program.cuts[0]
+    bodies = program.body[:first], program.body[first:] or program.body, program.head
+    parts = (replace(model, program=replace(program, body=body, head=(), cuts=())) for body in bodies)
+    costs = PartCosts(*map(cost_of, parts))
     if sight.windows is None:
-        return EncodeCost(cost, merge, layers)
-    return EncodeCost(cost, merge, layers, sight.windows.side**2 * merge, frozenset(sight.windows.whole))
+        return EncodeCost(costs, merge, layers)
+    return EncodeCost(costs, merge, layers, sight.windows.side**2 * merge, frozenset(sight.windows.whole))
 
 
 def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:

@@ -43,7 +43,7 @@ def size_class(prefill_rows: int) -> int:
     return prefill_rows.bit_length() if prefill_rows else DECODE
 
 
-class _Ratios:
+class Ratios:
     """The ratios measured / predicted of the last steps of one class, filled up with the prior when there are too few.
     """
 
@@ -54,10 +54,12 @@ class _Ratios:
         self.low = min(1.0, prior)
 
     def add(self, ratio: float) -> None:
+        """Note the ratio of one step."""
         self._values.append(ratio)
         self._update()
 
     def forget(self) -> None:
+        """Forget all steps but the last few."""
         while len(self._values) > KEPT_AFTER_IDLE:
             self._values.popleft()
         self._update()
@@ -98,7 +100,7 @@ class CostCorrection:
         self._prior = prior
         self._believed = believed
         self._bounds = (LEAST, MOST) if believed else (LEAST_OF_GUESS, MOST_OF_GUESS)
-        self._classes: dict[int, _Ratios] = {}
+        self._classes: dict[int, Ratios] = {}
         self._last_s: float | None = None
         self._weight = 1.0
         self._cold: dict[bool, deque[float]] = {}  # ratios, by whether the step contains only decodes
@@ -125,7 +127,7 @@ class CostCorrection:
         self._last_s, self._weight = now, 1.0
         self._cold.clear()
         if size not in self._classes:
-            self._classes[size] = _Ratios(self._prior)
+            self._classes[size] = Ratios(self._prior)
         self._classes[size].add(self._bounded(measured_s / predicted_s))
 
     def observe_cold(self, size: int, predicted_s: float, measured_s: float) -> None:
@@ -171,13 +173,13 @@ class CostCorrection:
     def _weighted(self, ratio: float) -> float:
         return ratio if self._weight == 1.0 else ratio**self._weight
 
-    def _nearest(self, size: int) -> Iterable[_Ratios]:
+    def _nearest(self, size: int) -> Iterable[Ratios]:
         """Returns the ratios of the class, or of the nearest classes that were seen twice. Decode is separate from
         prompts of any size. The ratio of one is used for the other only when there is nothing else, and only to predict
         longer steps."""
         kin = {each: ratios for each, ratios in self._classes.items() if (each == DECODE) == (size == DECODE)}
         if not kin:
-            return (_Ratios(self._prior), *self._classes.values())
+            return (Ratios(self._prior), *self._classes.values())
         seen = [each for each, ratios in kin.items() if len(ratios) >= LEAST_EVIDENCE - 1] or list(kin)
         distance = min(abs(each - size) for each in seen)
         return [kin[each] for each in seen if abs(each - size) == distance]

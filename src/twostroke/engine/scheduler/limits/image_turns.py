@@ -2,7 +2,7 @@
 tile is ready.
 
     num_tokens = turns.limit(sequence, num_tokens, step, limiters)     before the limiters: it stops this sequence alone
-    plan.encode, plan.encode_s = turns.take(step, limiters)            the tile that the step works on, and for how long
+    turn = turns.take(step, limiters)        the tile that the step works on, for how long, and how pieces are predicted
     turns.done(result.encodes, sequences)
 
 A step works on a tile for the seconds that its streams leave, so no gap grows beyond the rule. Without streams a tile
@@ -12,13 +12,15 @@ encoded lately and is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Positions
 from math import inf
 
 from twostroke.cost.encode_cost import EncodeCost
+from twostroke.engine.scheduler.estimates.piece_times import PieceTimes
 from twostroke.engine.scheduler.limits.limits import Limiter, StepLoad, TimeLimiter
 from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.encode import PieceKind
 from twostroke.types.images import EncodedTiles, ImageTile
 from twostroke.types.plan import NO_TURN, EncodeTurn, Role
 
@@ -29,46 +31,33 @@ UNBOUND_S = 0.1
 SHARE = 0.5
 """The share of the step's remaining seconds that is kept for an encode, and not given to prompts that are planned after
 it."""
-UNMEASURED_SHARE = 0.125
-"""The share of its seconds that an encode takes while no encode was measured: predictions may be wrong by this factor.
-"""
-KEPT_EVIDENCE = 0.75
-"""The factor by which earlier measurements of encodes count less with each new one."""
 
 
 class ImageTurns:
     """The first sequence that waits for a tile has the turn until the tile is encoded.
 
-    cost: predicts the time of encodes, corrected by the times of the latest ones; None when there is no prediction.
+    cost: predicts the time of encodes; None when there is no prediction. times: corrects it by measured pieces.
     """
 
     def __init__(self, cost: EncodeCost | None = None) -> None:
-        self.cost = cost
+        self.cost, self.times = cost, PieceTimes()
         self._ready: dict[int, None] = {}
         self._open: ImageTile | None = None
-        self._predicted: dict[int, float] = {}
-        self._measured_s = self._expected_s = 0.0
-
-    @property
-    def _factor(self) -> float:
-        """How many times longer encodes take than predicted."""
-        return self._measured_s / self._expected_s if self._expected_s else 1.0
+        self._predicted: dict[int, Mapping[PieceKind, float]] = {}
 
     def arrived(self, sequence: Sequence) -> None:
         """Predict the encodes of a sequence that is queued now."""
         if self.cost is not None and sequence.request.images:
             for tile in {span.tile.key: span.tile for span in sequence.request.images}.values():
                 if tile.key not in self._ready and tile.key not in self._predicted:
-                    self._predicted[tile.key] = self.cost.tile_s(tile)
+                    self._predicted[tile.key] = self.cost.tile_parts(tile)
             self._predict(sequence)
 
     def _predict(self, sequence: Sequence) -> None:
         keys = {span.tile.key for span in sequence.request.images if span.end > sequence.computed}
-        sequence.encode_s = self._factor * sum(self._predicted.get(key, 0.0) for key in keys)
+        sequence.encode_s = sum(self.times.usual_s(self._predicted.get(key, {})) for key in keys)
 
-    def limit(
-        self, sequence: Sequence, wanted_tokens: int, step: StepLoad, limiters: Positions[Limiter] = ()
-    ) -> int:
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad, limiters: Positions[Limiter] = ()) -> int:
         """Returns the tokens up to the first tile that is not ready; with that tile when nobody waits for a token."""
         images = sequence.request.images
         if not images or sequence.role is Role.DECODE:
@@ -98,17 +87,12 @@ class ImageTurns:
         if self._open is None:
             return NO_TURN
         left_s = _left_s(step, limiters)
-        if left_s == inf:
-            left_s = UNBOUND_S
-        sure = 1.0 if self._expected_s else UNMEASURED_SHARE
-        return EncodeTurn(self._open, max(0.0, sure * left_s / self._factor))
+        return EncodeTurn(self._open, UNBOUND_S if left_s == inf else max(0.0, left_s), self.times.pace())
 
     def done(self, encodes: EncodedTiles, waiting: Iterable[Sequence]) -> None:
         """Note that pieces of tiles were computed, or rows were dropped. waiting: the sequences that may show these
         tiles."""
-        if encodes.predicted_s > 0:
-            self._measured_s = KEPT_EVIDENCE * self._measured_s + encodes.seconds
-            self._expected_s = KEPT_EVIDENCE * self._expected_s + encodes.predicted_s
+        self.times.learn(encodes.times)
         for key in encodes.keys:
             self._predicted.pop(key, None)
             self._ready.pop(key, None)

@@ -1,0 +1,41 @@
+"""The pieces in which an image is encoded: their kinds, and how long they take."""
+
+from __future__ import annotations
+
+import enum
+
+from msgspec import Struct
+
+
+class PieceKind(enum.IntEnum):
+    """PATCHES: pixels become rows, and the ops before the first attention. PRODUCTS: the ops between two attentions and
+    after the last one, where each row depends on itself alone. ATTENTION: rows that see all rows of the square.
+    WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line."""
+
+    PATCHES = 0
+    PRODUCTS = 1
+    ATTENTION = 2
+    WINDOWS = 3
+    HEAD = 4
+    SHEET = 5
+
+
+class PieceTime(Struct, frozen=True):
+    """A piece that was computed. predicted_s: the seconds that the cost model predicts. seconds: those that it took."""
+
+    kind: PieceKind
+    predicted_s: float
+    seconds: float
+
+
+class EncodePace(Struct, frozen=True):
+    """factors: for each kind of piece, in the order of PieceKind, how many times longer than predicted it may take."""
+
+    factors: tuple[float, ...] = (1.0,) * len(PieceKind)
+
+    def of(self, kind: PieceKind) -> float:
+        """Returns the factor of a kind."""
+        return self.factors[kind]
+
+
+AS_PREDICTED = EncodePace()

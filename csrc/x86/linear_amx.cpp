@@ -127,10 +127,10 @@ TS_MULTIPLY(multiply_signed, _tile_dpbssd, false)
 // Multiplies all rows by one group, in blocks of 32 rows by 32 columns. The two blocks of the same rows come one after the other, and the
 // second finds the rows in the first-level cache.
 template <bool kOffset, int kEach, bool kBetween, class Multiply>
-TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, const Tiles (&halves)[2], Fetch ahead, float* sums,
-                          const Multiply& multiply) {
+TS_INLINE void all_blocks(const Group& group, const RowSet& set, const Tiles (&halves)[2], Fetch ahead, const Multiply& multiply) {
   alignas(64) int32_t integers[2][kPairRows * 32];
-  const int64_t steps = group.columns / kStep;
+  const TileRows& x = set.x;
+  const int64_t steps = group.columns / kStep, rows = set.rows;
   const int8_t* q = x.q + group.index * x.q_group_stride;
   Fold<kOffset, kEach, kBetween> before = {};
   for (int64_t r = 0; r < rows; r += kPairRows, q += 2 * x.q_stride) {
@@ -144,10 +144,25 @@ TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, c
       before.corrections = x.corrections + group.index * x.pair_stride + r;
       before.first_scale = load_bf16(group.scales + 64 * half);
       before.second_scale = load_bf16(group.scales + 64 * half + 32);
-      before.sums = sums + r * kPanel + 32 * half;
+      before.sums = set.sums + r * kPanel + 32 * half;
     }
   }
   before.rest(ahead);
+}
+
+// Multiplies both sets. The blocks of the first fetch what is read next.
+template <bool kOffset, class Multiply>
+TS_INLINE void both_sets(const Group& group, const RowSets& sets, const Tiles (&halves)[2], Fetch ahead, const Multiply& multiply) {
+  for (const RowSet& set : sets) {
+    if (set.rows <= kFewRows) {
+      all_blocks<kOffset, kRowsEach, true>(group, set, halves, ahead, multiply);
+    } else if (group.columns / kStep < kFewSteps) {
+      all_blocks<kOffset, kManyRows, false>(group, set, halves, ahead, multiply);
+    } else {
+      all_blocks<kOffset, kRowsEach, false>(group, set, halves, ahead, multiply);
+    }
+    ahead.left = 0;
+  }
 }
 
 }  // namespace
@@ -159,8 +174,8 @@ void configure_tiles() {
 
 void release_tiles() { _tile_release(); }
 
-void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
-  const int64_t steps = group.columns / kStep, blocks = (rows + kPairRows - 1) / kPairRows;
+void block_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t* block) {
+  const int64_t steps = group.columns / kStep, rows = sets[0].rows, blocks = (rows + kPairRows - 1) / kPairRows;
   const int64_t lines = panel_bytes(kind, group.columns) / 64, moments = 2 * blocks * steps + (rows <= kFewRows ? 2 * rows : 0);
   if (kind == TS_W_INT4) {
     const int64_t each = (lines + moments + steps * kVectors - 1) / (moments + steps * kVectors);
@@ -168,16 +183,12 @@ void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t ro
     unpack_tiles(group, ahead, block);
     const Tiles halves[2] = {{block, kHalfStep, kTileBytes, 64}, {block + steps * kHalfStep, kHalfStep, kTileBytes, 64}};
     const auto multiply = [](auto&&... all) __attribute__((always_inline)) { multiply_signed(all...); };
-    if (rows <= kFewRows) return all_blocks<false, kRowsEach, true>(group, x, rows, halves, ahead, sums, multiply);
-    if (steps < kFewSteps) return all_blocks<false, kManyRows, false>(group, x, rows, halves, ahead, sums, multiply);
-    all_blocks<false, kRowsEach, false>(group, x, rows, halves, ahead, sums, multiply);
+    both_sets<false>(group, sets, halves, ahead, multiply);
   } else {
     const Fetch ahead = {group.after, lines, (lines + moments - 1) / moments};
     const Tiles halves[2] = {{group.data, kStep * kPanel, 64, kQuadBytes}, {group.data + 128, kStep * kPanel, 64, kQuadBytes}};
     const auto multiply = [](auto&&... all) __attribute__((always_inline)) { multiply_unsigned(all...); };
-    if (rows <= kFewRows) return all_blocks<true, kRowsEach, true>(group, x, rows, halves, ahead, sums, multiply);
-    if (steps < kFewSteps) return all_blocks<true, kManyRows, false>(group, x, rows, halves, ahead, sums, multiply);
-    all_blocks<true, kRowsEach, false>(group, x, rows, halves, ahead, sums, multiply);
+    both_sets<true>(group, sets, halves, ahead, multiply);
   }
 }
 

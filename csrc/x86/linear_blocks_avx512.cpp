@@ -69,7 +69,7 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
 }
 
 // Multiplies a single block by a group of int4, which is unpacked in registers. Unpacking takes ports that the products do not use, and no
-// other block would read the bytes.
+// other block, nor remainders, would read the bytes.
 template <int kRows>
 void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, Fetch* ahead, float* sums) {
   for (int j = 0; j < kVectors; ++j) {
@@ -114,19 +114,21 @@ int64_t moments_of(int64_t columns, int64_t rows) {
 
 }  // namespace
 
-void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
-  const bool packed = kind == TS_W_INT4, single = packed && rows <= kRowBlock;
+void block_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t* block) {
+  const bool packed = kind == TS_W_INT4, single = packed && sets[0].rows <= kRowBlock && sets[1].rows == 0;
   const int64_t lines = panel_bytes(kind, group.columns) / 64;
-  const int64_t moments = (single ? 0 : moments_of(group.columns, rows)) + (packed ? group.columns / kStep * kVectors : 0);
+  int64_t moments = packed ? group.columns / kStep * kVectors : 0;
+  for (const RowSet& set : sets) moments += single ? 0 : moments_of(group.columns, set.rows);
   Fetch ahead = {group.after, lines, moments == 0 ? 0 : (lines + moments - 1) / moments};
-  const uint8_t* data = packed ? block : group.data;
-  const int64_t first_pair = group.index * x.pair_stride;
-  const int8_t* q = x.q + group.index * x.q_group_stride;
-  if (single) return int4_of(rows)(group.data, group, {q, q, x.scales + first_pair, x.corrections + first_pair}, &ahead, sums);
-  if (packed) unpack_group(group, &ahead, block);
-  for (int64_t r = 0; r < rows; r += kRowBlock, q += x.q_stride, sums += kRowBlock * kPanel) {
-    const int64_t count = rows - r < kRowBlock ? rows - r : kRowBlock;
-    int8_of(count)(data, group, {q, q + x.q_stride, x.scales + first_pair + r, x.corrections + first_pair + r}, &ahead, sums);
+  if (packed && !single) unpack_group(group, &ahead, block);
+  for (const RowSet& set : sets) {
+    const int64_t first_pair = group.index * set.x.pair_stride;
+    const int8_t* q = set.x.q + group.index * set.x.q_group_stride;
+    for (int64_t r = 0; r < set.rows; r += kRowBlock, q += set.x.q_stride) {
+      const int64_t count = set.rows - r < kRowBlock ? set.rows - r : kRowBlock;
+      const BlockRows x = {q, q + set.x.q_stride, set.x.scales + first_pair + r, set.x.corrections + first_pair + r};
+      (single ? int4_of : int8_of)(count)(packed && !single ? block : group.data, group, x, &ahead, set.sums + r * kPanel);
+    }
   }
 }
 

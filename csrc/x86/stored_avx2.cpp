@@ -230,19 +230,21 @@ void whole_panel(const Panel& panel, const TileRows& x, float* sums) {
 template <class Source>
 using Tile = void (*)(const Head<Source::kKind>&, const uint8_t* codes, const Group&, const TileRows&, const GroupAfter&, float* sums);
 
+int64_t tiles_of(int64_t rows) { return (rows + kTile - 1) / kTile; }
+
 // Multiplies many rows by one group, which lies in a cache, in tiles of nearly equal height.
 template <class Source>
-void add_rows(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, TileRows x, int64_t rows, float* sums) {
-  int64_t tiles = (rows + kTile - 1) / kTile;
+void add_rows(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, const RowSets& sets) {
   constexpr int64_t kMoments = kPanel / (across(kTile) * kLanes);  // moments of a step
-  Fetch ahead = fetch_after(Source::kShape, group, tiles * kMoments * (group.columns / Source::kShape.sub));
-  for (; tiles > 0; --tiles) {
-    const int64_t count = (rows + tiles - 1) / tiles;
-    kernel_of<Tile<Source>, kTile>(count, [](auto number) { return add_tile<Source, decltype(number)::value, GroupAfter>; })(
-        head, codes, group, x, GroupAfter{&ahead}, sums);
-    x = rows_after(x, count);
-    rows -= count;
-    sums += count * kPanel;
+  const int64_t all = tiles_of(sets[0].rows) + tiles_of(sets[1].rows);
+  Fetch ahead = fetch_after(Source::kShape, group, all * kMoments * (group.columns / Source::kShape.sub));
+  for (RowSet set : sets) {
+    for (int64_t tiles = tiles_of(set.rows); tiles > 0; --tiles) {
+      const int64_t count = (set.rows + tiles - 1) / tiles;
+      kernel_of<Tile<Source>, kTile>(count, [](auto number) { return add_tile<Source, decltype(number)::value, GroupAfter>; })(
+          head, codes, group, set.x, GroupAfter{&ahead}, set.sums);
+      set = {rows_after(set.x, count), set.rows - count, set.sums + count * kPanel};
+    }
   }
 }
 
@@ -263,23 +265,23 @@ __attribute__((noinline)) void unpack(const uint8_t* from, int64_t columns, uint
 }
 
 template <int32_t kKind>
-void group_of_kind(const Group& group, const TileRows& x, int64_t rows, float* sums) {
+void group_of_kind(const Group& group, const RowSets& sets) {
   constexpr StoredShape kShape = stored_shape(kKind);
   Head<kKind> head;
   const uint8_t* codes = head.read(group.data, group.columns / kShape.sub, Nothing());
   if constexpr (kShape.nibbles) {
-    if (rows >= kTallRows) {
+    if (sets[0].rows + sets[1].rows >= kTallRows) {
       alignas(64) uint8_t bytes[kStoredGroup * kPanel];
       unpack<kKind>(codes, group.columns, bytes);
-      return add_rows<Unpacked<kKind>>(head, bytes, group, x, rows, sums);
+      return add_rows<Unpacked<kKind>>(head, bytes, group, sets);
     }
   }
-  add_rows<Codes<kKind>>(head, codes, group, x, rows, sums);
+  add_rows<Codes<kKind>>(head, codes, group, sets);
 }
 
 struct Kernels {
   TileKernel (*few)(int64_t rows, bool in_turn);
-  void (*some)(const Group&, const TileRows&, int64_t rows, float* sums);
+  void (*some)(const Group&, const RowSets&);
 };
 
 template <int32_t kKind>
@@ -308,9 +310,7 @@ TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) { return ke
 
 TileKernel few_rows_kernel(int32_t kind, int64_t rows, bool in_turn) { return stored_few_rows(kind, rows, in_turn); }
 
-void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  kernels(kind).some(group, x, rows, sums);
-}
+void multiply_stored_rows(int32_t kind, const Group& group, const RowSets& sets) { kernels(kind).some(group, sets); }
 
 }  // namespace twostroke
 #endif

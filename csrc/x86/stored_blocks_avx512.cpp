@@ -197,32 +197,29 @@ BlockKernel block_kernel(int64_t rows) {
   return kernel_of<BlockKernel, kBlockRows>(rows, [](auto number) { return add_block_of_rows<kMinimum, kFine, decltype(number)::value>; });
 }
 
-// The blocks have nearly equal heights.
+int64_t blocks_of(int64_t rows) { return (rows + kBlockRows - 1) / kBlockRows; }
+
+// The blocks have nearly equal heights. out: the place of the results of these rows, or none.
 template <bool kMinimum, bool kFine>
-void add_blocks(const BytesOfGroup& bytes, const StoredShape& shape, const Group& group, TileRows x, int64_t rows, float* sums) {
-  int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
-  Fetch ahead = fetch_after(shape, group, blocks * (kVectors / kAcross) * bytes.steps);
-  Place out = group.out;
-  for (; blocks > 0; --blocks) {
-    const int64_t count = (rows + blocks - 1) / blocks;
-    const TileRows these = x;
-    float* const at = sums;
-    x = rows_after(x, count);
-    rows -= count;
-    sums += count * kPanel;
+void add_blocks(const BytesOfGroup& bytes, const Group& group, RowSet set, Place out, Fetch& ahead) {
+  for (int64_t blocks = blocks_of(set.rows); blocks > 0; --blocks) {
+    const int64_t count = (set.rows + blocks - 1) / blocks;
+    const RowSet these = set;
+    set = {rows_after(set.x, count), set.rows - count, set.sums + count * kPanel};
+    const TileRows& x = set.x;
     const RowsAfter after = {x.q + group.first,
-                             reinterpret_cast<const int8_t*>(sums),
+                             reinterpret_cast<const int8_t*>(set.sums),
                              reinterpret_cast<const int8_t*>(x.sub_corrections + group.first / kSubgroup),
                              x.q_stride,
                              4 * x.subgroups,
                              out};
     if (out.at != nullptr) out.at += count * out.stride;
-    block_kernel<kMinimum, kFine>(count)(bytes, group, these, after, GroupAfter{&ahead}, at);
+    block_kernel<kMinimum, kFine>(count)(bytes, group, these.x, after, GroupAfter{&ahead}, these.sums);
   }
 }
 
 template <int32_t kKind>
-void multiply_of(const Group& group, const TileRows& x, int64_t rows, float* sums) {
+void multiply_of(const Group& group, const RowSets& sets) {
   constexpr StoredShape kShape = stored_shape(kKind);
   Head<kKind> head;
   const int64_t steps = group.columns / kShape.sub;
@@ -235,10 +232,12 @@ void multiply_of(const Group& group, const TileRows& x, int64_t rows, float* sum
   }
   if constexpr (kShape.nibbles) codes = unpacked;
   const BytesOfGroup bytes = {codes, head.multipliers, head.minima, kShape.sub, steps, Head<kKind>::kMore};
-  add_blocks<kShape.minimum, kShape.fine>(bytes, kShape, group, x, rows, sums);
+  Fetch ahead = fetch_after(kShape, group, (blocks_of(sets[0].rows) + blocks_of(sets[1].rows)) * (kVectors / kAcross) * steps);
+  add_blocks<kShape.minimum, kShape.fine>(bytes, group, sets[0], group.out, ahead);
+  add_blocks<kShape.minimum, kShape.fine>(bytes, group, sets[1], {nullptr, 0}, ahead);
 }
 
-using Multiply = void (*)(const Group&, const TileRows&, int64_t rows, float* sums);
+using Multiply = void (*)(const Group&, const RowSets&);
 
 template <int32_t... kBefore>
 Multiply multiply_among(std::integer_sequence<int32_t, kBefore...>, int32_t kind) {
@@ -248,8 +247,8 @@ Multiply multiply_among(std::integer_sequence<int32_t, kBefore...>, int32_t kind
 
 }  // namespace
 
-void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  multiply_among(std::make_integer_sequence<int32_t, TS_W_LAST - TS_W_FLAT8 + 1>(), kind)(group, x, rows, sums);
+void multiply_stored_rows(int32_t kind, const Group& group, const RowSets& sets) {
+  multiply_among(std::make_integer_sequence<int32_t, TS_W_LAST - TS_W_FLAT8 + 1>(), kind)(group, sets);
 }
 
 }  // namespace twostroke

@@ -85,6 +85,7 @@ def test_many_rows_in_chunks_and_in_slices_of_columns(
     one, many = pools
     weight, x, positions = weight_of(rows, columns, weight_format), random_rows(530, columns), positions_of(530, 0)
     whole = product(many, "linear", x, weight, positions)
+    assert np.array_equal(product(one, "linear", x, weight, positions), whole)
     for row in (0, 3, 4, 127, 128, 129, 255, 256, 511, 512, 529):
         alone = product(one, "linear", x[row : row + 1], weight, positions[row : row + 1])
         assert np.array_equal(alone, whole[row : row + 1]), f"row {row}"

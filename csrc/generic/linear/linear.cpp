@@ -45,18 +45,12 @@ int32_t check_operands(ts_context* context, const ProductRows& rows, int64_t col
 
 // Multiplies one chunk of rows.
 int32_t multiply_rows(ts_context* context, Job& job, const int32_t* positions) {
-  FirstRows first = {};
-  first.count = count_first(job.w, positions, job.tokens);
-  const auto lay_out_all = [&](uint8_t* scratch) {
-    const int64_t used = lay_out(job, context, scratch);
-    return used + lay_out_first(first, job, context, scratch == nullptr ? nullptr : scratch + used);
-  };
-  const int64_t bytes = lay_out_all(nullptr);
+  job.first.count = count_first(job.w, positions, job.tokens);
+  const int64_t bytes = lay_out(job, context, nullptr);
   uint8_t* scratch = bytes == 0 ? nullptr : static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
   if (bytes > 0 && scratch == nullptr) return TS_NO_MEMORY;
-  lay_out_all(scratch);
-  find_first(first, positions, job.tokens);
-  keep_remainders(context, job);
+  lay_out(job, context, scratch);
+  find_first(job.first, positions, job.tokens);
   multiply_chunk(context, job);
   return TS_OK;
 }

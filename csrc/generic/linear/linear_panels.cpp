@@ -22,22 +22,16 @@ QuantizedRow quantized_group(const QuantizedRows& xq, int64_t row, int64_t group
   return at;
 }
 
+TileRows tile_rows(const QuantizedRows& xq, int64_t row) {
+  const QuantizedRow at = quantized_row(xq, row);
+  return {nullptr, 0, at.q, xq.q_stride, at.group_stride, at.scales, at.corrections, at.pair_stride, at.sub_corrections, xq.subgroups};
+}
+
 TileRows tile_rows(const Job& job, int64_t row) {
+  if (is_integer_kind(job.w.kind)) return tile_rows(job.xq, row);
   TileRows rows = {};
-  if (is_integer_kind(job.w.kind)) {
-    const QuantizedRow at = quantized_row(job.xq, row);
-    rows.q = at.q;
-    rows.q_stride = job.xq.q_stride;
-    rows.q_group_stride = at.group_stride;
-    rows.scales = at.scales;
-    rows.corrections = at.corrections;
-    rows.pair_stride = at.pair_stride;
-    rows.sub_corrections = at.sub_corrections;
-    rows.subgroups = job.xq.subgroups;
-  } else {
-    rows.x = job.x + row * job.x_stride;
-    rows.x_stride = job.x_stride;
-  }
+  rows.x = job.x + row * job.x_stride;
+  rows.x_stride = job.x_stride;
   return rows;
 }
 

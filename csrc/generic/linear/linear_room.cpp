@@ -27,17 +27,17 @@ int64_t panels_read_on(const Operands& job, int64_t num_together, int64_t thread
   return most < 1 ? 1 : most < kReadOn ? most : kReadOn;
 }
 
-// Chooses how the weights are read.
-void choose_reading(const Operands& job, const ts_context* context, int64_t num_together, Schedule& to) {
+// Chooses how the weights are read by so many rows.
+void choose_reading(const Operands& job, int64_t rows, const ts_context* context, int64_t num_together, Schedule& to) {
   to.in_turn = ts_reads_in_turn(context);
-  to.way = &way_of(job.w.kind, job.tokens, to.in_turn);
+  to.way = &way_of(job.w.kind, rows, to.in_turn);
   to.panels_each = 1;
   if (to.way->few != nullptr) to.panels_each = to.in_turn ? panels_in_turn(job) : panels_read_on(job, num_together, ts_threads(context));
 }
 
 // Chooses the way of the product and the number of slices.
 void schedule(Job& job, const ts_context* context, int64_t num_together) {
-  choose_reading(job, context, num_together, job);
+  choose_reading(job, job.first.count > 0 && job.tokens < kManyRows ? kManyRows : job.tokens, context, num_together, job);
   if (!is_integer_kind(job.w.kind)) return;
   const bool whole = job.tokens <= kWholeRows || !in_slices(job);
   const int64_t slices = whole ? 1 : (job.tokens * job.padded + kSliceBytes - 1) / kSliceBytes;
@@ -47,9 +47,20 @@ void schedule(Job& job, const ts_context* context, int64_t num_together) {
 // Decides where sums and an unpacked group lie.
 int64_t lay_out_room(Job& job, const ts_context* context, Arena arena) {
   if (job.slice_groups < job.groups) job.partial = arena.take<float>(job.panels * job.parts * job.tokens * kPanel);
-  job.room_bytes = job.panels_each * job.parts * job.tokens * kPanel * 4 + kBlockBytes;
+  job.room_bytes = (job.panels_each * job.parts * job.tokens + job.parts * job.first.count) * kPanel * 4 + kBlockBytes;
   job.room = arena.take<uint8_t>(ts_threads(context) * job.room_bytes);
   return arena.used;
+}
+
+// Lays out the first rows and `groups` groups of their remainders.
+int64_t lay_out_first(Job& job, int64_t groups, Arena arena) {
+  FirstRows& first = job.first;
+  if (first.count == 0) return arena.used;
+  first.rows = arena.take<int32_t>(first.count);
+  if (job.slice_groups < job.groups) first.partial = arena.take<float>(job.panels * job.parts * first.count * kPanel);
+  first.xq.rows = first.count;
+  first.xq.blocked = job.xq.blocked;
+  return arena.used + lay_out_rows(first.xq, job.w, job.padded, groups, arena.at());
 }
 
 }  // namespace
@@ -102,15 +113,16 @@ int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int6
 int64_t lay_out(Job& job, const ts_context* context, uint8_t* scratch, int64_t num_together) {
   schedule(job, context, num_together);
   if (!is_integer_kind(job.w.kind)) return 0;
-  job.xq.blocked = job.tokens >= kBlockedRows && !is_stored_kind(job.w.kind);
+  job.xq.blocked = kLevel.has_blocks() && !is_stored_kind(job.w.kind) && (job.tokens >= kBlockedRows || job.first.count > 0);
   job.xq.rows = job.tokens;
   const int64_t rows_bytes = lay_out_rows(job.xq, job.w, job.padded, job.slice_groups, scratch);
-  return lay_out_room(job, context, {scratch, rows_bytes});
+  return lay_out_room(job, context, {scratch, lay_out_first(job, job.slice_groups, {scratch, rows_bytes})});
 }
 
 int64_t lay_out_given(Job& job, const ts_context* context, uint8_t* scratch) {
   schedule(job, context, 1);
-  return is_integer_kind(job.w.kind) ? lay_out_room(job, context, {scratch, 0}) : 0;
+  if (!is_integer_kind(job.w.kind)) return 0;
+  return lay_out_room(job, context, {scratch, lay_out_first(job, job.groups, {scratch, 0})});
 }
 
 }  // namespace twostroke

@@ -14,11 +14,19 @@ void quantize_one(const Job& job, int64_t row) {
   quantize_row(job.x + row * job.x_stride + first, left < most ? left : most, rounding_for(job.w), quantized_row(job.xq, row));
 }
 
-void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }
+// Quantizes one row, or the remainder of one.
+void quantize_task(void* arg, int64_t index, int32_t) {
+  const Job& job = *static_cast<const Job*>(arg);
+  if (index >= job.tokens) return round_remainder(job, index - job.tokens);
+  quantize_one(job, index);
+}
 
-// Quantizes one group of 16 rows.
+int64_t block_tasks(const Job& job) { return (job.tokens + kRowBlock - 1) / kRowBlock * job.slice_groups; }
+
+// Quantizes one group of 16 rows, or the remainder of one row.
 void quantize_block_task(void* arg, int64_t index, int32_t) {
   const Job& job = *static_cast<const Job*>(arg);
+  if (index >= block_tasks(job)) return round_remainder(job, index - block_tasks(job));
   const int64_t row = index / job.slice_groups * kRowBlock, group = index % job.slice_groups;
   const int64_t rows = job.tokens - row < kRowBlock ? job.tokens - row : kRowBlock;
   const int64_t first = (job.first_group + group) * job.w.group, left = job.w.columns - first;
@@ -55,11 +63,11 @@ void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_
 
 void quantize_slice(ts_context* context, Job& job) {
   if (job.xq.blocked) {
-    ts_parallel(context, (job.tokens + kRowBlock - 1) / kRowBlock * job.slice_groups, quantize_block_task, &job);
+    ts_parallel(context, block_tasks(job) + job.first.count, quantize_block_task, &job);
   } else if (job.tokens > 1 && job.tokens * job.padded > kSerialQuantizeElements) {
-    ts_parallel(context, job.tokens, quantize_task, &job);
+    ts_parallel(context, job.tokens + job.first.count, quantize_task, &job);
   } else {
-    for (int64_t row = 0; row < job.tokens; ++row) quantize_one(job, row);
+    for (int64_t index = 0; index < job.tokens + job.first.count; ++index) quantize_task(&job, index, 0);
   }
 }
 
@@ -74,10 +82,12 @@ void round_block(const Job& job, int64_t row, int64_t rows, int64_t group, const
 // One group of one panel stays in the first-level cache while all rows are multiplied by it. The sums stay in the second-level cache.
 void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, int32_t thread, const Place& out) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
-  uint8_t* block = reinterpret_cast<uint8_t*>(sums + job.parts * job.tokens * kPanel);
+  float* const more = sums + job.parts * job.tokens * kPanel;  // the sums of remainders
+  uint8_t* block = reinterpret_cast<uint8_t*>(more + job.parts * job.first.count * kPanel);
   const int64_t part_floats = (last_row - first_row) * kPanel, end = job.first_group + job.slice_groups;
   if (job.partial != nullptr) sums = job.partial + job.parts * (index * job.tokens + first_row) * kPanel;
   if (job.first_group == 0) memset(sums, 0, static_cast<size_t>(job.parts * part_floats) * 4);
+  const Remainders remainders = remainders_of(job, index, first_row, last_row, more);
   const bool by_blocks = kLevel.has_blocks() && is_stored_kind(job.w.kind);
   const int64_t parts = last_part(job, index), skipped = panel_bytes(job.w.kind, job.first_group * job.w.group);
   for (int64_t part = 0; part < parts; ++part) {
@@ -90,18 +100,22 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
       Group group = group_of(job, panel, g, next.data + skipped);
       const bool last = part + 1 == parts && g + 1 == job.groups;
       const int64_t most = last && by_blocks ? kFinishedRows : last_row - first_row;
+      RowSets sets = {{}, remainders.set(job.first, part)};
       for (int64_t row = first_row; row < last_row; row += most) {
         const int64_t row_end = last_row - row < most ? last_row : row + most;
         float* const own = sums + (row - first_row) * kPanel;
         const Place at = {out.at + (row - first_row) * out.stride, out.stride};
         if (last) group.out = at;
-        job.way->group(job, group, row, row_end, own + part * part_floats, block);
+        sets[0] = {tile_rows(job, row), row_end - row, own + part * part_floats};
+        job.way->group(job.w.kind, group, sets, block);
+        sets[1].rows = 0;
         if (!last) continue;
-        if (job.first != nullptr) add_remainders(job, index, row, row_end, thread, own, part_floats);
+        add_remainders(job, index, remainders, row, row_end, own, part_floats);
         job.finish(job, index, row_end - row, own, part_floats, at);
       }
     }
   }
+  keep_remainders(job, index, remainders);
 }
 
 void few_rows(const Job& job, int64_t first_panel, int64_t count, int32_t thread, const Place& out) {
@@ -109,7 +123,6 @@ void few_rows(const Job& job, int64_t first_panel, int64_t count, int32_t thread
   job.way->few(job, first_panel, count, sums);
   for (int64_t i = 0; i < count; ++i) {
     float* own = sums_of(job, i, 0, sums);
-    if (job.first != nullptr) add_remainders(job, first_panel + i, 0, job.tokens, thread, own, job.tokens * kPanel);
     job.finish(job, first_panel + i, job.tokens, own, job.tokens * kPanel, {out.at + i * kPanel, out.stride});
   }
 }

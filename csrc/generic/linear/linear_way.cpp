@@ -55,53 +55,57 @@ inline void read_several_on(const Job& job, int64_t first_panel, int64_t count, 
   read_panels(job, several_rows_kernel(job.w.kind, job.tokens), first_panel, count, sums);
 }
 
-inline void stored_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
+inline void stored_by_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t* block) {
   if constexpr (kLevel.stored_as_they_lie()) {
-    multiply_stored_rows(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, sums);
+    multiply_stored_rows(kind, group, sets);
   } else {
-    const StoredGroup weights = unpack_stored(job.w.kind, group.data, group.columns, block);
-    each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-      multiply_stored(weights, group, tile_rows(job, row), rows, sums + (row - first_row) * kPanel);
-    });
+    const StoredGroup weights = unpack_stored(kind, group.data, group.columns, block);
+    for (const RowSet& set : sets) {
+      each_tile(0, set.rows, kTileRows, [&](int64_t row, int64_t rows) {
+        multiply_stored(weights, group, rows_after(set.x, row), rows, set.sums + row * kPanel);
+      });
+    }
   }
 }
 
-inline void blocks_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
-  block_group(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, block, sums);
-}
+inline void blocks_by_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t* block) { block_group(kind, group, sets, block); }
 
 // Runs the kernels of one group over all tiles of rows. kernel: returns the kernel for a number of rows. data: the group's bytes, as they
-// are stored or unpacked.
-inline void tiles_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, GroupKernel (*kernel)(int64_t),
-                           const uint8_t* data, int64_t most = kTileRows) {
-  const int64_t tiles = (last_row - first_row + most - 1) / most;
-  FetchByTiles ahead = {group.after, panel_bytes(job.w.kind, group.columns) / 64, tiles};
-  each_tile(first_row, last_row, most, [&](int64_t row, int64_t rows) {
-    float* const at = sums + (row - first_row) * kPanel;
-    const int64_t left = last_row - row - rows;
-    if (left > 0) fetch_rows(tile_rows(job, row + rows), group, left < most ? left : most, at + rows * kPanel);
-    kernel(rows)(data, group, tile_rows(job, row), ahead, at);
-  });
+// are stored or unpacked. The tiles of the first set fetch what is read next.
+inline void tiles_by_group(int32_t kind, const Group& group, const RowSets& sets, GroupKernel (*kernel)(int64_t), const uint8_t* data,
+                           int64_t most = kTileRows) {
+  int64_t lines = panel_bytes(kind, group.columns) / 64;
+  for (const RowSet& set : sets) {
+    FetchByTiles ahead = {group.after, lines, (set.rows + most - 1) / most};
+    each_tile(0, set.rows, most, [&](int64_t row, int64_t rows) {
+      const TileRows x = rows_after(set.x, row);
+      float* const at = set.sums + row * kPanel;
+      const int64_t left = set.rows - row - rows;
+      if (left > 0) fetch_rows(rows_after(x, rows), group, left < most ? left : most, at + rows * kPanel);
+      kernel(rows)(data, group, x, ahead, at);
+    });
+    lines = 0;
+  }
 }
 
-inline void int8_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
-  tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int8_kernel(rows); }, group.data);
+inline void int8_by_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t*) {
+  tiles_by_group(kind, group, sets, [](int64_t rows) { return int8_kernel(rows); }, group.data);
 }
 
-inline void int4_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
-  tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int4_kernel(rows); }, group.data);
+inline void int4_by_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t*) {
+  tiles_by_group(kind, group, sets, [](int64_t rows) { return int4_kernel(rows); }, group.data);
 }
 
-inline void unpacked_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
+inline void unpacked_by_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t* block) {
   unpack_int4(group.data, group.columns, block);
-  tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int8_kernel(rows); }, block);
+  tiles_by_group(kind, group, sets, [](int64_t rows) { return int8_kernel(rows); }, block);
 }
 
 constexpr int64_t kCodesRows = 3;  // the rows of a tile: see linear_int4_avx2.cpp
 
-inline void codes_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
+inline void codes_by_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t* block) {
   unpack_int4_codes(group.data, group.columns, block);
-  tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int4_codes_kernel(rows); }, block, kCodesRows);
+  tiles_by_group(kind, group, sets, [](int64_t rows) { return int4_codes_kernel(rows); }, block, kCodesRows);
 }
 
 // The names are those of the functions that multiply; tests look for them in the sources.

@@ -11,7 +11,6 @@ namespace {
 
 struct FeedForward {
   Job gate, down;
-  FirstRows gate_first, down_first;
   float* middle;  // for each thread: the columns of its rows that share a scale
   int64_t middle_floats;
 };
@@ -42,7 +41,7 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
     }
     blocks_end();
   }
-  keep_remainders_of(down, first_row, last_row, first, width, middle);
+  round_remainders(down, first_row, last_row, group, middle, width);
   for (int64_t row = first_row; row < last_row; row += kRowBlock) {
     const int64_t rows = last_row - row < kRowBlock ? last_row - row : kRowBlock;
     round_block(down, row, rows, group, middle + (row - first_row) * width, width);
@@ -70,14 +69,12 @@ int64_t lay_out_both(FeedForward& all, const ts_context* context, uint8_t* scrat
   used += lay_out_rows(down.xq, down.w, down.padded, down.groups, from(used));
   all.middle = reinterpret_cast<float*>(from(used));
   used += ts_threads(context) * all.middle_floats * 4;
-  used += lay_out_given(down, context, from(used));
-  used += lay_out_first(all.gate_first, gate, context, from(used));
-  return used + lay_out_first(all.down_first, down, context, from(used));
+  return used + lay_out_given(down, context, from(used));
 }
 
 int32_t run_fused(ts_context* context, FeedForward& all, const int32_t* positions) {
   Job &gate = all.gate, &down = all.down;
-  for (FirstRows* each : {&all.gate_first, &all.down_first}) each->count = count_first(gate.w, positions, gate.tokens);
+  gate.first.count = down.first.count = count_first(gate.w, positions, gate.tokens);
   down.xq.blocked = !is_stored_kind(down.w.kind);
   down.xq.rows = gate.tokens;
   all.middle_floats = gate.tokens * down.w.group;
@@ -85,12 +82,10 @@ int32_t run_fused(ts_context* context, FeedForward& all, const int32_t* position
   uint8_t* scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
   if (scratch == nullptr) return TS_NO_MEMORY;
   lay_out_both(all, context, scratch);
-  for (FirstRows* each : {&all.gate_first, &all.down_first}) find_first(*each, positions, gate.tokens);
-  keep_remainders(context, gate);
+  for (Job* job : {&gate, &down}) find_first(job->first, positions, gate.tokens);
   quantize_slice(context, gate);
   choose_splits(gate, down.groups, ts_threads(context));
   ts_parallel(context, down.groups * gate.row_splits, gate_task, &all);
-  if (down.first != nullptr) round_remainders(context, *down.first);
   multiply_given(context, down);
   return TS_OK;
 }

@@ -54,6 +54,24 @@ struct TileRows {
   int64_t subgroups;
 };
 
+// Some rows by which a group of weights is multiplied, and the place of their sums (rows, 64).
+struct RowSet {
+  TileRows x;
+  int64_t rows;
+  float* sums;
+};
+// The rows of a task, and the remainders of its first rows (linear_first.cpp), which are none for most tasks. One unpacking serves both.
+typedef RowSet RowSets[2];
+
+// The same tile, `rows` rows later, where rows are not in blocks.
+TS_INLINE TileRows rows_after(TileRows x, int64_t rows) {
+  x.q += rows * x.q_stride;
+  x.scales += rows;
+  x.corrections += rows;
+  x.sub_corrections += rows * x.subgroups;
+  return x;
+}
+
 // Fetches line `line` of the results of rows [first, end), which are written soon. A store that waits for its line would hold up the next.
 template <int kFirst, int kEnd>
 TS_INLINE void fetch_results(const Place& out, int64_t line) {
@@ -130,7 +148,7 @@ inline void blocks_end() {
 // Multiplies rows in blocks. x.q is in blocks of 16 rows, x.q_stride is the distance between the blocks of one group, and one group of all
 // rows lies in one piece. For matrix registers (AMX), a block is (steps of the group, 16, 64); else it is (quads of the group, the block's
 // rows, 4). block: room for 64 * columns bytes. The bits are those of the kernels above.
-void block_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
+void block_group(int32_t kind, const Group&, const RowSets&, uint8_t* block);
 
 inline uint32_t float_bits(float value) {
   uint32_t bits;

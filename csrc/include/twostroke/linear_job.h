@@ -9,17 +9,17 @@ constexpr int64_t kMaxParts = 3;  // a gate panel, and two panels of up rows whe
 
 struct Operands;
 struct Job;
-struct FirstRows;
 
 // One way to multiply, chosen only by the kind of weights and the number of rows. name: the function that multiplies. few: multiplies few
-// rows by `count` output panels into sums (count, parts, rows, 64); NULL where rows are many. group: multiplies some rows by one group of a
-// panel, where rows are many. block: the room for one group of int4 in bytes. group and block are NULL for floats.
+// rows by `count` output panels into sums (count, parts, rows, 64); NULL where rows are many. group: multiplies sets of rows by one group
+// of a panel, where rows are many. block: the room for one group of int4 in bytes. group and block are NULL for floats.
 struct Way {
   const char* name;
   void (*few)(const Job&, int64_t first_panel, int64_t count, float* sums);
-  void (*group)(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
+  void (*group)(int32_t kind, const Group&, const RowSets&, uint8_t* block);
 };
 const Way& way_of(int32_t kind, int64_t rows, bool in_turn);
+constexpr int64_t kManyRows = 17;  // so many rows always have a way with `group`, if weights are integers
 
 // Takes the sums (parts, rows, 64), without bias, of one output panel. part_floats: the distance from one part to the next.
 typedef void (*Finish)(const Operands&, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out);
@@ -59,23 +59,24 @@ struct Schedule {
   int64_t first_group, slice_groups;  // the columns that are multiplied now
 };
 
+// The rows of a job at positions below kFirstPositions. What rounding such a row loses, its remainder, is rounded in the same way.
+struct FirstRows {
+  int64_t count;
+  int32_t* rows;  // rising
+  QuantizedRows xq;  // the remainders
+  float* partial;  // for each panel, part by part: the sums of the remainders between slices; NULL where there is one slice
+};
+
 // The memory that a product needs between x and out.
 struct Scratch {
   QuantizedRows xq;
   float* partial;  // (panels, parts, rows, 64): the sums between slices; NULL where there is one slice
-  uint8_t* room;  // for each thread: sums of all rows and one panel, then one unpacked group of it
+  uint8_t* room;  // for each thread: sums of all rows and one panel, those of remainders, then one unpacked group of it
   int64_t room_bytes;
-  FirstRows* first;  // NULL where all rows have one code
+  FirstRows first;
 };
 
 struct Job : Operands, Schedule, Scratch {};
-
-// The rows of a job at positions below kFirstPositions, rising. remainders: the same product of what rounding these rows loses.
-struct FirstRows {
-  int64_t count;
-  int32_t* rows;
-  Job remainders;
-};
 
 // Makes the operands that all calls with this weight share. gated: half its rows, or 0.
 Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t gated, Finish finish);
@@ -84,7 +85,7 @@ int64_t chunk_rows(const Operands&, int64_t tokens);
 // Schedules job.tokens rows and lays their scratch memory out from `scratch` on, all parts at multiples of 64 bytes; returns its bytes.
 // NULL only counts them. num_together: the number of jobs of about this size whose tasks the threads share, this job included.
 int64_t lay_out(Job&, const ts_context*, uint8_t* scratch, int64_t num_together = 1);
-// The same without the memory of the rows: the caller lays them out and rounds all their groups.
+// The same, where job.xq is laid out already, and the caller rounds all its groups.
 int64_t lay_out_given(Job&, const ts_context*, uint8_t* scratch);
 // Lays out the memory of rows in `groups` groups.
 int64_t lay_out_rows(QuantizedRows&, const ts_weight& w, int64_t padded, int64_t groups, uint8_t* scratch);
@@ -106,18 +107,30 @@ void quantize_slice(ts_context*, Job&);
 // Rounds one group of columns of up to kRowBlock rows, which are x_stride apart, into the input of the job.
 void round_block(const Job&, int64_t row, int64_t rows, int64_t group, const float* x, int64_t x_stride);
 
-// The rows of a product that have two codes; none without positions. The next functions lay out their memory, as lay_out does, and find
-// them.
+// The rows of a product that have two codes; none without positions. job.first.count is set before the job is laid out, and job.first.rows
+// is found after.
 int64_t count_first(const ts_weight& w, const int32_t* positions, int64_t rows);
-int64_t lay_out_first(FirstRows&, Job&, const ts_context*, uint8_t* scratch);
 void find_first(FirstRows&, const int32_t* positions, int64_t rows);
-// Computes and rounds the remainders of job.x. The next function computes those of some columns of rows (last_row - first_row, columns), for
-// round_remainders.
-void keep_remainders(ts_context*, Job&);
-void keep_remainders_of(const Job&, int64_t first_row, int64_t last_row, int64_t column, int64_t columns, const float* x);
-void round_remainders(ts_context*, FirstRows&);
-// Adds the products of remainders to the sums (parts, rows, 64) of one output panel.
-void add_remainders(const Job&, int64_t panel, int64_t first_row, int64_t last_row, int32_t thread, float* sums, int64_t part_floats);
+// Rounds the remainder of the first row with this index, in all groups of the slice.
+void round_remainder(const Job&, int64_t index);
+// Rounds one group of columns of the remainders of some rows. x: row first_row; rows are x_stride apart.
+void round_remainders(const Job&, int64_t first_row, int64_t last_row, int64_t group, const float* x, int64_t x_stride);
+
+// The remainders of the rows of one task, and their sums while it multiplies one output panel.
+struct Remainders {
+  int64_t begin, end;  // those of the rows
+  int64_t from, to;  // those that are multiplied, in whole blocks
+  float* sums;  // (parts, to - from, 64)
+
+  float* of_part(int64_t part) const { return sums + part * (to - from) * kPanel; }
+  RowSet set(const FirstRows&, int64_t part) const;
+};
+// room: the place of the sums, which become 0, or those of the slices before.
+Remainders remainders_of(const Job&, int64_t panel, int64_t first_row, int64_t last_row, float* room);
+// Keeps the sums for the next slice.
+void keep_remainders(const Job&, int64_t panel, const Remainders&);
+// Adds the sums of remainders to those of their rows (parts, rows, 64), of which row `first_row` is the first.
+void add_remainders(const Job&, int64_t panel, const Remainders&, int64_t first_row, int64_t last_row, float* sums, int64_t part_floats);
 
 void choose_splits(Job&, int64_t tasks, int64_t threads);
 // The first row of a part of the rows. A block of rows is never divided.
@@ -149,6 +162,7 @@ inline float* sums_of(const Operands& job, int64_t panel, int64_t part, float* s
 // The place of the int8 form of a row.
 QuantizedRow quantized_row(const QuantizedRows&, int64_t row);
 QuantizedRow quantized_group(const QuantizedRows&, int64_t row, int64_t group);  // the same, from this group of the weights on
+TileRows tile_rows(const QuantizedRows&, int64_t row);
 TileRows tile_rows(const Job&, int64_t row);
 Panel panel_of(const Operands&, int64_t index);
 // One group of columns of a panel. next: the address that is read after the slice.

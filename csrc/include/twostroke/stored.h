@@ -26,10 +26,10 @@ void multiply_stored(const StoredGroup& weights, const Group& group, const TileR
 // Levels that multiply stored codes directly have the functions below. This many rows are multiplied by a panel at once:
 constexpr int64_t kStoredFewRows = kLevel.stored_few_rows;
 
-// Adds one group to the same sums, for any number of rows. Codes of less than a byte are unpacked to bytes once for all rows: at AVX-512
+// Adds one group to the same sums, for any number of rows in all. Codes of less than a byte are unpacked to bytes once for all rows: at AVX-512
 // always, at AVX2 from kTallRows rows on.
 constexpr int64_t kTallRows = 20;
-void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
+void multiply_stored_rows(int32_t kind, const Group& group, const RowSets& sets);
 
 // Computes the same sums of a whole panel for 1..kStoredFewRows rows, without a copy. The panel's data is read once, in its stored form.
 TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn);

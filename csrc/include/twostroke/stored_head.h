@@ -90,12 +90,4 @@ struct StoredHead {
   }
 };
 
-// The rows of x after the first `rows`.
-TS_INLINE TileRows rows_after(TileRows x, int64_t rows) {
-  x.q += rows * x.q_stride;
-  x.scales += rows;
-  x.sub_corrections += rows * x.subgroups;
-  return x;
-}
-
 }  // namespace twostroke

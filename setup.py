@@ -35,7 +35,8 @@ def build_kernels(editable: bool) -> None:
     levels = module.levels_for("best" if editable else "all", folder, target)
     module.build_all(folder, target, levels=levels)
     if not editable:
-        load_build("cuda", "twostroke_cuda_build").build_all()
+        cuda = load_build("cuda", "twostroke_cuda_build")
+        cuda.build_all(machine_code=cuda.chips_of_wheels(), is_packed=True)
 
 
 class BuildWithKernels(build_py):

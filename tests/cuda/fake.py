@@ -22,8 +22,7 @@ WATCH = (
     "-fsanitize-coverage=func,trace-loads,trace-stores",
 )
 PTX = {"sm_80": ".target sm_80\n", "sm_90a": ".target sm_90a\ngriddepcontrol.wait;\n"}
-"""What the fake driver and the package read of the PTX of each chip: whether its kernels wait for the kernel before.
-The PTX itself takes the compiler most of a minute."""
+"""What the fake driver reads of the PTX of each chip. The PTX itself takes the compiler most of a minute."""
 SAME_BITS = {"x86_64": "avx2", "aarch64": "neon"}
 """The CPU's level with the bits of the kernels: it has fused multiply-add and no matrix registers."""
 

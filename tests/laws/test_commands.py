@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 OTHERS = ("CLI.md",)
 """Pages with options that the program itself prints."""
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if path.name not in OTHERS]
-OF_OTHER_PROGRAMS = set("--parts --gguf --seconds --network --init --out --speed --part --only --count".split())
+OF_OTHER_PROGRAMS = set(
+    "--parts --gguf --seconds --peer-seconds --network --init --out --speed --part --only --count".split()
+)
 """Options of tools and of containers that appear alone in a page's text."""
 _CODE = re.compile(r"^```.*?$(.*?)^```$|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*twostroke (.*?)(?:\s(?:[|;&>#].*|<\(.*))?$")

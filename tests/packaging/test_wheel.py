@@ -1,8 +1,9 @@
 """The wheel is built, inspected, installed in an environment of its own, and asked for a GPU that is not there.
 
 It is built from a copy of the working tree, because other tests run the libraries of the tree meanwhile. A daily run
-compiles every level and all PTX. On each commit a wheel has the levels that this machine runs, which the installation
-has compiled from the same sources. For every chip it has the PTX that tests/cuda/test_compile.py inspects.
+compiles every level and all PTX, and assembles machine code for all chips. On each commit a wheel has the levels that
+this machine runs, which the installation has compiled from the same sources. For every chip it has the PTX that
+tests/cuda/test_compile.py inspects, also in place of machine code.
 """
 
 from __future__ import annotations
@@ -23,19 +24,21 @@ import pytest
 from tests.cuda.assembled import AT_COMMITS
 from tests.tiers import TIER
 from twostroke.backends.cpu.build import LEVELS, machine, runnable_levels
-from twostroke.backends.cuda.build import CHIPS
+from twostroke.backends.cuda.build import CHIPS, assembler
+from twostroke.backends.cuda.images import Image, images, images_by_name
 
 ROOT = Path(__file__).resolve().parents[2]
+CUDA = "twostroke/backends/cuda/lib/"
 MOST_BYTES = 22 * 1000 * 1000
 BUILT = {
     "    module.build_all(folder, target, levels=levels)\n": (
         "    module.build_all(folder, target, levels=module.runnable_levels())\n"
     ),
-    '        load_build("cuda", "twostroke_cuda_build").build_all()\n': (
-        '        cuda = load_build("cuda", "twostroke_cuda_build")\n'
+    "        cuda.build_all(machine_code=cuda.chips_of_wheels(), is_packed=True)\n": (
         "        compile_ptx = cuda.compile_ptx\n"
         f'        cuda.compile_ptx = lambda chip: compile_ptx("{AT_COMMITS}")\n'
-        "        cuda.build_all()\n"
+        "        cuda.assemble = cuda.compile_ptx\n"
+        "        cuda.build_all(machine_code=cuda.ASSEMBLED, is_packed=True)\n"
     ),
 }
 """The lines of setup.py that compile, and what they compile on each commit."""
@@ -98,19 +101,43 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin/twostroke"
 
 
-def test_it_holds_the_kernels_and_is_small(wheel: Path) -> None:
+def images_of(folder: Path, name: str) -> list[Image]:
+    """The image of this name as a device finds it, if the folder has it."""
+    there = images_by_name(folder)
+    return [Image(name, there[name], False)] if name in there else []
+
+
+def test_it_holds_the_kernels_and_is_small(wheel: Path, tmp_path: Path) -> None:
     assert "-py3-none-" in wheel.name
     assert wheel.stat().st_size <= MOST_BYTES
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        ptx = {chip: archive.read(f"twostroke/backends/cuda/lib/kernels_{chip}.ptx").decode() for chip in CHIPS}
+        archive.extractall(tmp_path, [name for name in names if name.startswith(CUDA)])
     levels = LEVELS[machine()] if TIER.daily else runnable_levels()
     expected = {f"twostroke/backends/cpu/lib/libtwostroke_{level}.so" for level in levels}
     assert expected | {"twostroke/backends/cuda/lib/libtwostroke_cuda.so"} <= set(names)
-    for chip, text in ptx.items():
+    for chip in CHIPS:
+        (text,) = (each.read().decode() for each in images_of(tmp_path / CUDA, f"kernels_{chip}.ptx"))
         target = chip if TIER.daily else AT_COMMITS
         assert f".target {target}" in text and "ts_kernel_sample_choose" in text
     assert not [name for name in names if name.startswith(("tests/", "tools/", "csrc/"))]
+
+
+def test_each_generation_of_chips_finds_machine_code_first(wheel: Path, tmp_path: Path) -> None:
+    """A driver need not compile anything at the first start. PTX comes next, for a driver that refuses the code."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path, [name for name in archive.namelist() if name.startswith(CUDA)])
+    if TIER.daily and assembler() is None:
+        pytest.skip("not assembled: pip install nvidia-cuda-nvcc==13.0.88 (of the test extra) brings ptxas")
+    for capability, chip in (
+        *(((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 7), "sm_86"), ((8, 9), "sm_89"), ((9, 0), "sm_90a")),
+        *(((10, 0), "sm_100"), ((10, 3), "sm_100"), ((12, 0), "sm_120"), ((12, 1), "sm_120")),
+    ):
+        first, *others = images(tmp_path / CUDA, capability, 13000)
+        assert first.name == f"kernels_{chip}.cubin" and others[-1].name == "kernels_sm_80.ptx"
+        start = b"\x7fELF" if TIER.daily else b"//"
+        assert first.read().startswith(start) and others[-1].read().startswith(b"//")
+    assert [each.name for each in images(tmp_path / CUDA, (11, 0), 13000)] == ["kernels_sm_80.ptx"]
 
 
 def test_a_gpu_needs_no_package(wheel: Path) -> None:

@@ -3,7 +3,7 @@
 Nothing is built on that machine.
 
     python -m tools.gpu.measure [--out FOLDER] [--device N|emulated] [--seconds 480] [--parts ops,steps] [--every N]
-        [--gguf FILE]
+        [--gguf FILE] [--peer-seconds 60]
 
 It needs the Python packages of NEEDED, and the files that both build.py make (src/twostroke/backends/*/lib), made
 beforehand on any machine. `served` needs the server's packages, too. The last three parts run programs that are
@@ -61,15 +61,16 @@ ROUNDS = 20
 COPIED_BYTES = 1 << 30
 KERNELS_S, STEPS_S, SERVED_S = 40.0, 45.0, 60.0
 """The seconds of each of these parts after which no further case of the part begins."""
+KEPT_S = 1.0
+"""The seconds after which rows of an unfinished part are written too."""
 TIMED_S = 0.5
 """The seconds of rounds after which no further round of a measurement begins."""
 PEER_S = 60.0
-"""The seconds that one program of another project may take."""
+"""The seconds that one program of another project may take, unless --peer-seconds names others."""
 SERVED_FOLDER = Path("/tmp/twostroke-served")
 """The folder of checkpoints, packed weights and logs. 8B takes 25 GB."""
 ENDED_S = 100.0
 """The seconds beyond --seconds after which the whole program is ended."""
-NOT_ASKED = ("loading machine code instead of PTX: PTX alone is shipped",)
 EMULATED = "emulated"
 
 Clock = Callable[[], float]
@@ -207,11 +208,12 @@ def gguf_of(asked: str | None) -> str | None:
 
 
 def measure(bench: Bench, names: Iterable[str] | None, keep: Callable[[Row], None]) -> Row:
-    """Measures the parts with these names, or all for None. keep: is given the results so far after each part."""
+    """Measures the parts with these names, or all for None. keep: is given the results so far, after each part and
+    while a part runs."""
     level = next(level for level in SAME_BITS if level in available_levels())
     before = bench.clock()
     device, ops = bench.make(), CpuOps(level, 4)
-    facts, opened_s = device.facts, bench.clock() - before
+    facts, image, opened_s = device.facts, device.image_name, bench.clock() - before
     bench.started.append(bench.clock())  # the driver may have compiled for longer than a part takes
     device.close()
     about = ("name", "capability", "multiprocessors", "driver_version", "free_bytes", "total_bytes")
@@ -220,20 +222,24 @@ def measure(bench: Bench, names: Iterable[str] | None, keep: Callable[[Row], Non
         "emulated": bench.emulated,
         "first_open_s": opened_s,
         "cpu_level": level,
-        "not_asked": list(NOT_ASKED),
+        "image": image,
         "parts": {},
     }
-    parts = parts_of(bench)
+    parts, kept = parts_of(bench), time.monotonic()
     for name in parts if names is None else names:
         rows: list[Row] = []
         found["parts"][name] = rows
         try:
             for row in parts[name](ops):
                 rows.append(row)
+                if time.monotonic() - kept > KEPT_S:
+                    keep(found)
+                    kept = time.monotonic()
         except Exception as error:  # what one part does wrong must not cost the others
             rows.append({"case": f"part {name}", "failed": f"{type(error).__name__}: {error}"})
         found["seconds"] = bench.clock() - bench.started[0]
         keep(found)
+        print(f"{found['seconds']:6.1f} s: {name} done", file=sys.stderr, flush=True)
     ops.close()
     return found
 
@@ -258,14 +264,14 @@ def report(found: Row) -> str:
         *(["**Emulated: the times say nothing.**\n"] if found["emulated"] else []),
         f"Compute capability {device['capability'][0]}.{device['capability'][1]}, driver {device['driver_version']}, "
         f"{device['total_bytes'] / 1e9:.1f} GB. Compared with the CPU's level {found['cpu_level']}. "
-        f"First opened in {found['first_open_s']:.1f} s, {found.get('seconds', 0.0):.0f} s in all.\n",
+        f"First opened in {found['first_open_s']:.1f} s with {found['image']}. "
+        f"{found.get('seconds', 0.0):.0f} s in all.\n",
         f"{len(compared_rows)} cases compared, {len(wrong)} differ, {len(failed)} failed, {len(left)} not run.\n",
         *(f"- differs: {row['case']}: {row['different']} of {row['bytes']} bytes" for row in wrong),
         *(f"- failed: {row['case']}: {row['failed']}" for row in failed),
         *(f"- not run: {row.get('case') or row['what']}: {row['not_run']}" for row in left),
         *(f"- missing: {row['what']}: {row['missing']}" for row in rows_of(found, "missing")),
         *(f"- {row['what']}: {row['found']}" for row in rows_of(found, "found")),
-        *(f"- not asked: {each}" for each in found["not_asked"]),
         "\n| what | time | rows a second | GB/s |\n| --- | --- | --- | --- |",
     ]
     for row in rows_of(found, "seconds") + [row for row in rows_of(found, "rows_per_s") if "seconds" not in row]:
@@ -285,12 +291,13 @@ def served_on(flags: tuple[str, ...], gguf: str | None) -> tuple[Served, ...]:
     return tuple(Served(f"{name} int8", shapes.SHAPES[name], flags) for name in ("8B", "1B"))
 
 
-def bench_of(device: str, seconds: float, gguf: str | None, every: int = 1) -> Bench:
+def bench_of(device: str, seconds: float, gguf: str | None, every: int = 1, peer_s: float = PEER_S) -> Bench:
     """Returns the bench for a device by its number, or for the emulator, where all sizes are small."""
     if device != EMULATED:
         real: Row = {"model_shapes": shapes.SHAPES, "tables": kernel_shapes.TABLES}
         real["served"] = served_on(("--device", f"cuda:{device}"), gguf)
-        return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, **real, gguf=gguf, every=every)
+        real |= {"gguf": gguf, "every": every, "peer_s": peer_s}
+        return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, **real)
     from tests.cuda import fake  # compiles it
 
     small: Row = {"model_shapes": shapes.SMALL, "copied_bytes": 1 << 20, "rounds": 1}
@@ -298,7 +305,8 @@ def bench_of(device: str, seconds: float, gguf: str | None, every: int = 1) -> B
     there = (("LD_LIBRARY_PATH", str(fake.fake_driver().parent)),)
     tiny = shapes.SMALL["tiny"] | {"vocab_size": 600}
     small["served"] = (Served("tiny int8", tiny, ("--device", "cuda"), 4, 64, 8, there),)
-    return Bench(fake.device, time.perf_counter, seconds, **small, emulated=True, gguf=gguf, every=every)
+    small |= {"emulated": True, "gguf": gguf, "every": every, "peer_s": peer_s}
+    return Bench(fake.device, time.perf_counter, seconds, **small)
 
 
 def main() -> int:
@@ -309,11 +317,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=480.0, help="after which no further case is begun")
     parser.add_argument("--parts", help="some of them, with commas; all without it")
     parser.add_argument("--gguf", help="a file for llama-bench, or SHAPE:MIX, such as 8B:Q4_K_M, which is made")
+    parser.add_argument("--peer-seconds", type=float, default=PEER_S, help="for each program of another project")
     parser.add_argument("--every", type=int, default=1, help="each how manyth case of single ops is compared")
     asked = parser.parse_args()
     if not (asked.device.isdigit() or asked.device == EMULATED):
         parser.error(f"--device is a number or {EMULATED}, not {asked.device}")
-    bench = bench_of(asked.device, asked.seconds, asked.gguf, asked.every)
+    bench = bench_of(asked.device, asked.seconds, asked.gguf, asked.every, asked.peer_seconds)
     names = asked.parts.split(",") if asked.parts else None
     if unknown := sorted(set(names or ()) - set(parts_of(bench))):
         parser.error(f"--parts: there is no {', '.join(unknown)}; choose from {', '.join(parts_of(bench))}")
@@ -322,7 +331,6 @@ def main() -> int:
     def keep(found: Row) -> None:
         (asked.out / "measure.json").write_text(json.dumps(found, indent=1) + "\n")
         (asked.out / "measure.md").write_text(report(found))
-        print(f"{found['seconds']:6.1f} s: {', '.join(found['parts'])} done", file=sys.stderr, flush=True)
 
     faulthandler.dump_traceback_later(asked.seconds + ENDED_S, exit=True)  # a kernel that never ends
     try:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,25 +27,41 @@ SANITIZED_S = 50.0
 of the time that measure.py is given."""
 TOOLS = (("memcheck", 2), ("racecheck", 3))
 COMPARED = re.compile(r"\d+ cases compared, [^\n]*")
-LLAMA_BENCH = ("-ngl", "99", "-fa", "1", "-p", "128,2048", "-n", "128", "-r", "3", "-o", "json")
+LLAMA_BENCH = (
+    ("-p", "128,2048", "-n", "0", "-ub", "512,2048"),
+    ("-p", "0", "-n", "128", "-d", "512"),
+)
+"""Prompts in the usual pieces and whole; then one stream after 512 tokens, as the steps of shapes.py have it."""
+LLAMA_USUAL = ("-ngl", "99", "-fa", "1", "-r", "3", "-o", "json")
 LLAMA_STREAMS = (
     *("-ngl", "99", "-fa", "on", "-c", "16384", "-npp", "32", "-ntg", "128", "-npl", "64"),
     *("--output-format", "jsonl"),
 )
+ENDED_S = 5.0
+"""The seconds in which the output of a command that was ended must be complete."""
 TAIL = 400
 """The number of characters of a program's output that are kept."""
 
 
 def run(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
-    """Returns the exit code of a command and its output. The code is None when it took too long or did not start."""
+    """Returns the exit code of a command and its output. The code is None when it took too long or did not start. A
+    command that took too long is ended together with the processes that it started."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
-    except subprocess.TimeoutExpired as error:
-        said = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
-        return None, f"{said}\nnot done after {timeout_s:.0f} s"
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", process_group=0
+        )
     except OSError as error:
         return None, str(error)
-    return done.returncode, done.stdout + done.stderr
+    try:
+        said = "".join(process.communicate(timeout=timeout_s))
+        return process.returncode, said
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        said = "".join(process.communicate(timeout=ENDED_S))
+    except subprocess.TimeoutExpired:  # another group of processes still has the pipes
+        said = ""
+    return None, f"{said}\nnot done after {timeout_s:.0f} s"
 
 
 def sanitized(limit: Limit, tools: Sequence[tuple[str, int]] = TOOLS) -> Iterator[ROW]:
@@ -95,12 +113,16 @@ def llama_cpp_figures(gguf: str | None, limit: Limit) -> Iterator[ROW]:
         why = "llama-bench is not on the PATH" if program is None else "no --gguf was given"
         yield {"what": "llama.cpp", "missing": why}
         return
-    code, said = run((program, "-m", gguf, *LLAMA_BENCH), limit())
-    if code != 0:
-        yield {"what": "llama.cpp", "missing": f"it did not finish: {said[-TAIL:]}"}
-        return
-    for each in json.loads(said[said.index("[\n") : said.index("\n]") + 2]):
-        yield {"what": f"llama.cpp, {each['n_prompt']} in, {each['n_gen']} out", "rows_per_s": each["avg_ts"]}
+    for asked in LLAMA_BENCH:
+        code, said = run((program, "-m", gguf, *LLAMA_USUAL, *asked), limit())
+        if code != 0:
+            yield {"what": "llama.cpp", "missing": f"it did not finish: {said[-TAIL:]}"}
+            return
+        for each in json.loads(said[said.index("[\n") : said.index("\n]") + 2]):
+            after = f" after {each['n_depth']}" if each.get("n_depth") else ""
+            pieces = f", pieces of {each['n_ubatch']}" if each["n_prompt"] else ""
+            what = f"llama.cpp, {each['n_prompt']} in, {each['n_gen']} out{after}{pieces}"
+            yield {"what": what, "rows_per_s": each["avg_ts"]}
     batched = shutil.which("llama-batched-bench")
     if batched is not None:
         code, said = run((batched, "-m", gguf, *LLAMA_STREAMS), limit())

@@ -19,6 +19,7 @@ from twostroke.ops.program.values import Weight
 from twostroke.ops.quant.formats import KEPT_WIDE, format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.device.rows import SAMPLE_INPUT, SAMPLE_RESULT
+from twostroke.types.errors import OutOfMemory
 from twostroke.types.spec.formats import F32, PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
 
 ROW = dict[str, Any]
@@ -124,12 +125,12 @@ def time_steps(
                 yield {"what": what, "not_run": "no time left"}
                 continue
             device = make()
-            num_bytes = model.weight_bytes(formats)
-            if num_bytes > device.facts.free_bytes:
-                yield {"what": what, "not_run": f"weights of {num_bytes / 1e9:.0f} GB do not fit"}
-            else:
+            try:
                 yield from _steps_of(device, model, (formats, kv), what, steps, timed)
-            device.close()
+            except OutOfMemory as error:
+                yield {"what": what, "not_run": f"weights and pages do not fit: {error}"}
+            finally:
+                device.close()
 
 
 def _steps_of(
@@ -140,12 +141,15 @@ def _steps_of(
     steps: tuple[tuple[str, int, int], ...],
     timed: Callable[[Callable[[], object]], float],
 ) -> Iterator[ROW]:
-    before = time.perf_counter()
+    num_bytes, before = model.weight_bytes(formats[0]), time.perf_counter()
+    if num_bytes > device.facts.free_bytes:
+        yield {"what": what, "not_run": f"weights of {num_bytes / 1e9:.0f} GB do not fit"}
+        return
     there = any_weights(model, formats[0], device)
     most, streams = max(rows for _, rows, _ in steps), max(sequences for _, _, sequences in steps)
     sizes = MemorySizes(streams * -(-CONTEXT // PAGE_TOKENS), max(CONTEXT, most), most, streams)
     memory = StepMemory(model.program, there.matrices, there.vectors, formats[1], sizes, device)
-    forward, num_bytes = device.compile(model.program, memory), model.weight_bytes(formats[0])
+    forward = device.compile(model.program, memory)
     device.wait()
     made, of_a_row = time.perf_counter() - before, 0.0
     for name, rows, sequences in steps:

@@ -1,4 +1,5 @@
-"""Steps of a Llama shape by torch: its layer compiled, the whole step one CUDA graph. bfloat16, and int8 weights alone.
+"""Steps of a Llama shape by torch, each one CUDA graph: first without a compiler, which takes seconds, then with layers
+compiled. bfloat16, and int8 weights alone.
 
     python tools/gpu/torch_peer.py [--device cuda] [--seconds 55] [--hidden 4096 --inner 14336 --layers 32 ...]
 
@@ -134,22 +135,18 @@ class Steps:
         return statistics.median(taken[3:])
 
 
-def figures(steps: Steps, name: str, rows: int, is_prompt: bool) -> dict[str, Any]:
-    """Returns the figures of one case. When the compiler fails, the case runs without it and its row tells this."""
-    problem = ""
-    try:
-        seconds, how = (
-            steps.seconds(rows, is_prompt, "max-autotune-no-cudagraphs" if steps.asked.tune else "default"),
-            "",
-        )
-    except Exception as error:  # whatever a compiler lacks there
-        problem, how = f"{type(error).__name__}: {str(error)[:300]}", "not "
-        seconds = steps.seconds(rows, is_prompt, None)
+def figures(steps: Steps, name: str, rows: int, is_prompt: bool, is_compiled: bool) -> dict[str, Any]:
+    """Returns the figures of one case. Where the compiler fails, the row has no figure but the compiler's words."""
+    how = ("max-autotune-no-cudagraphs" if steps.asked.tune else "default") if is_compiled else None
+    words = "compiled" if is_compiled else "one graph"
     shape = f"{steps.asked.layers} layers of {steps.asked.hidden}"
-    what = f"torch {torch.__version__} {how}compiled, {steps.words}, {shape}, {name}"
+    what = f"torch {torch.__version__} {words}, {steps.words}, {shape}, {name}"
+    try:
+        seconds = steps.seconds(rows, is_prompt, how)
+    except Exception as error:  # whatever a compiler lacks there
+        return {"what": what, "not_run": f"{type(error).__name__}: {str(error)[:300]}"}
     row = {"what": what, "seconds": seconds, "rows_per_s": rows / seconds}
-    row |= {} if is_prompt else {"bytes_per_s": steps.num_bytes / seconds}
-    return row | ({"compiler_said": problem} if problem else {})
+    return row | ({} if is_prompt else {"bytes_per_s": steps.num_bytes / seconds})
 
 
 def main() -> None:
@@ -165,21 +162,18 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     asked = parser.parse_args()
     torch.set_default_dtype(torch.bfloat16 if asked.device.startswith("cuda") else torch.float32)
-    cases = (
-        (False, "1 stream", 1, False),
-        (False, f"a prompt of {asked.prompt}", asked.prompt, True),
-        (False, "64 streams", 64, False),
-        (True, "1 stream", 1, False),  # last: its tuning takes longest
-    )
+    bf16 = (("1 stream", 1, False), (f"a prompt of {asked.prompt}", asked.prompt, True), ("64 streams", 64, False))
+    cases = [(False, is_compiled, *case) for is_compiled in (False, True) for case in bf16]
+    cases.append((True, True, *bf16[0]))  # last: its tuning takes longest
     made: dict[bool, Steps] = {}
     with torch.device(asked.device), torch.no_grad():
-        for is_int8, name, rows, is_prompt in cases:
+        for is_int8, is_compiled, name, rows, is_prompt in cases:
             if time.perf_counter() - begun > asked.seconds:
                 print(json.dumps({"what": f"torch, {name}", "not_run": "no time left"}), flush=True)
                 continue
             if is_int8 not in made:
                 made[is_int8] = Steps(asked, is_int8)
-            row = figures(made[is_int8], name, rows, is_prompt)
+            row = figures(made[is_int8], name, rows, is_prompt, is_compiled)
             print(json.dumps(row | {"program_s": time.perf_counter() - begun}), flush=True)
 
 

@@ -1,11 +1,12 @@
 """Compiles csrc/cuda: the kernels to PTX, and the host library that starts them. Needs the `ziglang` package, no CUDA.
 
-    python src/twostroke/backends/cuda/build.py [--out FOLDER] [--machine-code CHIP ...]
+    python src/twostroke/backends/cuda/build.py [--out FOLDER] [--machine-code CHIP ...] [--packed]
 
 PTX is text that the driver compiles for the device at hand and keeps compiled. PTX for sm_80 also runs on every newer
-device; PTX for sm_90a runs on compute capability 9.0 alone. A driver takes seconds to compile PTX, once. Machine code
-saves these seconds, where there is an assembler to make it. Wheels contain all files. An editable installation does not
-build them (setup.py), because most machines have no GPU.
+device; PTX for sm_90a runs on compute capability 9.0 alone. A driver takes about 18 seconds to compile PTX, once on
+each machine. Machine code saves these seconds, where there is an assembler to make it. Wheels contain all files, in
+archives, and machine code for all chips of ASSEMBLED. An editable installation builds nothing here (setup.py), because
+most machines have no GPU.
 
 setup.py runs it before the package is installed, so it uses only the standard library.
 """
@@ -13,11 +14,15 @@ setup.py runs it before the package is installed, so it uses only the standard l
 from __future__ import annotations
 
 import argparse
+import io
+import lzma
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import tarfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -30,8 +35,15 @@ HEADERS = (SOURCES / "include",)
 CHIPS = ("sm_80", "sm_90a")
 """The chips of the PTX that is shipped: one for every chip from sm_80 on, and one only for H100, H200 and similar
 chips."""
-ASSEMBLED = {"sm_80": "sm_80", "sm_86": "sm_80", "sm_89": "sm_80", "sm_90a": "sm_90a"}
-"""Chips with machine code of their own (A100; RTX 30; RTX 40, L4; H100, H200), and the PTX from which it is made."""
+ASSEMBLED = {**dict.fromkeys(("sm_80", "sm_86", "sm_89", "sm_100", "sm_120"), "sm_80"), "sm_90a": "sm_90a"}
+"""Chips with machine code of their own (A100; RTX 30; RTX 40, L4; B200, B300; RTX 50; H100, H200), and the PTX from
+which it is made."""
+ARCHIVES = {"ptx": (CHIPS,), "cubin": (("sm_80", "sm_86", "sm_89"), ("sm_90a",), ("sm_100",), ("sm_120",))}
+"""The chips whose PTX or machine code is in one archive of a wheel. Code for similar chips repeats itself."""
+PACKED = ".tar.xz"
+_USUAL = {"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 24}
+FILTERS = {"ptx": [_USUAL], "cubin": [_USUAL | {"lc": 1, "lp": 3, "pb": 4}]}
+"""How archives are compressed: unpacking takes 16 MB of memory, and an instruction of machine code has 16 bytes."""
 KERNEL_FLAGS = (
     *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-nostdinc++", "-Wall", "-Wextra"),
     "-fconvergent-functions",  # no call that may contain a barrier is moved into or out of a branch
@@ -120,20 +132,50 @@ def build_host(target: str) -> Path:
     return made
 
 
-def build_all(out: Path = LIBRARY_FOLDER, target: str | None = None, machine_code: Sequence[str] = ()) -> list[Path]:
-    """Builds all files into `out`, and returns their paths. machine_code: chips, of ASSEMBLED. Raises RuntimeError."""
-    base = cpu_build()
+def packed(images: Mapping[str, Path]) -> dict[str, bytes]:
+    """Returns archives of these images by name. The same images give the same bytes."""
+    found = {}
+    for kind, chips in ((kind, chips) for kind, groups in ARCHIVES.items() for chips in groups):
+        names = {chip: f"kernels_{chip}.{kind}" for chip in chips if f"kernels_{chip}.{kind}" in images}
+        archived = io.BytesIO()
+        with tarfile.open(fileobj=archived, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for name in names.values():
+                content = images[name].read_bytes()
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+        if names:
+            compressed = lzma.compress(archived.getvalue(), filters=FILTERS[kind])
+            found[f"kernels_{'_'.join(names)}.{kind}{PACKED}"] = compressed
+    return found
+
+
+def chips_of_wheels() -> tuple[str, ...]:
+    """Returns the chips whose machine code a wheel has: all of ASSEMBLED, or none where there is no assembler."""
+    if assembler() is not None:
+        return tuple(ASSEMBLED)
+    print("No ptxas: the wheel has no machine code for GPUs, and a driver compiles PTX at the first start.")
+    return ()
+
+
+def build_all(
+    out: Path = LIBRARY_FOLDER, target: str | None = None, machine_code: Sequence[str] = (), is_packed: bool = False
+) -> list[Path]:
+    """Builds all files into `out`, and returns their paths. machine_code: chips, of ASSEMBLED. is_packed: whether the
+    images are in archives. Raises RuntimeError."""
     out.mkdir(parents=True, exist_ok=True)
-    built = {
-        out / "libtwostroke_cuda.so": build_host(target or base.machine()),
-        **{out / f"kernels_{chip}.ptx": compile_ptx(chip) for chip in CHIPS},
-        **{out / f"kernels_{chip}.cubin": assemble(chip) for chip in machine_code},
-    }
-    for old in out.glob("*.cubin"):  # old files were made from other sources
+    host = build_host(target or cpu_build().machine())
+    with ThreadPoolExecutor() as pool:
+        images = {f"kernels_{chip}.ptx": made for chip, made in zip(CHIPS, pool.map(compile_ptx, CHIPS), strict=True)}
+        codes = zip(machine_code, pool.map(assemble, machine_code), strict=True)
+        images |= {f"kernels_{chip}.cubin": made for chip, made in codes}
+    built = packed(images) if is_packed else {name: path.read_bytes() for name, path in images.items()}
+    for old in out.glob("kernels_*"):  # old files were made from other sources
         old.unlink()
-    for path, made in built.items():
-        path.write_bytes(made.read_bytes())
-    return list(built)
+    built["libtwostroke_cuda.so"] = host.read_bytes()
+    for name, content in built.items():
+        (out / name).write_bytes(content)
+    return [out / name for name in built]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,9 +183,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compile the CUDA backend.")
     parser.add_argument("--out", type=Path, default=LIBRARY_FOLDER)
     parser.add_argument("--machine-code", nargs="*", default=(), choices=ASSEMBLED, help="chips; needs ptxas")
+    parser.add_argument("--packed", action="store_true", help="images in archives, as in wheels")
     asked = parser.parse_args(arguments)
     try:
-        for path in build_all(asked.out, machine_code=asked.machine_code):
+        for path in build_all(asked.out, None, asked.machine_code, asked.packed):
             print(path)
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -18,6 +18,7 @@ from twostroke.backends.cpu.recorded import CallRecorder, Calls
 from twostroke.backends.cpu.words import Structs
 from twostroke.backends.cuda import library as native
 from twostroke.backends.cuda.arrays import DeviceArray
+from twostroke.backends.cuda.images import images
 from twostroke.backends.cuda.limits import ASKED_BYTES
 from twostroke.ops.attention.token_weights import EXP2_COEFFICIENTS, exponent_scale
 from twostroke.ops.device_memory import ALIGNMENT
@@ -73,10 +74,9 @@ class CudaDevice:
         ones. Returns a status."""
         native.require_built(folder)
         found, status = self.facts, 0
-        for image in native.images(folder, found.capability, found.driver_version):
-            self.image_name, code = image.name, (folder / image.name).read_bytes() + b"\0"
-            waits = b"griddepcontrol.wait" in (folder / image.source).read_bytes()  # all of its kernels wait, or none
-            status = self._library.ts_cuda_load(self._context, code, len(code), waits)
+        for image in images(folder, found.capability, found.driver_version):
+            self.image_name, code = image.name, image.read() + b"\0"
+            status = self._library.ts_cuda_load(self._context, code, len(code), image.waits)
             if status != native.FAILED:
                 break
         return int(status)

@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from twostroke.backends.cpu.library import ABI_VERSION, STATUSES, OpNumbers, Signatures, declared
+from twostroke.backends.cuda.images import HOPPER_IMAGE_NAME, IMAGE_NAME, images_by_name
 from twostroke.types.errors import BackendError
 
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
-LIBRARY_NAME, IMAGE_NAME, HOPPER_IMAGE_NAME = "libtwostroke_cuda.so", "kernels_sm_80.ptx", "kernels_sm_90a.ptx"
-HOPPER, HOPPER_VERSION = (9, 0), 12000
-"""The only compute capability that the Hopper image is for, and the lowest CUDA version of a driver that reads the
-image."""
+LIBRARY_NAME = "libtwostroke_cuda.so"
 DRIVER = "libcuda.so.1"
 """The driver's library. Only the driver of the GPU brings it."""
 NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_KERNEL, OLD_DRIVER, NO_ROOM, NO_MEMORY = (
@@ -80,8 +77,10 @@ _SIGNATURES: Signatures = {
 
 
 def missing_parts(folder: Path) -> list[str]:
-    """Returns the names of the built files that this package lacks."""
-    return [name for name in (LIBRARY_NAME, IMAGE_NAME, HOPPER_IMAGE_NAME) if not (folder / name).is_file()]
+    """Returns the names of the built files that this package lacks. Machine code may be missing."""
+    there = {LIBRARY_NAME: folder / LIBRARY_NAME, **images_by_name(folder)}
+    needed = (LIBRARY_NAME, IMAGE_NAME, HOPPER_IMAGE_NAME)
+    return [name for name in needed if name not in there or not there[name].is_file()]
 
 
 def require_built(folder: Path) -> None:
@@ -107,24 +106,6 @@ def load_host_library(folder: Path) -> ctypes.CDLL:
             f"{LIBRARY_NAME} speaks ABI {found}, this package {ABI_VERSION}.", fix=f"Build again: {BUILD}"
         )
     return declared(library, _SIGNATURES)
-
-
-class Image(NamedTuple):
-    """Kernels in a file of the backend's folder. source: the PTX file that it is, or from which it was made."""
-
-    name: str
-    source: str
-
-
-def images(folder: Path, capability: tuple[int, int], driver_version: int) -> list[Image]:
-    """Returns the images that suit a device, the best first. Machine code runs on its own chip and on newer chips of
-    the same generation; machine code of an `a` chip runs only on that chip."""
-    major, minor = capability
-    chips = [f"sm_{major}{each}" for each in range(minor, -1, -1)]
-    found = [Image(f"kernels_{chip}.cubin", IMAGE_NAME) for chip in chips]
-    if capability == HOPPER and driver_version >= HOPPER_VERSION:
-        found = [Image("kernels_sm_90a.cubin", HOPPER_IMAGE_NAME), Image(HOPPER_IMAGE_NAME, HOPPER_IMAGE_NAME)]
-    return [each for each in [*found, Image(IMAGE_NAME, IMAGE_NAME)] if (folder / each.name).is_file()]
 
 
 @cache

@@ -1,0 +1,62 @@
+"""Finds the kernels that suit a device: machine code for its chip, or PTX. Each is a file of its own, or in an archive
+with others, as wheels have them."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import NamedTuple
+
+from twostroke.types.errors import BackendError
+
+IMAGE_NAME, HOPPER_IMAGE_NAME = "kernels_sm_80.ptx", "kernels_sm_90a.ptx"
+HOPPER, HOPPER_VERSION = (9, 0), 12000
+"""The only compute capability that the Hopper image is for, and the lowest CUDA version of a driver that reads the
+image."""
+PACKED = ".tar.xz"
+
+
+class Image(NamedTuple):
+    """Kernels for one chip or for several. name: the name of the file with the kernels. path: that file, or the archive
+    that has it. waits: whether each kernel waits for the kernel before it by itself; all kernels of an image do, or
+    none."""
+
+    name: str
+    path: Path
+    waits: bool
+
+    def read(self) -> bytes:
+        """Returns machine code, or the text of PTX. Raises BackendError where this Python cannot unpack archives."""
+        if self.path.name == self.name:
+            return self.path.read_bytes()
+        try:
+            with tarfile.open(self.path, "r:xz") as archive:
+                file = archive.extractfile(self.name)
+                return file.read() if file else b""
+        except tarfile.CompressionError as error:
+            raise BackendError(
+                "The CUDA kernels cannot be unpacked.",
+                why=f"They are in {self.path.name}, and this Python has no module lzma ({error}).",
+                fix="Install a Python that was built with liblzma; most have it.",
+            ) from error
+
+
+def images_by_name(folder: Path) -> dict[str, Path]:
+    """Returns the names of a folder's images, and the file that has each one. The name of an archive has the chips of
+    its images: kernels_sm_80_sm_86.cubin.tar.xz. A file of its own counts before an archive."""
+    found: dict[str, Path] = {}
+    for path in folder.glob(f"kernels_*{PACKED}"):
+        chips, _, kind = path.name.removesuffix(PACKED).partition(".")
+        found |= {f"kernels_sm_{chip}.{kind}": path for chip in chips.split("_sm_")[1:]}
+    return found | {path.name: path for kind in ("ptx", "cubin") for path in folder.glob(f"kernels_*.{kind}")}
+
+
+def images(folder: Path, capability: tuple[int, int], driver_version: int) -> list[Image]:
+    """Returns the images that suit a device, the best first. Machine code runs on its own chip and on newer chips of
+    the same generation; machine code of an `a` chip runs only on that chip."""
+    major, minor = capability
+    there, names = images_by_name(folder), [f"kernels_sm_{major}{each}.cubin" for each in range(minor, -1, -1)]
+    waiting = ["kernels_sm_90a.cubin", HOPPER_IMAGE_NAME]
+    if capability == HOPPER and driver_version >= HOPPER_VERSION:
+        names = waiting
+    return [Image(name, there[name], name in waiting) for name in [*names, IMAGE_NAME] if name in there]

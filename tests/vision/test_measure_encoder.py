@@ -5,34 +5,41 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tools import measure_encoder
 from tools.encoder_peers import Peer
-from tools.measure_encoder import SHAPES, EncoderShape, Figures, Measured, Way, measure_shapes, measured
+
+if TYPE_CHECKING:
+    from tools.measure_encoder import Figures
 
 ASKED = argparse.Namespace(layers=(1, 2), rounds=1, clock_threads=1)
-TINY = SHAPES["tiny"]
 
 
 def test_the_shapes_after_one_that_fails_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tools import measure_encoder
+    from tools.measure_encoder import SHAPES, EncoderShape, Measured, measure_shapes
+
     def found(shape: EncoderShape, layers: int, _asked: argparse.Namespace) -> dict[str, Measured]:
         if shape.layers == 3:
             raise ValueError("no such layer")
         return {"ours": Measured(1.0 + layers, 0.5, 0), "only with few" if layers == 1 else "": Measured(1.0, 0.0, 0)}
 
-    kept: dict[str, list[Figures]] = {}
+    tiny, kept = SHAPES["tiny"], dict[str, "list[Figures]"]()
     monkeypatch.setattr(measure_encoder, "measured", found)
-    bad = EncoderShape(TINY.family, TINY.size, TINY.arch, TINY.word, 3)
-    shapes = {"first": TINY, "second": bad, "third": TINY}
+    bad = EncoderShape(tiny.family, tiny.size, tiny.arch, tiny.word, 3)
+    shapes = {"first": tiny, "second": bad, "third": tiny}
     assert measure_shapes(shapes, ASKED, {"f32": 1.0, "int8": 1.0}, kept.__setitem__) == ["second"]
     assert list(kept) == ["first", "third"]
     assert [each.engine for each in kept["third"]] == ["ours"]
-    assert kept["first"][0].whole_s == 1.0 + TINY.layers
+    assert kept["first"][0].whole_s == 1.0 + tiny.layers
 
 
 def test_an_engine_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from tools import measure_encoder
+    from tools.measure_encoder import SHAPES, Measured, Way, measured
+
     law, ends = np.array([[0.0, 2.0]], np.float32), iter([1.0])
 
     def dies() -> float:
@@ -44,7 +51,7 @@ def test_an_engine_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch, capsy
     ways = [Way("a", dies, lambda: law), Way("b", lambda: 2.0, lambda: law + 1)]
     monkeypatch.setattr(measure_encoder, "expected", lambda *_: law)
     monkeypatch.setattr(measure_encoder, "ways_of", lambda *_: ways)
-    assert measured(TINY, 1, ASKED) == {"b": Measured(2.0, 0.5, 0)}
+    assert measured(SHAPES["tiny"], 1, ASKED) == {"b": Measured(2.0, 0.5, 0)}
     assert "a fails with 1 layers: a peer has ended" in capsys.readouterr().out
 
 

@@ -72,7 +72,7 @@ class EncodingExecutor:
         return replace(result, encodes=encodes, model_s=result.model_s + spent_s)
 
     def _time(self, piece: EncodePiece) -> PieceTime:
-        """Returns how long a piece takes: as predicted."""
+        """Returns the time of a piece, which is the predicted time."""
         return PieceTime(piece.kind, piece.seconds, piece.seconds)
 
     def _work(

@@ -1,7 +1,7 @@
 """How long pieces of encodes take here, learned from those that were measured, for each kind of piece.
 
 The ratios of measured to predicted time differ by kind, because a cost model may be right for products and wrong for
-attention. A pace learned from one kind says nothing about the next one.
+attention. A pace that was learned from one kind tells nothing about the next one.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cuda.fake import built_folder
 from twostroke.backends.cuda import build
-from twostroke.backends.cuda.images import images
+from twostroke.backends.cuda.images import HOPPER_HAS, images
 from twostroke.backends.cuda.library import missing_parts
 from twostroke.types.errors import BackendError
 
@@ -31,7 +31,7 @@ def test_archives_have_what_files_of_their_own_have(tmp_path: Path, monkeypatch:
     }
     for capability in ((8, 0), (8, 9), (9, 0), (12, 0), (10, 0)):
         for image in images(folder, capability, 13000):
-            assert image.read() == files[image.name].read_bytes() and image.waits == ("sm_90a" in image.name)
+            assert image.read() == files[image.name].read_bytes() and image.has == HOPPER_HAS * ("sm_90a" in image.name)
     assert missing_parts(folder) == ["libtwostroke_cuda.so"]
     (folder / "kernels_sm_120.cubin").write_bytes(b"newer")
     assert images(folder, (12, 0), 13000)[0].read() == b"newer"

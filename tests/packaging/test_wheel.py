@@ -104,7 +104,7 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def images_of(folder: Path, name: str) -> list[Image]:
     """The image of this name as a device finds it, if the folder has it."""
     there = images_by_name(folder)
-    return [Image(name, there[name], False)] if name in there else []
+    return [Image(name, there[name], 0)] if name in there else []
 
 
 def test_it_holds_the_kernels_and_is_small(wheel: Path, tmp_path: Path) -> None:

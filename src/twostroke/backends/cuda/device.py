@@ -76,7 +76,7 @@ class CudaDevice:
         found, status = self.facts, 0
         for image in images(folder, found.capability, found.driver_version):
             self.image_name, code = image.name, image.read() + b"\0"
-            status = self._library.ts_cuda_load(self._context, code, len(code), image.waits)
+            status = self._library.ts_cuda_load(self._context, code, len(code), image.has)
             if status != native.FAILED:
                 break
         return int(status)

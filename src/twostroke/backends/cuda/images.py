@@ -13,17 +13,18 @@ IMAGE_NAME, HOPPER_IMAGE_NAME = "kernels_sm_80.ptx", "kernels_sm_90a.ptx"
 HOPPER, HOPPER_VERSION = (9, 0), 12000
 """The only compute capability that the Hopper image is for, and the lowest CUDA version of a driver that reads the
 image."""
+HOPPER_HAS = 1
+"""What ts_cuda_load is told of the Hopper images: each of their kernels waits by itself for the kernel before it."""
 PACKED = ".tar.xz"
 
 
 class Image(NamedTuple):
     """Kernels for one chip or for several. name: the name of the file with the kernels. path: that file, or the archive
-    that has it. waits: whether each kernel waits for the kernel before it by itself; all kernels of an image do, or
-    none."""
+    that has it. has: what ts_cuda_load is told of it."""
 
     name: str
     path: Path
-    waits: bool
+    has: int
 
     def read(self) -> bytes:
         """Returns machine code, or the text of PTX. Raises BackendError where this Python cannot unpack archives."""
@@ -56,7 +57,8 @@ def images(folder: Path, capability: tuple[int, int], driver_version: int) -> li
     the same generation; machine code of an `a` chip runs only on that chip."""
     major, minor = capability
     there, names = images_by_name(folder), [f"kernels_sm_{major}{each}.cubin" for each in range(minor, -1, -1)]
-    waiting = ["kernels_sm_90a.cubin", HOPPER_IMAGE_NAME]
+    hopper = ["kernels_sm_90a.cubin", HOPPER_IMAGE_NAME]
     if capability == HOPPER and driver_version >= HOPPER_VERSION:
-        names = waiting
-    return [Image(name, there[name], name in waiting) for name in [*names, IMAGE_NAME] if name in there]
+        names = hopper
+    has = dict.fromkeys(hopper, HOPPER_HAS)
+    return [Image(name, there[name], has.get(name, 0)) for name in [*names, IMAGE_NAME] if name in there]

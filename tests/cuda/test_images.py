@@ -26,8 +26,8 @@ def test_archives_have_what_files_of_their_own_have(tmp_path: Path, monkeypatch:
         (folder / name).write_bytes(content)
     assert build.packed(files) == {path.name: path.read_bytes() for path in folder.iterdir()}
     assert {path.name for path in folder.iterdir()} == {
-        *("kernels_sm_80_sm_90a.ptx.tar.xz", "kernels_sm_80_sm_89.cubin.tar.xz"),
-        *("kernels_sm_90a.cubin.tar.xz", "kernels_sm_120.cubin.tar.xz"),
+        "kernels_sm_80_sm_90a.ptx.tar.xz",
+        *(f"kernels_{chip}.cubin.tar.xz" for chip in ("sm_80", "sm_89", "sm_90a", "sm_120")),
     }
     for capability in ((8, 0), (8, 9), (9, 0), (12, 0), (10, 0)):
         for image in images(folder, capability, 13000):

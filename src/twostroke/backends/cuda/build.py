@@ -4,9 +4,9 @@
 
 PTX is text that the driver compiles for the device at hand and keeps compiled. PTX for sm_80 also runs on every newer
 device; PTX for sm_90a runs on compute capability 9.0 alone. A driver takes about 18 seconds to compile PTX, once on
-each machine. Machine code saves these seconds, where there is an assembler to make it. Wheels contain all files, in
-archives, and machine code for all chips of ASSEMBLED. An editable installation builds nothing here (setup.py), because
-most machines have no GPU.
+each machine. Machine code saves these seconds, where there is an assembler to make it. Wheels contain all PTX and the
+machine code of WHEEL_CHIPS, in archives. An editable installation builds nothing here (setup.py), because most machines
+have no GPU.
 
 setup.py runs it before the package is installed, so it uses only the standard library.
 """
@@ -38,8 +38,11 @@ chips."""
 ASSEMBLED = {**dict.fromkeys(("sm_80", "sm_86", "sm_89", "sm_100", "sm_120"), "sm_80"), "sm_90a": "sm_90a"}
 """Chips with machine code of their own (A100; RTX 30; RTX 40, L4; B200, B300; RTX 50; H100, H200), and the PTX from
 which it is made."""
-ARCHIVES = {"ptx": (CHIPS,), "cubin": (("sm_80", "sm_86", "sm_89"), ("sm_90a",), ("sm_100",), ("sm_120",))}
-"""The chips whose PTX or machine code is in one archive of a wheel. Code for similar chips repeats itself."""
+WHEEL_CHIPS = ("sm_80", "sm_90a", "sm_120")
+"""The chips whose machine code a wheel has. Code for sm_80 also runs on sm_86 and sm_89. Each further chip takes 0.7 to
+0.9 MB; for sm_100 there is no room."""
+ARCHIVES = {"ptx": (CHIPS,), "cubin": tuple((chip,) for chip in ASSEMBLED)}
+"""The chips whose PTX or machine code is in one archive. PTX for one chip repeats nearly all of the other's."""
 PACKED = ".tar.xz"
 _USUAL = {"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 24}
 FILTERS = {"ptx": [_USUAL], "cubin": [_USUAL | {"lc": 1, "lp": 3, "pb": 4}]}
@@ -151,9 +154,9 @@ def packed(images: Mapping[str, Path]) -> dict[str, bytes]:
 
 
 def chips_of_wheels() -> tuple[str, ...]:
-    """Returns the chips whose machine code a wheel has: all of ASSEMBLED, or none where there is no assembler."""
+    """Returns the chips whose machine code a wheel has: WHEEL_CHIPS, or none where there is no assembler."""
     if assembler() is not None:
-        return tuple(ASSEMBLED)
+        return WHEEL_CHIPS
     print("No ptxas: the wheel has no machine code for GPUs, and a driver compiles PTX at the first start.")
     return ()
 

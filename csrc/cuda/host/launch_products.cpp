@@ -55,19 +55,40 @@ struct StripShape {
   int32_t threads;
 };
 
-// Returns the shape of a kernel. The strip is 0 for a kernel without strips.
-StripShape strip_shape(KernelNumber kernel) {
+// The blocks of the kernels of stored kinds have eight threads for each group of a row, as far as a block can be that large.
+StripShape stored_strips(int64_t groups) {
+  constexpr int64_t kOfGroup = kStoredStrip / 4, kMostWarps = kStoredThreads / kWarp;
+  const int64_t wanted = divide_up(groups * kOfGroup, kWarp), warps = wanted < kMostWarps ? wanted : kMostWarps;
+  return {kStoredStrip, kMostWarps / warps, static_cast<int32_t>(warps * kWarp)};
+}
+
+KernelNumber stored_kernel(int32_t kind) {
+  switch (kind) {
+    case TS_W_FLAT4: return kKernel_linear_stored_flat4;
+    case TS_W_FLAT8: return kKernel_linear_stored_flat8;
+    case TS_W_SUPER4_MIN: return kKernel_linear_stored_super4_min;
+    case TS_W_SUPER6: return kKernel_linear_stored_super6;
+    default: return kKernel_linear_stored;
+  }
+}
+
+// Returns the shape of a kernel for rows of some groups. The strip is 0 for a kernel without strips.
+StripShape strip_shape(KernelNumber kernel, int64_t groups) {
   switch (kernel) {
     case kKernel_linear_one: return {kOneStrip, 1, kOneThreads};
     case kKernel_linear_few: return {kFewStrip, 2, kFewThreads};
-    case kKernel_linear_stored: return {kStoredStrip, 2, kStoredThreads};
+    case kKernel_linear_stored:
+    case kKernel_linear_stored_flat4:
+    case kKernel_linear_stored_flat8:
+    case kKernel_linear_stored_super4_min:
+    case kKernel_linear_stored_super6: return stored_strips(groups);
     default: return {0, 0, 0};
   }
 }
 
 // grids: the number of rows of activations that are multiplied separately.
 int32_t start_strips(ts_context& device, KernelNumber kernel, int64_t grids, LinearArgs& args) {
-  const StripShape shape = strip_shape(kernel);
+  const StripShape shape = strip_shape(kernel, args.groups);
   const int64_t tiles = kernel == kKernel_linear_few && args.tokens > kFewRows ? divide_up(args.tokens, kFewTile) : 1;
   const int64_t strips = divide_up(args.gated != 0 ? args.rows / 2 : args.rows, shape.strip) * tiles;
   const int64_t blocks = divide_up(shape.blocks * device.multiprocessors, grids);
@@ -85,7 +106,7 @@ KernelNumber kernel_for(const ts_context& device, const ts_weight& w, bool bank,
 
 // Whether a kernel can apply the gate itself. It can where both halves begin at the beginning of a strip.
 bool gates_itself(const ts_context& device, const ts_weight& w, int64_t rows) {
-  const int64_t strip = strip_shape(kernel_for(device, w, false, rows)).strip;
+  const int64_t strip = strip_shape(kernel_for(device, w, false, rows), 1).strip;
   return strip != 0 && w.rows / 2 % strip == 0;
 }
 
@@ -158,7 +179,7 @@ int32_t start_quantize(ts_context& device, const ts_weight& w, const Rounded& ro
 KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows) {
   if (!is_integer_kind(weight_kind)) return kKernel_linear_float;
   if (!bank && rows > most_few(weight_kind)) return tiles_kernel(weight_kind, rows);
-  if (is_stored_kind(weight_kind)) return kKernel_linear_stored;
+  if (is_stored_kind(weight_kind)) return stored_kernel(weight_kind);
   return bank || rows == 1 ? kKernel_linear_one : kKernel_linear_few;
 }
 
@@ -174,7 +195,7 @@ int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, 
   if (!is_integer_kind(w.kind)) return start_float(device, args);
   if (reinterpret_cast<uint64_t>(w.data) % 16 != 0) return TS_BAD_POINTER;  // kernels load 16 bytes at once
   const KernelNumber kernel = kernel_for(device, w, rows.matrices != nullptr, rows.count);
-  if (strip_shape(kernel).strip == 0) return start_tiles(device, w, scratch, rows);
+  if (strip_shape(kernel, args.groups).strip == 0) return start_tiles(device, w, scratch, rows);
   if (kernel != kKernel_linear_few) return start_strips(device, kernel, rows.count, args);  // this kernel rounds each row itself
   const int32_t status = start_quantize(device, w, rounded, scratch, rows, args);
   return status == TS_OK ? start_strips(device, kernel, 1, args) : status;

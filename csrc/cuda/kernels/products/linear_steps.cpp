@@ -8,7 +8,6 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int32_t kAnyKind = -1;
 constexpr int32_t kStepWarps = kStepThreads / kWarp, kStepQuads = kStepStrip / 4;
 
 TS_SHARED(Words4, step_totals, kStepWarps * kStepTokens * kStepQuads);  // totals of each warp's group: four rows for a token
@@ -43,6 +42,25 @@ struct StepPlace {
   }
 };
 
+// The codes and numbers of 32 columns of four rows, for the thread with the eight columns from 8t on.
+struct StepColumns {
+  StoredColumns codes;
+  StoredNumbers numbers;
+
+  TS_MEMBER_INLINE void load(const StoredLayout& layout, const StoredRows& rows, int32_t asked, int32_t t) {
+    const int32_t k = rows.within(asked);
+    codes.load(layout, rows, k + 8 * t);
+    numbers.load(layout, rows, k);
+  }
+  // The factors of step `which`; 0 where `there` is false.
+  TS_MEMBER_INLINE void factors(const StoredLayout& layout, const StoredSuper& super, int which, bool there, float (&scale)[4], float (&minimum)[4]) const {
+    numbers.factors(layout, super, which, scale, minimum);
+    TS_EVERY_LANE
+    for (int r = 0; r < 4; ++r)
+      if (!there) scale[r] = minimum[r] = 0.0f;
+  }
+};
+
 // A thread is lane 4g + t. Of 32 columns it has 8t .. 8t + 7, and it has rows 4g .. 4g + 3 of the strip. Of each eight tokens it has token
 // g as an operand and tokens 2t and 2t + 1 as results. kKind: the kind of the weights, or kAnyKind. kAhead: the steps of 32 columns whose
 // loads are under way.
@@ -54,7 +72,7 @@ struct StepTile {
   const TileArgs& args;
   const StoredLayout& layout;
   int32_t g, t;
-  StoredColumns coming[kAhead];
+  StepColumns coming[kAhead];
   StoredSuper super;
   int32_t whole[kEights][2][4];  // [m]: row 4g + 2m for tokens 2t and 2t + 1, then row 4g + 2m + 1
   float totals[kEights][2][4];
@@ -97,7 +115,7 @@ struct StepTile {
         const int r = 2 * m + c / 2;
         const float scale = layout.fine != 0 ? scales[r] * fine[c % 2] : scales[r];
         float total = fma(float_of(static_cast<uint32_t>(whole[n][m][c])) - kRounder, scale, totals[n][m][c]);
-        if (layout.minimum != 0) total = fma(0.0f - minima[r], float_of(c % 2 == 0 ? pair.x : pair.z), total);
+        if (layout.minimum != 0) total = fma(minima[r], float_of(c % 2 == 0 ? pair.x : pair.z), total);
         totals[n][m][c] = total;
       }
     }
@@ -114,7 +132,7 @@ struct StepTile {
       const int32_t step = asked / 2 <= last ? asked : 2 * last + 1;
       uint32_t low[4], high[4];
       float scales[2][4], minima[2][4];
-      coming[s].unpack(layout, t, low, high);
+      coming[s].codes.unpack(layout, t, low, high);
       coming[s].factors(layout, super, 0, at < columns, scales[0], minima[0]);
       if (layout.sub == 16) coming[s].factors(layout, super, 1, at < columns, scales[1], minima[1]);
       coming[s].load(layout, behind, next + 32 * s, t);

@@ -52,6 +52,12 @@ inline uint32_t word_of(S& shared, int32_t index) {
   return four[index % 4];
 }
 template <class S>
+inline Words4 four_of(S& shared, int32_t index) {
+  Words4 found;
+  for (int i = 0; i < 4; ++i) found[i] = shared[4 * index + i];
+  return found;
+}
+template <class S>
 inline uint64_t pair_of(S& shared, int32_t index) {
   const Words4 four = shared[index / 2];
   return four[index % 2 * 2] | static_cast<uint64_t>(four[index % 2 * 2 + 1]) << 32;

@@ -42,25 +42,6 @@ struct StepPlace {
   }
 };
 
-// The codes and numbers of 32 columns of four rows, for the thread with the eight columns from 8t on.
-struct StepColumns {
-  StoredColumns codes;
-  StoredNumbers numbers;
-
-  TS_MEMBER_INLINE void load(const StoredLayout& layout, const StoredRows& rows, int32_t asked, int32_t t) {
-    const int32_t k = rows.within(asked);
-    codes.load(layout, rows, k + 8 * t);
-    numbers.load(layout, rows, k);
-  }
-  // The factors of step `which`; 0 where `there` is false.
-  TS_MEMBER_INLINE void factors(const StoredLayout& layout, const StoredSuper& super, int which, bool there, float (&scale)[4], float (&minimum)[4]) const {
-    numbers.factors(layout, super, which, scale, minimum);
-    TS_EVERY_LANE
-    for (int r = 0; r < 4; ++r)
-      if (!there) scale[r] = minimum[r] = 0.0f;
-  }
-};
-
 // A thread is lane 4g + t. Of 32 columns it has 8t .. 8t + 7, and it has rows 4g .. 4g + 3 of the strip. Of each eight tokens it has token
 // g as an operand and tokens 2t and 2t + 1 as results. kKind: the kind of the weights, or kAnyKind. kAhead: the steps of 32 columns whose
 // loads are under way.

@@ -30,18 +30,16 @@ struct StoredRounding {
   // Keeps columns k .. k + 3, and the sum of the 16 or 32 columns that have it.
   TS_MEMBER_INLINE void keep(int32_t k, uint32_t word) const {
     const int32_t wide = layout.sub == 16 ? 16 : 32, sum = sum_of_threads(dot4(0x01010101u, static_cast<int32_t>(word), 0), wide / 4);
-    if (k >= row.padded) return;
     stored_row[k / 4] = word;
     if (k % wide == 0) stored_ones[k / wide] = sum;
   }
-  // Rounds a group, of which the last columns may not be there.
+  // Rounds a group. Columns after the row's end are zeros, so that they add nothing.
   TS_MEMBER_INLINE void group(int32_t number) const {
     const int32_t own = number * static_cast<int32_t>(kStoredGroup) + 4 * warp_lane();
     Words4 four[2];
     TS_EVERY_LANE
     for (int i = 0; i < 2; ++i) {
-      const int32_t k = own + i * kWarpColumns;
-      four[i] = row.turn(k < row.padded ? row.four(k) : Words4{0, 0, 0, 0});
+      four[i] = row.turn(row.four(own + i * kWarpColumns));
     }
     const GroupRounding rounding(most_of_threads(most_of(four[1], most_of(four[0], 0)), kWarp));
     TS_EVERY_LANE
@@ -51,10 +49,10 @@ struct StoredRounding {
   // Rounds 128 columns, of which each kFineColumns have a scale.
   TS_MEMBER_INLINE void fine(int32_t first) const {
     const int32_t k = first + 4 * warp_lane();
-    const Words4 four = k < row.padded ? row.four(k) : Words4{0, 0, 0, 0};
+    const Words4 four = row.four(k);
     const GroupRounding rounding(most_of_threads(most_of(four, 0), kFineThreads));
     keep(k, rounding.rounded(four));
-    if (k < row.padded && k % kFineColumns == 0) stored_scales[k / static_cast<int32_t>(kFineColumns)] = rounding.scale;
+    if (k % kFineColumns == 0) stored_scales[k / static_cast<int32_t>(kFineColumns)] = rounding.scale;
   }
 };
 
@@ -68,8 +66,8 @@ struct StoredStep {
     const int32_t k = rows.within(asked);
     TS_EVERY_LANE
     for (int p = 0; p < 4; ++p) {
-      if (known && 8 * p % StoredColumns::plane(layout) != 0) parts[p].load_after(layout, rows, k + 8 * p, parts[p - 1]);
-      else parts[p].load(layout, rows, k + 8 * p);
+      if (known && 8 * p % StoredColumns::plane(layout) != 0) parts[p].load_after(layout, rows, k, p, parts[p - 1]);
+      else parts[p].load(layout, rows, k, p);
     }
     numbers.load(layout, rows, k);
   }
@@ -123,7 +121,7 @@ struct StoredStrip {
   // Rounds groups of the row from `first` on, as many as the block has at once.
   TS_MEMBER_INLINE void hold_row(int64_t token, int32_t first) {
     const int32_t warps = threads() / kWarp, wide = round * static_cast<int32_t>(kStoredGroup);
-    const int64_t begin = first * kStoredGroup, left = args.padded - begin, columns = args.columns > begin ? args.columns - begin : 0;
+    const int64_t begin = first * kStoredGroup, left = divide_up(args.padded - begin, kStoredGroup) * kStoredGroup, columns = args.columns > begin ? args.columns - begin : 0;
     const StoredRounding rounding = {layout, {args.x + token * args.x_stride + begin, columns, left < wide ? left : wide, 1, 1, args.rotated != 0}};
     TS_ONE_BY_ONE
     for (int32_t group = warp_index(); group * static_cast<int32_t>(kStoredGroup) < rounding.row.padded; group += warps) {
@@ -189,6 +187,13 @@ struct StoredStrip {
     add_sums(step.numbers, 0, ones, fine);
   }
 
+  // Asks for the steps after those whose loads begin first.
+  TS_MEMBER_INLINE void load_later_steps(const StoredRows& rows) const {
+    if (kKind == kAnyKind) return;
+    TS_ONE_BY_ONE
+    for (int32_t at = kPart; at < rows.columns; at += 32) StoredColumns::load_step_soon(layout, rows, at);
+  }
+
   // Adds this thread's group at a place to `totals`. Meanwhile it begins to load the group that comes next.
   TS_MEMBER_INLINE void add_group(StoredRows& rows, int32_t first, const StoredPlace& there) {
     const int32_t columns = rows.columns;
@@ -231,16 +236,18 @@ struct StoredStrip {
   }
 
   TS_MEMBER_INLINE void run() {
-    const int64_t token = block_index() / args.parts;
+    const uint32_t parts = static_cast<uint32_t>(args.parts), block = static_cast<uint32_t>(block_index());
+    const int64_t token = block / parts;
     const int32_t strips = static_cast<int32_t>(strips_of(args, kStoredStrip));
     if (args.matrices != nullptr) wait_for_earlier();
     const int64_t matrix = matrix_of(args, token);
     data = panel_of(args, matrix, 0);
-    StoredPlace place = {static_cast<int32_t>(block_index() % args.parts), 0, 0};
+    StoredPlace place = {static_cast<int32_t>(block % parts), 0, 0};
     StoredRows rows = rows_at(place);
     super.load(layout, rows);
     TS_EVERY_LANE
     for (int s = 0; s < kAhead; ++s) coming[s].load(layout, rows, 32 * s, kKind != kAnyKind);
+    load_later_steps(rows);
     wait_for_earlier();
     const bool whole = groups <= round;  // otherwise each round's part of the row is rounded again
     const int32_t warps = threads() / kWarp;

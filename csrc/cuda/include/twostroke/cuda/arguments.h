@@ -253,6 +253,10 @@ struct FollowArgs {
   K(linear_stored_super6, LinearArgs) \
   K(linear_tile_int4, TileArgs)       \
   K(linear_tile_int8, TileArgs)       \
+  K(linear_wide_flat4, TileArgs)      \
+  K(linear_wide_flat8, TileArgs)      \
+  K(linear_wide_super4_min, TileArgs) \
+  K(linear_wide_super6, TileArgs)     \
   K(low_rank_down, LowRankArgs)       \
   K(low_rank_up, LowRankArgs)         \
   K(match_rms, ts_match_rms_args)     \

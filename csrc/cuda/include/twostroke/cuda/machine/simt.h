@@ -161,6 +161,16 @@ TS_DEVICE_INLINE Words4 load_once(const void* from) {
   return r;
 }
 
+// The finite float16 number with these bits, exactly.
+TS_DEVICE_INLINE float widen_half(uint16_t bits) {
+  float result;
+  __asm__("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(bits));
+  return result;
+}
+
+// Asks for the bytes at an address that this thread will load, so that they are nearer when it does.
+TS_DEVICE_INLINE void load_soon(const void* from) { __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+
 // The 32 bits at byte 4 * index of an array of Words4 in shared memory.
 TS_DEVICE_INLINE uint32_t word_of(__attribute__((address_space(3))) Words4* shared, int32_t index) {
   typedef uint32_t __attribute__((may_alias)) Word;

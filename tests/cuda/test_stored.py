@@ -30,7 +30,7 @@ def test_products(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind, columns: int, 
 
 
 @pytest.mark.parametrize("kind", COMMON, ids=lambda kind: kind.name)
-@pytest.mark.parametrize(("rows", "count", "columns"), [(130, 33, 64), (256, 70, 832), (140, 150, 1536)])
+@pytest.mark.parametrize(("rows", "count", "columns"), [(130, 33, 64), (256, 70, 832), (192, 40, 256), (140, 150, 1536)])
 def test_many_rows(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind, rows: int, count: int, columns: int) -> None:
     """The last group may be short, and rows of `out` may begin at any multiple of four bytes."""
     columns += 0 if holds_columns(kind, columns) else -columns % STORED_GROUP
@@ -38,6 +38,7 @@ def test_many_rows(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind, rows: int, co
     same_bits(cpu, gpu, "linear", (np.zeros((count, rows), np.float32), x, weight), tolerance=None)
     out = np.ascontiguousarray(random_rows(count, rows))
     same_bits(cpu, gpu, "linear_add", (out, x, weight), tolerance=None)
+    same_bits(cpu, gpu, "linear_silu", (np.zeros((count, rows // 2), np.float32), x, weight), tolerance=None)
 
 
 @pytest.mark.parametrize("columns", [256, 4352, 17152], ids=str)

@@ -107,7 +107,7 @@ KernelNumber kernel_for(const ts_context& device, const ts_weight& w, bool bank,
 // Whether a kernel can apply the gate itself. It can where both halves begin at the beginning of a strip.
 bool gates_itself(const ts_context& device, const ts_weight& w, int64_t rows) {
   const int64_t strip = strip_shape(kernel_for(device, w, false, rows), 1).strip;
-  return strip != 0 && w.rows / 2 % strip == 0;
+  return strip != 0 ? w.rows / 2 % strip == 0 : tiles_gate(device, w, rows);
 }
 
 // Whether the positions of all rows are given, or none.
@@ -120,7 +120,13 @@ int64_t more_scratch(const ts_weight& w, const ts_indices& positions, int64_t ro
   return first.count == 0 ? 0 : first_scratch(w);
 }
 
-// Starts a gated product of at most kGatedRows rows. Where the product's kernel cannot gate, both halves go to `both`, and another kernel
+// The number of rows of a gated product, of at most `rows`, that one launch may have.
+int64_t gated_rows(const ts_context& device, const ts_weight& w, int64_t rows) {
+  if (rows > kRowsAtOnce) rows = kRowsAtOnce;
+  return rows <= kGatedRows || gates_itself(device, w, rows) ? rows : kGatedRows;
+}
+
+// Starts a gated product. Where the product's kernel cannot gate, both halves of at most kGatedRows rows go to `both`, and another kernel
 // multiplies them.
 int32_t start_gated(ts_context& device, const ts_weight& w, uint64_t scratch, float* both, const ProductRows& rows) {
   if (gates_itself(device, w, rows.count)) return start_product(device, w, scratch, kGatedRows, rows);
@@ -138,13 +144,15 @@ int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x
   if (status != TS_OK) return status;
   if (out.rows != x.rows || width_of(x) != weight->columns || 2 * width_of(out) != weight->rows || weight->experts != 0) return TS_BAD_SHAPE;
   if (!has_positions(positions, x.rows)) return TS_BAD_SHAPE;
-  const int64_t bytes = product_scratch(*weight, kGatedRows), of_both = round_up(kGatedRows * weight->rows * 4);
-  const uint64_t scratch = scratch_of(device, bytes + of_both + more_scratch(*weight, positions, x.rows), &status);
+  const int64_t bytes = product_scratch(*weight, kGatedRows), of_more = product_scratch(*weight, kRowsAtOnce);  // without both halves
+  const int64_t with_both = bytes + round_up(kGatedRows * weight->rows * 4), most = with_both < of_more ? of_more : with_both;
+  const uint64_t scratch = scratch_of(device, most + more_scratch(*weight, positions, x.rows), &status);
   float* both = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(bytes));
-  const uint64_t more = scratch + static_cast<uint64_t>(bytes + of_both);
+  const uint64_t more = scratch + static_cast<uint64_t>(most);
   FirstRows some;
   for (int64_t first = 0, count = 0; first < x.rows && status == TS_OK; first += count) {
-    count = take_rows(some, *weight, positions, first, x.rows - first < kGatedRows ? x.rows - first : kGatedRows);
+    count = take_rows(some, *weight, positions, first, gated_rows(device, *weight, x.rows - first));
+    if (gated_rows(device, *weight, count) < count) count = take_rows(some, *weight, positions, first, kGatedRows);
     const ProductRows rows = {x.data + first * x.stride, x.stride, count, out.data + first * out.stride, out.stride, false, nullptr, true};
     status = start_first(device, *weight, more, some, rows);
     if (status == TS_OK && some.count < count) status = start_gated(device, *weight, scratch, both, rows);

@@ -1,14 +1,15 @@
 // Products of the common stored kinds with the many rows of a prompt, on the matrix units. The sums are those of linear_steps, so the bits
 // are the same. A warp has 32 rows of the matrix and all tokens of its block, so that codes are unpacked once for many tokens, and it goes
 // through all columns. Codes are loaded into registers, one step of 32 columns before they are needed. Rounded activations go through
-// shared memory in stages of 64 columns. A group's sums are in registers; the sums of all groups so far are in shared memory.
+// shared memory in stages of 64 columns. A group's sums are in registers; the sums of all groups so far are in shared memory. For a gated
+// product a block has 64 rows of each half of the matrix.
 #include "twostroke/cuda/products/products.h"
 #include "twostroke/cuda/products/stored_rows.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int32_t kWideEights = kWideTokens / 8, kWideStages = 3;
+constexpr int32_t kWideEights = kWideTokens / 8, kWideWarps = kWideThreads / kWarp, kWideStages = 3;
 constexpr int32_t kGroupUnits = static_cast<int32_t>(kStoredGroup / kStep);  // stages of a group
 // 16-byte words of a stage: codes, pairs of two steps, scales of groups
 constexpr int32_t kWideCodes = kWideTokens * static_cast<int32_t>(kStep) / 16, kWidePairs = kWideTokens / 2, kWideScales = kWideTokens / 4;
@@ -34,8 +35,14 @@ struct WideTile {
 
   TS_MEMBER_INLINE explicit WideTile(const TileArgs& of)
       : args(of), g(warp_lane() / 4), t(warp_lane() % 4),
-        strip(static_cast<int32_t>(block_index()) / of.tiles * (kWideThreads / kWarp) + warp_index()),
+        strip(strip_of(of, static_cast<int32_t>(block_index()) / of.tiles, warp_index())),
         first_token(static_cast<int32_t>(block_index()) % of.tiles * kWideTokens), rows(rows_at(0)) {}
+
+  // The strip of 32 rows of a warp.
+  static TS_MEMBER_INLINE int32_t strip_of(const TileArgs& args, int32_t block, int32_t warp) {
+    if (args.gated == 0) return block * kWideWarps + warp;
+    return 2 * block + warp % 2 + (warp < 2 ? 0 : static_cast<int32_t>(args.rows / 2) / kStepStrip);
+  }
 
   TS_MEMBER_INLINE StoredRows rows_at(int32_t group) const {
     const int32_t left = args.steps * static_cast<int32_t>(kStep) - group * static_cast<int32_t>(kStoredGroup);
@@ -146,20 +153,49 @@ struct WideTile {
     }
   }
 
-  // Stores four rows of a token.
-  TS_MEMBER_INLINE void put(int64_t row, int64_t token, Words4 sums) const {
+  // Four sums of this thread, or of the one with the same rows of the other half: rows 4g .. 4g + 3 of token 8n + 2t + i.
+  static TS_MEMBER_INLINE Words4 sums_of(int n, int i, int32_t thread) {
+    const Words4 upper = wide_sums[2 * n * kWideThreads + thread], lower = wide_sums[(2 * n + 1) * kWideThreads + thread];
+    return i == 0 ? Words4{upper.x, upper.z, lower.x, lower.z} : Words4{upper.y, upper.w, lower.y, lower.w};
+  }
+  TS_MEMBER_INLINE float biased(float sum, int64_t row) const { return args.bias == nullptr ? sum : sum + args.bias[row]; }
+
+  // Stores four rows of a token. gates: the sums of the gate, for a gated product.
+  TS_MEMBER_INLINE void put(int64_t row, int64_t token, Words4 sums, Words4 gates) const {
+    const int64_t width = args.gated != 0 ? args.rows / 2 : args.rows;
     float* out = args.out + token * args.out_stride + row;
     Words4 found = {0, 0, 0, 0};
-    const bool aligned = row + 4 <= args.rows && reinterpret_cast<uint64_t>(out) % 16 == 0;
+    const bool aligned = row + 4 <= width && reinterpret_cast<uint64_t>(out) % 16 == 0;
     if (aligned && args.add != 0) found = load16(out);
     TS_EVERY_LANE
     for (int r = 0; r < 4; ++r) {
-      if (row + r >= args.rows) continue;
-      const float biased = args.bias == nullptr ? float_of(sums[r]) : float_of(sums[r]) + args.bias[row + r];
-      if (!aligned) out[r] = args.add != 0 ? out[r] + biased : biased;
-      else found[r] = bits_of(args.add != 0 ? float_of(found[r]) + biased : biased);
+      if (row + r >= width) continue;
+      float value = biased(float_of(sums[r]), args.gated != 0 ? width + row + r : row + r);
+      if (args.gated != 0) value = activated(0, biased(float_of(gates[r]), row + r)) * value;
+      if (!aligned) out[r] = args.add != 0 ? out[r] + value : value;
+      else found[r] = bits_of(args.add != 0 ? float_of(found[r]) + value : value);
     }
     if (aligned) *reinterpret_cast<Words4*>(out) = found;
+  }
+
+  // Stores the sums of tokens 2t and 2t + 1 of each eight. For a gated product each half of the block stores half of the tokens.
+  TS_MEMBER_INLINE void put_all() const {
+    constexpr int32_t kHalf = kWideThreads / 2;
+    const bool gated = args.gated != 0;
+    if (gated) barrier();
+    const int32_t gate = thread_index() % kHalf, begin = gated && thread_index() >= kHalf ? kWideEights / 2 : 0;
+    const int32_t end = gated ? begin + kWideEights / 2 : kWideEights;
+    const int64_t row = int64_t{gated ? strip_of(args, static_cast<int32_t>(block_index()) / args.tiles, warp_index() % 2) : strip} * kStepStrip + 4 * g;
+    TS_ONE_BY_ONE
+    for (int32_t n = begin; n < end; ++n) {
+      TS_ONE_BY_ONE
+      for (int i = 0; i < 2; ++i) {
+        const int64_t token = first_token + 8 * n + 2 * t + i;
+        if (token >= args.tokens) continue;
+        if (gated) put(row, token, sums_of(n, i, gate + kHalf), sums_of(n, i, gate));
+        else put(row, token, sums_of(n, i, thread_index()), {0, 0, 0, 0});
+      }
+    }
   }
 
   TS_MEMBER_INLINE void run() {
@@ -181,13 +217,7 @@ struct WideTile {
       for (int s = 0; s < 2; ++s) multiply(unit, s);
       if (unit % kGroupUnits == kGroupUnits - 1 || unit == args.steps - 1) end_group(unit);
     }
-    TS_ONE_BY_ONE
-    for (int n = 0; n < kWideEights; ++n) {
-      const Words4 upper = wide_sums[2 * n * kWideThreads + thread_index()], lower = wide_sums[(2 * n + 1) * kWideThreads + thread_index()];
-      const int64_t row = int64_t{strip} * kStepStrip + 4 * g, token = first_token + 8 * n + 2 * t;
-      if (token < args.tokens) put(row, token, {upper.x, upper.z, lower.x, lower.z});
-      if (token + 1 < args.tokens) put(row, token + 1, {upper.y, upper.w, lower.y, lower.w});
-    }
+    put_all();
   }
 };
 

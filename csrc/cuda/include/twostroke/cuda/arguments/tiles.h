@@ -63,6 +63,7 @@ struct TileArgs {  // computes out = x @ W.T + bias, or adds it to out
   int32_t blocks, wide;  // blocks: the blocks that share all tiles; wide: whether a block has kStepTokens rows and not kFewStepTokens
   // for a bank: the matrix of each tile of kNarrowTokens rows, and the pair of each place; NULL for one matrix
   const int32_t *matrices, *order;
+  int32_t gated;  // linear_wide alone uses it: out is silu(products of the matrix' first rows) times the products of its last rows
 };
 
 // Pairs of a row and an expert in the order of experts. Each expert begins with a new tile of kNarrowTokens places. order: the pair of each

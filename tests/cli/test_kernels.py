@@ -126,7 +126,7 @@ def test_a_device_says_its_kernels_without_a_driver(monkeypatch: pytest.MonkeyPa
     found = {(row["op"], row["format"]): row["kernel"] for row in json.loads(result.output)["kernels"]}
     assert {op for op, _ in found} == set(registry())
     assert found["linear", "int8"] == "linear_tile_int8" and found["experts", "int8"] == "linear_one"
-    assert found["linear", "flat4"] == "linear_steps_flat4" and found["experts", "flat4"] == "linear_stored"
+    assert found["linear", "flat4"] == "linear_wide_flat4" and found["experts", "flat4"] == "linear_stored_flat4"
     assert found["attention", "bf16"] == "attention_bf16"
     table = (CSRC / "cuda" / "include" / "twostroke" / "cuda" / "arguments.h").read_text()
     assert all(f"K({kernel}, " in table for kernel in found.values() if kernel)

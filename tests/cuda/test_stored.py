@@ -13,7 +13,11 @@ from tests.ops.test_stored_native import KINDS, packed, shapes
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.types.spec.formats import WeightKind
+from twostroke.ops.stored_layout import holds_columns
+from twostroke.types.spec.formats import STORED_GROUP, WeightKind
+
+COMMON = [WeightKind.FLAT4, WeightKind.FLAT8, WeightKind.SUPER4_MIN, WeightKind.SUPER6]
+"""The kinds with kernels of their own."""
 
 
 @pytest.mark.parametrize(("kind", "columns"), thinned(list(shapes()), "stored weights on a device"))
@@ -23,6 +27,27 @@ def test_products(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind, columns: int, 
     same_bits(cpu, gpu, "linear", (np.zeros((count, rows), np.float32), x, weight), tolerance=None)
     out = np.ascontiguousarray(random_rows(count, rows))
     same_bits(cpu, gpu, "linear_add", (out, x, weight), tolerance=2e-4)
+
+
+@pytest.mark.parametrize("kind", COMMON, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("rows", "count", "columns"), [(130, 33, 64), (256, 70, 832), (192, 40, 256), (140, 150, 1536)])
+def test_many_rows(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind, rows: int, count: int, columns: int) -> None:
+    """The last group may be short, and rows of `out` may begin at any multiple of four bytes."""
+    columns += 0 if holds_columns(kind, columns) else -columns % STORED_GROUP
+    weight, x = packed(kind, rows, columns), np.ascontiguousarray(random_rows(count, columns))
+    same_bits(cpu, gpu, "linear", (np.zeros((count, rows), np.float32), x, weight), tolerance=None)
+    out = np.ascontiguousarray(random_rows(count, rows))
+    same_bits(cpu, gpu, "linear_add", (out, x, weight), tolerance=None)
+    same_bits(cpu, gpu, "linear_silu", (np.zeros((count, rows // 2), np.float32), x, weight), tolerance=None)
+
+
+@pytest.mark.parametrize("columns", [256, 4352, 17152], ids=str)
+@pytest.mark.parametrize("kind", [*COMMON, WeightKind.SUPER5_MIN], ids=lambda kind: kind.name)
+def test_one_long_row(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind, columns: int) -> None:
+    """More groups than a block has at once are added in rounds."""
+    weight, x = packed(kind, 192, columns), np.ascontiguousarray(random_rows(1, columns))
+    same_bits(cpu, gpu, "linear", (np.zeros((1, 192), np.float32), x, weight), tolerance=None)
+    same_bits(cpu, gpu, "linear_silu", (np.zeros((1, 96), np.float32), x, weight), tolerance=None)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -55,19 +55,40 @@ struct StripShape {
   int32_t threads;
 };
 
-// Returns the shape of a kernel. The strip is 0 for a kernel without strips.
-StripShape strip_shape(KernelNumber kernel) {
+// The blocks of the kernels of stored kinds have eight threads for each group of a row, as far as a block can be that large.
+StripShape stored_strips(int64_t groups) {
+  constexpr int64_t kOfGroup = kStoredStrip / 4, kMostWarps = kStoredThreads / kWarp;
+  const int64_t wanted = divide_up(groups * kOfGroup, kWarp), warps = wanted < kMostWarps ? wanted : kMostWarps;
+  return {kStoredStrip, kMostWarps / warps, static_cast<int32_t>(warps * kWarp)};
+}
+
+KernelNumber stored_kernel(int32_t kind) {
+  switch (kind) {
+    case TS_W_FLAT4: return kKernel_linear_stored_flat4;
+    case TS_W_FLAT8: return kKernel_linear_stored_flat8;
+    case TS_W_SUPER4_MIN: return kKernel_linear_stored_super4_min;
+    case TS_W_SUPER6: return kKernel_linear_stored_super6;
+    default: return kKernel_linear_stored;
+  }
+}
+
+// Returns the shape of a kernel for rows of some groups. The strip is 0 for a kernel without strips.
+StripShape strip_shape(KernelNumber kernel, int64_t groups) {
   switch (kernel) {
     case kKernel_linear_one: return {kOneStrip, 1, kOneThreads};
     case kKernel_linear_few: return {kFewStrip, 2, kFewThreads};
-    case kKernel_linear_stored: return {kStoredStrip, 2, kStoredThreads};
+    case kKernel_linear_stored:
+    case kKernel_linear_stored_flat4:
+    case kKernel_linear_stored_flat8:
+    case kKernel_linear_stored_super4_min:
+    case kKernel_linear_stored_super6: return stored_strips(groups);
     default: return {0, 0, 0};
   }
 }
 
 // grids: the number of rows of activations that are multiplied separately.
 int32_t start_strips(ts_context& device, KernelNumber kernel, int64_t grids, LinearArgs& args) {
-  const StripShape shape = strip_shape(kernel);
+  const StripShape shape = strip_shape(kernel, args.groups);
   const int64_t tiles = kernel == kKernel_linear_few && args.tokens > kFewRows ? divide_up(args.tokens, kFewTile) : 1;
   const int64_t strips = divide_up(args.gated != 0 ? args.rows / 2 : args.rows, shape.strip) * tiles;
   const int64_t blocks = divide_up(shape.blocks * device.multiprocessors, grids);
@@ -85,8 +106,8 @@ KernelNumber kernel_for(const ts_context& device, const ts_weight& w, bool bank,
 
 // Whether a kernel can apply the gate itself. It can where both halves begin at the beginning of a strip.
 bool gates_itself(const ts_context& device, const ts_weight& w, int64_t rows) {
-  const int64_t strip = strip_shape(kernel_for(device, w, false, rows)).strip;
-  return strip != 0 && w.rows / 2 % strip == 0;
+  const int64_t strip = strip_shape(kernel_for(device, w, false, rows), 1).strip;
+  return strip != 0 ? w.rows / 2 % strip == 0 : tiles_gate(device, w, rows);
 }
 
 // Whether the positions of all rows are given, or none.
@@ -99,7 +120,13 @@ int64_t more_scratch(const ts_weight& w, const ts_indices& positions, int64_t ro
   return first.count == 0 ? 0 : first_scratch(w);
 }
 
-// Starts a gated product of at most kGatedRows rows. Where the product's kernel cannot gate, both halves go to `both`, and another kernel
+// The number of rows of a gated product, of at most `rows`, that one launch may have.
+int64_t gated_rows(const ts_context& device, const ts_weight& w, int64_t rows) {
+  if (rows > kRowsAtOnce) rows = kRowsAtOnce;
+  return rows <= kGatedRows || gates_itself(device, w, rows) ? rows : kGatedRows;
+}
+
+// Starts a gated product. Where the product's kernel cannot gate, both halves of at most kGatedRows rows go to `both`, and another kernel
 // multiplies them.
 int32_t start_gated(ts_context& device, const ts_weight& w, uint64_t scratch, float* both, const ProductRows& rows) {
   if (gates_itself(device, w, rows.count)) return start_product(device, w, scratch, kGatedRows, rows);
@@ -117,13 +144,15 @@ int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x
   if (status != TS_OK) return status;
   if (out.rows != x.rows || width_of(x) != weight->columns || 2 * width_of(out) != weight->rows || weight->experts != 0) return TS_BAD_SHAPE;
   if (!has_positions(positions, x.rows)) return TS_BAD_SHAPE;
-  const int64_t bytes = product_scratch(*weight, kGatedRows), of_both = round_up(kGatedRows * weight->rows * 4);
-  const uint64_t scratch = scratch_of(device, bytes + of_both + more_scratch(*weight, positions, x.rows), &status);
+  const int64_t bytes = product_scratch(*weight, kGatedRows), of_more = product_scratch(*weight, kRowsAtOnce);  // without both halves
+  const int64_t with_both = bytes + round_up(kGatedRows * weight->rows * 4), most = with_both < of_more ? of_more : with_both;
+  const uint64_t scratch = scratch_of(device, most + more_scratch(*weight, positions, x.rows), &status);
   float* both = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(bytes));
-  const uint64_t more = scratch + static_cast<uint64_t>(bytes + of_both);
+  const uint64_t more = scratch + static_cast<uint64_t>(most);
   FirstRows some;
   for (int64_t first = 0, count = 0; first < x.rows && status == TS_OK; first += count) {
-    count = take_rows(some, *weight, positions, first, x.rows - first < kGatedRows ? x.rows - first : kGatedRows);
+    count = take_rows(some, *weight, positions, first, gated_rows(device, *weight, x.rows - first));
+    if (gated_rows(device, *weight, count) < count) count = take_rows(some, *weight, positions, first, kGatedRows);
     const ProductRows rows = {x.data + first * x.stride, x.stride, count, out.data + first * out.stride, out.stride, false, nullptr, true};
     status = start_first(device, *weight, more, some, rows);
     if (status == TS_OK && some.count < count) status = start_gated(device, *weight, scratch, both, rows);
@@ -158,7 +187,7 @@ int32_t start_quantize(ts_context& device, const ts_weight& w, const Rounded& ro
 KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows) {
   if (!is_integer_kind(weight_kind)) return kKernel_linear_float;
   if (!bank && rows > most_few(weight_kind)) return tiles_kernel(weight_kind, rows);
-  if (is_stored_kind(weight_kind)) return kKernel_linear_stored;
+  if (is_stored_kind(weight_kind)) return stored_kernel(weight_kind);
   return bank || rows == 1 ? kKernel_linear_one : kKernel_linear_few;
 }
 
@@ -174,7 +203,7 @@ int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, 
   if (!is_integer_kind(w.kind)) return start_float(device, args);
   if (reinterpret_cast<uint64_t>(w.data) % 16 != 0) return TS_BAD_POINTER;  // kernels load 16 bytes at once
   const KernelNumber kernel = kernel_for(device, w, rows.matrices != nullptr, rows.count);
-  if (strip_shape(kernel).strip == 0) return start_tiles(device, w, scratch, rows);
+  if (strip_shape(kernel, args.groups).strip == 0) return start_tiles(device, w, scratch, rows);
   if (kernel != kKernel_linear_few) return start_strips(device, kernel, rows.count, args);  // this kernel rounds each row itself
   const int32_t status = start_quantize(device, w, rounded, scratch, rows, args);
   return status == TS_OK ? start_strips(device, kernel, 1, args) : status;

@@ -28,16 +28,39 @@ KernelNumber steps_kernel(int32_t kind) {
   }
 }
 
-// enough: whether tiles of kTileTokens give work to all multiprocessors.
+// The kernel for many rows. Kinds without such a kernel have the one for few rows.
+KernelNumber wide_kernel(int32_t kind) {
+  switch (kind) {
+    case TS_W_FLAT4: return kKernel_linear_wide_flat4;
+    case TS_W_FLAT8: return kKernel_linear_wide_flat8;
+    case TS_W_SUPER4_MIN: return kKernel_linear_wide_super4_min;
+    case TS_W_SUPER6: return kKernel_linear_wide_super6;
+    default: return kKernel_linear_steps;
+  }
+}
+
+// The shape for stored kinds. enough: whether tiles of kWideTokens give work to all multiprocessors.
+TileShape stored_shape_of(int32_t kind, int64_t rows, bool bank, bool enough) {
+  const KernelNumber few = steps_kernel(kind), wide = wide_kernel(kind);
+  if (!bank && enough && rows > kStepTokens && wide != kKernel_linear_steps) return {wide, kWideTokens, kWideStrip, kWideThreads};
+  return {few, rows <= kFewStepTokens || few == kKernel_linear_steps ? kFewStepTokens : kStepTokens, kStepStrip, kStepThreads};
+}
+
+// enough: whether the largest tiles give work to all multiprocessors.
 TileShape shape_of(int32_t kind, int64_t rows, bool bank, bool enough) {
   const bool int4 = kind == TS_W_INT4;
-  if (is_stored_kind(kind)) {
-    const KernelNumber kernel = steps_kernel(kind);
-    return {kernel, rows <= kFewStepTokens || kernel == kKernel_linear_steps ? kFewStepTokens : kStepTokens, kStepStrip, kStepThreads};
-  }
+  if (is_stored_kind(kind)) return stored_shape_of(kind, rows, bank, enough);
   if (bank) return {int4 ? kKernel_linear_bank_int4 : kKernel_linear_bank_int8, kNarrowTokens, kPanel, kNarrowTileThreads};
   if (rows <= kNarrowTokens || !enough) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, kPanel, kNarrowTileThreads};
   return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kPanel, kTileThreads};
+}
+
+// The shape of the tiles of some rows on a device.
+TileShape shape_on(const ts_context& device, const ts_weight& w, int64_t rows, bool bank) {
+  const bool stored = is_stored_kind(w.kind);
+  const int64_t strip = stored ? kWideStrip : kPanel, tokens = stored ? kWideTokens : kTileTokens;
+  const bool enough = divide_up(w.rows, strip) * divide_up(rows, tokens) >= (stored ? 1 : kTileBlocks) * device.multiprocessors;
+  return shape_of(w.kind, rows, bank, enough);
 }
 
 // The places of rounded rows in scratch memory: whole tiles of rows, their pairs and their scales.
@@ -83,6 +106,10 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
 
 KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows) { return shape_of(weight_kind, rows, false, true).kernel; }
 
+bool tiles_gate(const ts_context& device, const ts_weight& w, int64_t rows) {
+  return is_stored_kind(w.kind) && shape_on(device, w, rows, false).strip == kWideStrip && w.rows / 2 % kStepStrip == 0;
+}
+
 int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }
 
 int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows, const TilePlaces* places) {
@@ -99,8 +126,7 @@ int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, co
   const int32_t status = start(device, rounds, divide_up(rows.count * room.groups, kTileRoundWarps), kTileRoundThreads, &round);
   if (status != TS_OK) return status;
   const int64_t together = kTileBlocks * device.multiprocessors;
-  const bool enough = divide_up(w.rows, kPanel) * divide_up(rows.count, kTileTokens) >= together;
-  const TileShape shape = shape_of(w.kind, rows.count, places != nullptr, enough);
+  const TileShape shape = shape_on(device, w, rows.count, places != nullptr);
   TileArgs args = {};
   args.out = rows.out;
   args.data = static_cast<const uint8_t*>(w.data);
@@ -126,9 +152,10 @@ int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, co
     args.matrices = places->tiles;
     args.order = places->order;
   }
-  const int64_t tiles = divide_up(w.rows, shape.strip) * args.tiles;
+  args.gated = rows.gated;
+  const int64_t tiles = divide_up(w.rows, shape.strip) * args.tiles;  // with as many rows of both halves of a gated product
   if (tiles > INT32_MAX) return TS_BAD_SHAPE;
-  args.blocks = static_cast<int32_t>(is_stored_kind(w.kind) && tiles > together ? together : tiles);
+  args.blocks = static_cast<int32_t>(is_stored_kind(w.kind) && shape.strip != kWideStrip && tiles > together ? together : tiles);
   args.wide = shape.tokens == kStepTokens;
   return start(device, shape.kernel, args.blocks, shape.threads, &args);
 }

@@ -8,7 +8,6 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int32_t kAnyKind = -1;
 constexpr int32_t kStepWarps = kStepThreads / kWarp, kStepQuads = kStepStrip / 4;
 
 TS_SHARED(Words4, step_totals, kStepWarps * kStepTokens * kStepQuads);  // totals of each warp's group: four rows for a token
@@ -54,7 +53,7 @@ struct StepTile {
   const TileArgs& args;
   const StoredLayout& layout;
   int32_t g, t;
-  StoredColumns coming[kAhead];
+  StepColumns coming[kAhead];
   StoredSuper super;
   int32_t whole[kEights][2][4];  // [m]: row 4g + 2m for tokens 2t and 2t + 1, then row 4g + 2m + 1
   float totals[kEights][2][4];
@@ -97,7 +96,7 @@ struct StepTile {
         const int r = 2 * m + c / 2;
         const float scale = layout.fine != 0 ? scales[r] * fine[c % 2] : scales[r];
         float total = fma(float_of(static_cast<uint32_t>(whole[n][m][c])) - kRounder, scale, totals[n][m][c]);
-        if (layout.minimum != 0) total = fma(0.0f - minima[r], float_of(c % 2 == 0 ? pair.x : pair.z), total);
+        if (layout.minimum != 0) total = fma(minima[r], float_of(c % 2 == 0 ? pair.x : pair.z), total);
         totals[n][m][c] = total;
       }
     }
@@ -114,7 +113,7 @@ struct StepTile {
       const int32_t step = asked / 2 <= last ? asked : 2 * last + 1;
       uint32_t low[4], high[4];
       float scales[2][4], minima[2][4];
-      coming[s].unpack(layout, t, low, high);
+      coming[s].codes.unpack(layout, t, low, high);
       coming[s].factors(layout, super, 0, at < columns, scales[0], minima[0]);
       if (layout.sub == 16) coming[s].factors(layout, super, 1, at < columns, scales[1], minima[1]);
       coming[s].load(layout, behind, next + 32 * s, t);

@@ -1,315 +1,296 @@
 // Products of weights that keep a file's codes with one row of activations, or with rows that each have a matrix of their own. Each step
 // gives float(whole sum) * step - minimum * float(sum of the rounded activations). These are added from left to right within a group of 256
 // columns. A scale of the activations multiplies each step or the group's sum: see src/twostroke/ops/stored_layout.py.
-// A block rounds its row once, into shared memory, and then goes through strips of 16 rows of the matrix in rounds. In a round a warp has
-// one group of each row, whose codes are loaded while the last round's sums are folded.
+// A block rounds its row once, into shared memory, and then goes through strips of 32 rows of the matrix. A thread has four rows of a whole
+// group, whose steps it adds without other threads; it loads codes some steps before they are needed, also across the end of a strip. Then
+// one warp adds the groups in their order, while the others have begun the next strip.
+// Each common kind has a kernel, whose layout the compiler knows; one more kernel is for all other kinds.
 #include "twostroke/cuda/products/chunks.h"
 #include "twostroke/cuda/products/round_rows.h"
-#include "twostroke/cuda/products/stored.h"
+#include "twostroke/cuda/products/stored_rows.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int32_t kStoredWarps = kStoredThreads / kWarp, kStoredQuads = kStoredStrip / 4;
-// a thread has one piece of a group, for four rows
-constexpr int32_t kPieces = 8, kPieceColumns = static_cast<int32_t>(kStoredGroup) / kPieces;
-constexpr int32_t kMostParts = 2 * kPieces;  // parts of a group: pieces, or halves of pieces
-constexpr int32_t kStoredParts = kStoredWarps * kMostParts;
-constexpr int32_t kStoredGroups = kStoredColumns / static_cast<int32_t>(kStoredGroup);
+constexpr int32_t kStoredQuads = kStoredStrip / 4;
+constexpr int32_t kStoredRound = kStoredThreads / kStoredQuads;  // the most groups that a block has at once
+constexpr int32_t kStoredColumns = kStoredRound * static_cast<int32_t>(kStoredGroup);
 
 TS_SHARED(uint32_t, stored_row, kStoredColumns / 4);
 // scales of the row: for fine kinds one for kFineColumns columns, else one for a group
 TS_SHARED(float, stored_scales, kStoredColumns / kFineColumns);
-TS_SHARED(Words4, stored_wholes, kStoredParts * kStoredQuads);  // sums of four rows
-TS_SHARED(Words4, stored_steps, kStoredParts * kStoredQuads);  // factors of these sums
-TS_SHARED(Words4, stored_minima, kStoredParts * kStoredQuads);
-TS_SHARED(int32_t, stored_ones, kStoredParts);  // sums of the activations
+TS_SHARED(int32_t, stored_ones, kStoredColumns / 16);  // sums of the rounded row, of each 16 columns where steps have 16, else of each 32
+TS_SHARED(Words4, stored_totals, 2 * kStoredRound * kStoredQuads);  // sums of groups, of this round and the one before: four rows each
 
-struct StoredHeld {
-  TS_MEMBER_INLINE void word(int32_t at, uint32_t four) { stored_row[at] = four; }
-  TS_MEMBER_INLINE void group(int32_t at, float scale, int32_t) { stored_scales[at] = scale; }
-  TS_MEMBER_INLINE void fine(int32_t at, float scale) { stored_scales[at] = scale; }
+// Rounds a row of activations for the kind with this layout. A thread has four columns of each 128.
+struct StoredRounding {
+  const StoredLayout& layout;
+  const FloatRow row;
+
+  // Keeps columns k .. k + 3, and the sum of the 16 or 32 columns that have it.
+  TS_MEMBER_INLINE void keep(int32_t k, uint32_t word) const {
+    const int32_t wide = layout.sub == 16 ? 16 : 32, sum = sum_of_threads(dot4(0x01010101u, static_cast<int32_t>(word), 0), wide / 4);
+    stored_row[k / 4] = word;
+    if (k % wide == 0) stored_ones[k / wide] = sum;
+  }
+  // Rounds a group. Columns after the row's end are zeros, so that they add nothing.
+  TS_MEMBER_INLINE void group(int32_t number) const {
+    const int32_t own = number * static_cast<int32_t>(kStoredGroup) + 4 * warp_lane();
+    Words4 four[2];
+    TS_EVERY_LANE
+    for (int i = 0; i < 2; ++i) {
+      four[i] = row.turn(row.four(own + i * kWarpColumns));
+    }
+    const GroupRounding rounding(most_of_threads(most_of(four[1], most_of(four[0], 0)), kWarp));
+    TS_EVERY_LANE
+    for (int i = 0; i < 2; ++i) keep(own + i * kWarpColumns, rounding.rounded(four[i]));
+    if (warp_lane() == 0) stored_scales[number] = rounding.scale;
+  }
+  // Rounds 128 columns, of which each kFineColumns have a scale.
+  TS_MEMBER_INLINE void fine(int32_t first) const {
+    const int32_t k = first + 4 * warp_lane();
+    const Words4 four = row.four(k);
+    const GroupRounding rounding(most_of_threads(most_of(four, 0), kFineThreads));
+    keep(k, rounding.rounded(four));
+    if (k % kFineColumns == 0) stored_scales[k / static_cast<int32_t>(kFineColumns)] = rounding.scale;
+  }
 };
 
-// Rounds groups of the row from `first` on, as many as fit. kBetween: the call is between two strips, where few registers are free.
-template <bool kBetween>
-TS_DEVICE_INLINE void hold_row(const LinearArgs& args, int64_t token, int32_t first) {
-  StoredHeld held;
-  if (args.stored.fine == 0) return hold_groups<kBetween>(args, token, first, kStoredGroups, kStoredGroup, kStoredWarps, held);
-  const int64_t begin = first * kStoredGroup, left = args.padded - begin, columns = args.columns > begin ? args.columns - begin : 0;
-  const FloatRow row(args.x + token * args.x_stride + begin, columns, left < kStoredColumns ? left : kStoredColumns, kFineColumns, 0, false);
-  for (int32_t k = warp_index() * kWarpColumns; k < row.padded; k += kStoredWarps * kWarpColumns) round_fine(row, k, held);
-  barrier();
-}
+// The codes and numbers of 32 columns of four rows.
+struct StoredStep {
+  StoredColumns parts[4];
+  StoredNumbers numbers;
 
-// A block's matrix and the layout of its kind.
-struct StoredMatrix {
+  // known: whether the compiler knows the layout.
+  TS_MEMBER_INLINE void load(const StoredLayout& layout, const StoredRows& rows, int32_t asked, bool known) {
+    const int32_t k = rows.within(asked);
+    TS_EVERY_LANE
+    for (int p = 0; p < 4; ++p) {
+      if (known && 8 * p % StoredColumns::plane(layout) != 0) parts[p].load_after(layout, rows, k, p, parts[p - 1]);
+      else parts[p].load(layout, rows, k, p);
+    }
+    numbers.load(layout, rows, k);
+  }
+};
+
+// The current place of a block: some groups of a strip, from `span` on. See StripPlace.
+struct StoredPlace {
+  int32_t unit, half, span;
+
+  TS_MEMBER_INLINE StoredPlace after(const LinearArgs& args, int32_t round) const {
+    if (span + round < args.groups) return {unit, half, span + round};
+    const int32_t other = args.gated != 0 ? 1 - half : 0;
+    return {other == 0 ? unit + static_cast<int32_t>(args.parts) : unit, other, 0};
+  }
+  TS_MEMBER_INLINE int64_t row(const LinearArgs& args) const { return unit * int64_t{kStoredStrip} + half * (args.rows / 2); }
+};
+
+// kKind: the kind of the weights, or kAnyKind. kAhead: the steps whose loads are under way.
+template <int32_t kKind, int kAhead>
+struct StoredStrip {
+  static constexpr StoredLayout kLayout = stored_layout(kKind == kAnyKind ? TS_W_FLAT8 : kKind);
+  static constexpr int32_t kPart = 32 * kAhead, kParts = static_cast<int32_t>(kStoredGroup) / kPart;
+
+  const LinearArgs& args;
   const StoredLayout& layout;
   const uint8_t* data;
-  int64_t panel_bytes;
-  int32_t padded, groups, kinds, scale_bytes;  // kinds: 1 for scales alone, 2 for scales and minima
+  int32_t groups, round, quad;  // round: the number of groups that the block has at once
+  StoredStep coming[kAhead];
+  StoredSuper super;
+  int32_t wholes[2][4];  // sums of 32 columns; a step of 16 columns has its own
+  int32_t ones;  // the sum of the activations of a step that has more than 32 columns
+  float totals[4];
+  float sum, gate;  // of the row that this thread of the warp that folds has
 
-  TS_MEMBER_INLINE StoredMatrix(const LinearArgs& args, int64_t matrix)
-      : layout(args.stored), data(panel_of(args, matrix, 0)), panel_bytes(args.panel_bytes), padded(static_cast<int32_t>(args.padded)),
-        groups(static_cast<int32_t>(args.groups)), kinds(args.stored.minimum != 0 ? 2 : 1),
-        scale_bytes(args.stored.super != 0 ? 1 : args.stored.floats != 0 ? 4 : 2) {}
+  TS_MEMBER_INLINE explicit StoredStrip(const LinearArgs& of)
+      : args(of), layout(kKind == kAnyKind ? of.stored : kLayout), data(nullptr), groups(static_cast<int32_t>(of.groups)),
+        round(threads() / kStoredQuads), quad(thread_index() % kStoredQuads), sum(0.0f), gate(0.0f) {}
 
-  TS_MEMBER_INLINE bool halves() const { return layout.sub == 16; }
-  TS_MEMBER_INLINE int32_t columns(int32_t group) const {
-    const int32_t rest = padded - group * static_cast<int32_t>(kStoredGroup);
-    return rest < kStoredGroup ? rest : static_cast<int32_t>(kStoredGroup);
+  // This thread's group. After the last group it is the last one again.
+  TS_MEMBER_INLINE int32_t group_at(const StoredPlace& place) const {
+    const int32_t asked = place.span + thread_index() / kStoredQuads;
+    return asked < groups ? asked : groups - 1;
   }
-  // The step of a piece, or the first of its two steps.
-  TS_MEMBER_INLINE int32_t step_of(int32_t piece) const {
-    return layout.sub == 16 ? 2 * piece : layout.sub == 32 ? piece : layout.sub == 64 ? piece / 2 : piece / 4;
+  TS_MEMBER_INLINE StoredRows rows_at(const StoredPlace& place) const {
+    const int32_t group = group_at(place), left = static_cast<int32_t>(args.padded) - group * static_cast<int32_t>(kStoredGroup);
+    const int64_t row = place.row(args);
+    return {layout, data + row / kPanel * args.panel_bytes + group * layout.group_bytes,
+            left < kStoredGroup ? left : static_cast<int32_t>(kStoredGroup), static_cast<int32_t>(row % kPanel) + 4 * quad};
   }
-};
 
-TS_DEVICE_INLINE uint64_t load_eight(const uint8_t* from) { return *reinterpret_cast<const uint64_t*>(from); }
-TS_DEVICE_INLINE uint32_t load_four(const uint8_t* from) { return *reinterpret_cast<const uint32_t*>(from); }
-
-// The stored scales of a piece for four rows, of both steps where it has two.
-struct StoredHead {
-  // more: for floats the other half of each number; for super kinds the group's scale and its minimum
-  uint64_t steps[2], minima[2], more[2];
-
-  TS_MEMBER_INLINE void load(const StoredMatrix& matrix, const uint8_t* group, int32_t columns, int32_t piece, int32_t column) {
-    const StoredLayout& layout = matrix.layout;
-    const int32_t bytes = static_cast<int32_t>(kPanel) * matrix.scale_bytes;
-    const int32_t all = columns / layout.sub * bytes;  // bytes of one kind
-    const uint8_t* from = group + (layout.super != 0 ? matrix.kinds * 2 * static_cast<int32_t>(kPanel) : 0) + matrix.step_of(piece) * bytes +
-                          column * matrix.scale_bytes;
-    const bool two = matrix.halves(), minimum = layout.minimum != 0;
-    const uint8_t *second = from + (two ? bytes : 0), *taken = from + (minimum ? all : 0), *taken_second = second + (minimum ? all : 0);
-    // A number that a kind does not have is loaded from a valid address and not used, so that the loads need no branches.
-    if (layout.super != 0) {
-      more[0] = load_eight(group + column * 2);
-      more[1] = load_eight(group + (minimum ? kPanel + column : column) * 2);
-      steps[0] = load_four(from);
-      steps[1] = load_four(second);
-      minima[0] = load_four(taken);
-      minima[1] = load_four(taken_second);
-    } else if (layout.floats == 0) {
-      steps[0] = load_eight(from);
-      steps[1] = load_eight(second);
-      minima[0] = load_eight(taken);
-      minima[1] = load_eight(taken_second);
-      more[0] = more[1] = 0;
-    } else {  // pieces of kinds with minima have one step
-      const uint8_t* other = minimum ? taken : second;
-      steps[0] = load_eight(from);
-      more[0] = load_eight(from + 8);
-      steps[1] = minima[0] = load_eight(other);
-      more[1] = load_eight(other + 8);
-      minima[1] = 0;
+  // Rounds groups of the row from `first` on, as many as the block has at once.
+  TS_MEMBER_INLINE void hold_row(int64_t token, int32_t first) {
+    const int32_t warps = threads() / kWarp, wide = round * static_cast<int32_t>(kStoredGroup);
+    const int64_t begin = first * kStoredGroup, left = divide_up(args.padded - begin, kStoredGroup) * kStoredGroup, columns = args.columns > begin ? args.columns - begin : 0;
+    const StoredRounding rounding = {layout, {args.x + token * args.x_stride + begin, columns, left < wide ? left : wide, 1, 1, args.rotated != 0}};
+    TS_ONE_BY_ONE
+    for (int32_t group = warp_index(); group * static_cast<int32_t>(kStoredGroup) < rounding.row.padded; group += warps) {
+      if (layout.fine == 0) {
+        rounding.group(group);
+        continue;
+      }
+      TS_EVERY_LANE
+      for (int i = 0; i < 2; ++i) rounding.fine(group * static_cast<int32_t>(kStoredGroup) + i * kWarpColumns);
     }
+    barrier();
   }
-  static TS_MEMBER_INLINE uint32_t half_bits(uint64_t four, int row) { return bits_of(widen_half(static_cast<uint16_t>(four >> (16 * row)))); }
-  static TS_MEMBER_INLINE uint32_t float_bits(uint64_t low, uint64_t high, int row) {
-    return static_cast<uint32_t>((row < 2 ? low : high) >> (32 * (row % 2)));
-  }
-  // Four rows' factors of step `which` of the piece, as floats.
-  TS_MEMBER_INLINE Words4 scales(const StoredLayout& layout, int which) const {
-    Words4 found;
+
+  // Adds the sums of the step, or of half of it, which ends with them.
+  TS_MEMBER_INLINE void add_sums(const StoredNumbers& numbers, int half, int32_t ones_of_step, float fine) {
+    float scales[4], minima[4];
+    numbers.factors(layout, super, half, scales, minima);
+    const float taken = layout.fine != 0 ? static_cast<float>(ones_of_step) * fine : static_cast<float>(ones_of_step);
+    const int32_t excess = layout.offset * ones_of_step;
     TS_EVERY_LANE
     for (int r = 0; r < 4; ++r) {
-      if (layout.super != 0) {
-        const float whole = static_cast<float>(static_cast<int8_t>(steps[which] >> (8 * r)));
-        found[r] = bits_of(whole * float_of(half_bits(more[0], r)));
-      } else {
-        found[r] = layout.floats != 0 ? float_bits(steps[which], more[which], r) : half_bits(steps[which], r);
-      }
+      const float scale = layout.fine != 0 ? scales[r] * fine : scales[r];
+      totals[r] = fma(static_cast<float>(wholes[half][r] - excess), scale, totals[r]);
+      if (layout.minimum != 0) totals[r] = fma(minima[r], taken, totals[r]);
     }
-    return found;
   }
-  TS_MEMBER_INLINE Words4 minimums(const StoredLayout& layout, int which) const {
-    Words4 found;
-    TS_EVERY_LANE
-    for (int r = 0; r < 4; ++r) {
-      if (layout.super != 0) {
-        found[r] = bits_of(static_cast<float>(minima[which] >> (8 * r) & 255) * float_of(half_bits(more[1], r)));
-      } else {
-        found[r] = layout.floats != 0 ? float_bits(minima[0], more[1], r) : half_bits(minima[which], r);
-      }
-    }
-    return found;
-  }
-};
 
-// The codes of one piece: 32 columns of four rows, in kWords words for each row. 2 means planes of two bits without nibbles; 3 means three
-// bits.
-template <int kWords>
-struct StoredPiece {
-  static constexpr int kHigh = kWords - 4;  // words with the bits above a nibble; with 4, codes are bytes
-  Words4 words[kWords];
-  StoredHead head;
-
-  // Where there is no such group or piece, the last one is loaded again.
-  TS_MEMBER_INLINE void load(const StoredMatrix& matrix, int64_t row, int32_t asked) {
-    const int32_t number = asked < matrix.groups ? asked : matrix.groups - 1;
-    const int32_t own = warp_lane() / kStoredQuads, column = static_cast<int32_t>(row % kPanel) + warp_lane() % kStoredQuads * 4;
-    const int32_t columns = matrix.columns(number), last = columns / kPieceColumns - 1, piece = own < last ? own : last;
-    const uint8_t* group = matrix.data + row / kPanel * matrix.panel_bytes + number * matrix.layout.group_bytes;
-    const int32_t steps = columns / matrix.layout.sub * static_cast<int32_t>(kPanel) * matrix.scale_bytes;
-    const int32_t heads = matrix.kinds * (steps + (matrix.layout.super != 0 ? 2 * static_cast<int32_t>(kPanel) : 0));
-    const uint8_t* from = group + heads + (piece * kWords * static_cast<int32_t>(kPanel) + column) * 4;
-    if (kWords == 3) {
-      load_thirds(group + heads + piece * kWords * static_cast<int32_t>(kPanel) * 4, column);
-    } else {
+  // Adds 32 columns of the group, from column `at` on. first: the column of the kept row at which the group begins.
+  TS_MEMBER_INLINE void add_step(const StoredStep& step, int32_t first, int32_t at) {
+    const bool begins = layout.sub <= 32 || at % layout.sub == 0, ends = layout.sub <= 32 || (at + 32) % layout.sub == 0;
+    if (begins) {
       TS_EVERY_LANE
-      for (int i = 0; i < kWords; ++i) words[i] = load_once(from + i * kPanel * 4);
-    }
-    head.load(matrix, group, columns, piece, column);
-  }
-  // Loads two blocks of a plane of two bits and one of third bits. begin: the first byte of the piece.
-  TS_MEMBER_INLINE void load_thirds(const uint8_t* begin, int32_t column) {
-    constexpr int32_t kPlane = kPanel * 4, kBlock = kPlane * 3 / 2;
-    const uint64_t first = load_eight(begin + kPlane + column * 2), second = load_eight(begin + kBlock + kPlane + column * 2);
-    words[0] = load_once(begin + column * 4);
-    words[1] = load_once(begin + kBlock + column * 4);
-    words[kWords - 1] = Words4{static_cast<uint32_t>(first), static_cast<uint32_t>(first >> 32), static_cast<uint32_t>(second), static_cast<uint32_t>(second >> 32)};
-  }
-  // Codes of columns 4 * quad .. 4 * quad + 3 of a row.
-  TS_MEMBER_INLINE uint32_t codes(int quad, int row, int32_t table) const {
-    if (kHigh == 4) return words[quad][row];
-    if (kWords < 4) {
-      const uint32_t two = words[quad / 4][row] >> (quad % 4 * 2) & 0x03030303u;
-      if (kWords == 2) return two;
-      return two | thirds_of(words[kWords - 1][quad / 4 * 2 + row / 2] >> (16 * (row % 2)), quad % 4);
-    }
-    const int first = kHigh == 2 ? quad / 4 * 3 : 0, at = kHigh == 2 ? quad % 4 : quad, planes = kHigh == 0 ? 0 : 1;
-    const uint32_t both = words[first + planes + at / 2][row], four = (at % 2 == 0 ? both : both >> 4) & 0x0f0f0f0fu;
-    if (kHigh == 0) return meant(table, four);
-    return four | (words[first][row] >> (at * kHigh) & (kHigh == 1 ? 0x01010101u : 0x03030303u)) << 4;
-  }
-  // Writes the sums to shared memory, for this warp's group of the round. first: the place in the kept row at which the group's columns
-  // begin.
-  TS_MEMBER_INLINE void multiply(const StoredMatrix& matrix, int32_t first, int32_t columns) const {
-    const int32_t piece = warp_lane() / kStoredQuads, quad = warp_lane() % kStoredQuads;
-    if (piece * kPieceColumns >= columns) return;
-    const StoredLayout& layout = matrix.layout;
-    int32_t sums[2][4] = {}, ones[2] = {};
-    TS_EVERY_LANE
-    for (int q = 0; q < 8; ++q) {
-      const int32_t x = static_cast<int32_t>(static_cast<uint32_t>(stored_row[(first + piece * kPieceColumns) / 4 + q]));
-      TS_EVERY_LANE
-      for (int r = 0; r < 4; ++r) sums[q / 4][r] = dot4(codes(q, r, layout.table), x, sums[q / 4][r]);
-      ones[q / 4] = dot4(0x01010101u, x, ones[q / 4]);
-    }
-    const int32_t at = warp_index() * kMostParts + (matrix.halves() ? 2 * piece : piece);
-    if (!matrix.halves()) {
-      TS_EVERY_LANE
-      for (int r = 0; r < 4; ++r) sums[0][r] += sums[1][r];
-      ones[0] += ones[1];
-    }
-    TS_EVERY_LANE
-    for (int half = 0; half < 2; ++half) {
-      if (half == 1 && !matrix.halves()) continue;
-      Words4 wholes;
-      TS_EVERY_LANE
-      for (int r = 0; r < 4; ++r) wholes[r] = static_cast<uint32_t>(sums[half][r] - layout.offset * ones[half]);
-      stored_wholes[(at + half) * kStoredQuads + quad] = wholes;
-      stored_steps[(at + half) * kStoredQuads + quad] = head.scales(layout, half);
-      if (layout.minimum != 0) stored_minima[(at + half) * kStoredQuads + quad] = head.minimums(layout, half);
-      if (quad == 0) stored_ones[at + half] = ones[half];
-    }
-  }
-};
-
-// The state of a warp that folds. Its thread 4c + q has group c of a round and rows 4q .. 4q + 3 of a strip.
-struct StoredFold {
-  float sums[4], gates[4];
-
-  // Adds the steps to the group's sum of each row, in their order. scales: the scales of a fine kind's activations in this group.
-  TS_MEMBER_INLINE void add_steps(const StoredMatrix& matrix, int32_t columns, int32_t scales, float (&totals)[4]) const {
-    const int32_t wide = matrix.halves() ? kPieceColumns / 2 : kPieceColumns, quad = warp_lane() % kStoredQuads;
-    int32_t wholes[4] = {0, 0, 0, 0}, ones = 0;
-    for (int32_t part = 0; part * wide < columns; ++part) {
-      const int32_t number = warp_lane() / kStoredQuads * kMostParts + part, at = number * kStoredQuads + quad;
-      const Words4 more = stored_wholes[at];
-      TS_EVERY_LANE
-      for (int r = 0; r < 4; ++r) wholes[r] += static_cast<int32_t>(more[r]);
-      ones += stored_ones[number];
-      if ((part + 1) * wide % matrix.layout.sub != 0) continue;
-      const Words4 steps = stored_steps[at];
-      const float fine = matrix.layout.fine != 0 ? stored_scales[scales + part * wide / static_cast<int32_t>(kFineColumns)] : 1.0f;
-      TS_EVERY_LANE
-      for (int r = 0; r < 4; ++r) totals[r] = fma(static_cast<float>(wholes[r]), float_of(steps[r]) * fine, totals[r]);
-      if (matrix.layout.minimum != 0) {
-        const Words4 minima = stored_minima[at];
-        TS_EVERY_LANE
-        for (int r = 0; r < 4; ++r) totals[r] = fma(0.0f - float_of(minima[r]), static_cast<float>(ones) * fine, totals[r]);
-      }
-      TS_EVERY_LANE
-      for (int r = 0; r < 4; ++r) wholes[r] = 0;
+      for (int i = 0; i < 8; ++i) wholes[i / 4][i % 4] = 0;
       ones = 0;
     }
-  }
-  // Adds the groups from `first` on, in their order. held: the group at which the kept row begins.
-  TS_MEMBER_INLINE void add(const StoredMatrix& matrix, int32_t first, int32_t held) {
-    const int32_t own = first + warp_lane() / kStoredQuads;
-    float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    constexpr int32_t kScales = static_cast<int32_t>(kStoredGroup / kFineColumns);
-    if (own < matrix.groups) add_steps(matrix, matrix.columns(own), (own - held) * kScales, totals);
-    for (int32_t c = 0; c < kStoredWarps && first + c < matrix.groups; ++c) {
-      const float scale = matrix.layout.fine != 0 ? 1.0f : stored_scales[first + c - held];
+    TS_EVERY_LANE
+    for (int h = 0; h < 2; ++h) {
+      const int own = kKind == kAnyKind || layout.sub == 16 ? h : 0;
+      const Words4 x = four_of(stored_row, (first + at) / 16 + h);
       TS_EVERY_LANE
-      for (int r = 0; r < 4; ++r) {
-        const uint32_t total = shuffle(bits_of(totals[r]), c * kStoredQuads + warp_lane() % kStoredQuads);
-        sums[r] = fma(float_of(total), scale, sums[r]);
+      for (int p = 0; p < 2; ++p) {
+        uint32_t low[4], high[4];
+        step.parts[2 * h + p].unpack(layout, 2 * h + p, low, high);
+        TS_EVERY_LANE
+        for (int r = 0; r < 4; ++r) {
+          wholes[own][r] = dot4(low[r], static_cast<int32_t>(x[2 * p]), wholes[own][r]);
+          wholes[own][r] = dot4(high[r], static_cast<int32_t>(x[2 * p + 1]), wholes[own][r]);
+        }
       }
     }
+    const float fine = layout.fine != 0 ? stored_scales[(first + at) / static_cast<int32_t>(kFineColumns)] : 1.0f;
+    if (layout.sub == 16) {
+      add_sums(step.numbers, 0, stored_ones[(first + at) / 16], fine);
+      add_sums(step.numbers, 1, stored_ones[(first + at) / 16 + 1], fine);
+      return;
+    }
+    ones += stored_ones[(first + at) / 32];
+    if (!ends) return;
+    if (kKind == kAnyKind) {
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) wholes[0][r] += wholes[1][r];
+    }
+    add_sums(step.numbers, 0, ones, fine);
   }
-  TS_MEMBER_INLINE void end(const LinearArgs& args, int64_t matrix, int64_t token, const StripPlace& place) {
+
+  // Asks for the steps after those whose loads begin first.
+  TS_MEMBER_INLINE void load_later_steps(const StoredRows& rows) const {
+    if (kKind == kAnyKind) return;
+    TS_ONE_BY_ONE
+    for (int32_t at = kPart; at < rows.columns; at += 32) StoredColumns::load_step_soon(layout, rows, at);
+  }
+
+  // Adds this thread's group at a place to `totals`. Meanwhile it begins to load the group that comes next.
+  TS_MEMBER_INLINE void add_group(StoredRows& rows, int32_t first, const StoredPlace& there) {
+    const int32_t columns = rows.columns;
+    StoredSuper super_behind = super;
     TS_EVERY_LANE
-    for (int r = 0; r < 4; ++r) {
-      const int64_t own = place.unit * kStoredStrip + warp_lane() * 4 + r;
-      if (warp_lane() < kStoredQuads) finish_half(args, matrix, token, own, place.half, sums[r], gates[r]);
-      sums[r] = 0.0f;
+    for (int r = 0; r < 4; ++r) totals[r] = 0.0f;
+    TS_ONE_BY_ONE
+    for (int32_t part = 0; part < kParts; ++part) {
+      if (part == kParts - 1) {
+        rows = rows_at(there);
+        super_behind.load(layout, rows);
+      }
+      TS_EVERY_LANE
+      for (int s = 0; s < kAhead; ++s) {
+        const int32_t at = part * kPart + 32 * s;
+        if (at < columns) add_step(coming[s], first, at);
+        coming[s].load(layout, rows, (part + 1) % kParts * kPart + 32 * s, kKind != kAnyKind);
+      }
+    }
+    super = super_behind;
+  }
+
+  // Adds the groups of a round, in their order. buffer: where its sums are; held: the group at which the kept row begins.
+  TS_MEMBER_INLINE void fold(const StoredPlace& place, int32_t buffer, int32_t held) {
+    constexpr int32_t kAtOnce = 8;
+    const int32_t left = groups - place.span, count = left < round ? left : round;
+    TS_ONE_BY_ONE
+    for (int32_t first = 0; first < count; first += kAtOnce) {
+      float found[kAtOnce], scales[kAtOnce];
+      TS_EVERY_LANE
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int32_t c = first + i < count ? first + i : count - 1;
+        found[i] = float_of(word_of(stored_totals, (buffer * kStoredRound + c) * kStoredStrip + warp_lane()));
+        scales[i] = layout.fine != 0 ? 1.0f : stored_scales[place.span + c - held];
+      }
+      TS_EVERY_LANE
+      for (int i = 0; i < kAtOnce; ++i)
+        if (first + i < count) sum = fma(found[i], scales[i], sum);
+    }
+  }
+
+  TS_MEMBER_INLINE void run() {
+    const uint32_t parts = static_cast<uint32_t>(args.parts), block = static_cast<uint32_t>(block_index());
+    const int64_t token = block / parts;
+    const int32_t strips = static_cast<int32_t>(strips_of(args, kStoredStrip));
+    if (args.matrices != nullptr) wait_for_earlier();
+    const int64_t matrix = matrix_of(args, token);
+    data = panel_of(args, matrix, 0);
+    StoredPlace place = {static_cast<int32_t>(block % parts), 0, 0};
+    StoredRows rows = rows_at(place);
+    super.load(layout, rows);
+    TS_EVERY_LANE
+    for (int s = 0; s < kAhead; ++s) coming[s].load(layout, rows, 32 * s, kKind != kAnyKind);
+    load_later_steps(rows);
+    wait_for_earlier();
+    const bool whole = groups <= round;  // otherwise each round's part of the row is rounded again
+    const int32_t warps = threads() / kWarp;
+    int32_t folds = 0, buffer = 0;  // folds: the warp that folds this strip
+    bool kept = false;
+    TS_ONE_BY_ONE
+    while (place.unit < strips) {
+      if (!kept || !whole) {
+        if (kept) barrier();  // the warp that folds reads the scales
+        hold_row(token, place.span);
+        kept = true;
+      }
+      const StoredPlace behind = place.after(args, round);
+      add_group(rows, (group_at(place) - place.span) * static_cast<int32_t>(kStoredGroup), behind.unit < strips ? behind : place);
+      const Words4 four = {bits_of(totals[0]), bits_of(totals[1]), bits_of(totals[2]), bits_of(totals[3])};
+      stored_totals[buffer * kStoredRound * kStoredQuads + thread_index()] = four;
+      barrier();
+      if (warp_index() == folds) {
+        fold(place, buffer, place.span);
+        if (behind.span == 0) {
+          finish_half(args, matrix, token, int64_t{place.unit} * kStoredStrip + warp_lane(), place.half, sum, gate);
+          sum = 0.0f;
+        }
+      }
+      buffer = 1 - buffer;
+      if (behind.unit != place.unit) folds = folds + 1 < warps ? folds + 1 : 0;
+      place = behind;
     }
   }
 };
 
-template <int kWords>
-TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
-  static_assert(kStoredWarps * kStoredQuads == kWarp && kStoredGroups % kStoredWarps == 0, "one warp folds a round");
-  const int64_t token = block_index() / args.parts, number = matrix_of(args, token), strips = strips_of(args, kStoredStrip);
-  const StoredMatrix matrix(args, number);
-  StripPlace place = {block_index() % args.parts, 0, 0};
-  if (place.unit >= strips) return;
-  StoredPiece<kWords> coming;
-  coming.load(matrix, place.row(args, kStoredStrip), warp_index());
-  const bool whole = matrix.groups <= kStoredGroups;  // otherwise parts of the row are rounded for each strip
-  if (whole) hold_row<false>(args, token, 0);
-  StoredFold fold = {};
-  while (place.unit < strips) {
-    const int32_t held = whole ? 0 : place.span / kStoredGroups * kStoredGroups, own = place.span + warp_index();
-    if (!whole && place.span == held) hold_row<true>(args, token, held);
-    StripPlace behind = place;
-    behind.next(args, matrix.groups, kStoredWarps);
-    if (own < matrix.groups) coming.multiply(matrix, (own - held) * static_cast<int32_t>(kStoredGroup), matrix.columns(own));
-    const StripPlace& there = behind.unit < strips ? behind : place;
-    coming.load(matrix, there.row(args, kStoredStrip), there.span + warp_index());
-    barrier();
-    if (warp_index() == 0) {
-      fold.add(matrix, place.span, held);
-      if (place.span + kStoredWarps >= matrix.groups) fold.end(args, number, token, place);
-    }
-    barrier();
-    place = behind;
-  }
-}
-
 // A block multiplies one row of x by every parts-th strip.
-TS_KERNEL(linear_stored, LinearArgs) {
-  at_most_threads<2 * kStoredThreads>();  // this many registers let two blocks fit on a multiprocessor
-  if (args.stored.nibbles == 0) linear_stored_of<8>(args);
-  else if (args.stored.third != 0) linear_stored_of<3>(args);
-  else if (args.stored.alone != 0) linear_stored_of<2>(args);
-  else if (args.stored.high == 0) linear_stored_of<4>(args);
-  else if (args.stored.high == 1) linear_stored_of<5>(args);
-  else linear_stored_of<6>(args);
-}
+#define TS_STORED(name, kind, ahead)                                                               \
+  TS_KERNEL_AHEAD(name, LinearArgs) {                                                              \
+    at_most_threads<kStoredThreads>(); /* with this many registers, a multiprocessor has this many threads */ \
+    StoredStrip<kind, ahead>(args).run();                                                          \
+  }
+TS_STORED(linear_stored, kAnyKind, 1)
+TS_STORED(linear_stored_flat4, TS_W_FLAT4, 4)
+TS_STORED(linear_stored_flat8, TS_W_FLAT8, 2)
+TS_STORED(linear_stored_super4_min, TS_W_SUPER4_MIN, 4)
+TS_STORED(linear_stored_super6, TS_W_SUPER6, 2)
+#undef TS_STORED
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -30,10 +30,8 @@ constexpr int kFewThreads = 256;  // threads of a block of linear_few
 constexpr int kFewStrip = 32;
 constexpr int kFewRows = 16;  // the most rows of activations of linear_few; with more, linear_tile runs
 constexpr int kFewTile = 32;
-constexpr int kStoredThreads = 256;  // threads of a block of linear_stored
-constexpr int kStoredStrip = 16;
-// the most columns of activations that a block of linear_stored keeps in shared memory from beginning to end
-constexpr int kStoredColumns = 20480;
+constexpr int kStoredThreads = 512;  // the most threads of a block of linear_stored, and those that a multiprocessor holds at once
+constexpr int kStoredStrip = 32;  // eight threads of a block have this many rows of one group
 constexpr int kMostDim = 512;  // the most dimensions of a head
 constexpr int kSegment = 512;        // positions whose sums are merged in order
 constexpr int kMostLatent = 1024;  // the most numbers of a position's latent, with the dimensions after it
@@ -249,8 +247,16 @@ struct FollowArgs {
   K(linear_float_some, LinearArgs)    \
   K(linear_float_wide, LinearArgs)    \
   K(linear_stored, LinearArgs)        \
+  K(linear_stored_flat4, LinearArgs)  \
+  K(linear_stored_flat8, LinearArgs)  \
+  K(linear_stored_super4_min, LinearArgs)\
+  K(linear_stored_super6, LinearArgs) \
   K(linear_tile_int4, TileArgs)       \
   K(linear_tile_int8, TileArgs)       \
+  K(linear_wide_flat4, TileArgs)      \
+  K(linear_wide_flat8, TileArgs)      \
+  K(linear_wide_super4_min, TileArgs) \
+  K(linear_wide_super6, TileArgs)     \
   K(low_rank_down, LowRankArgs)       \
   K(low_rank_up, LowRankArgs)         \
   K(match_rms, ts_match_rms_args)     \

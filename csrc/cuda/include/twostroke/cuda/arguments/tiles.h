@@ -15,6 +15,9 @@ constexpr int kStepTokens = 32;  // the same number for linear_steps, which mult
 constexpr int kFewStepTokens = 16;  // the same number where a step has no more rows than this
 constexpr int kStepStrip = 32;  // rows of a matrix that a block of linear_steps has
 constexpr int kStepThreads = 256;
+constexpr int kWideTokens = 64;  // the same numbers for linear_wide, which multiplies many rows by stored kinds
+constexpr int kWideStrip = 128;
+constexpr int kWideThreads = 128;
 constexpr int kPlaceThreads = 256;  // threads of place_pairs
 constexpr int kTileRoundWarps = 8;  // warps of a block of quantize_tiles; each warp rounds one group of one row
 constexpr int kTileRoundThreads = 32 * kTileRoundWarps;
@@ -60,6 +63,7 @@ struct TileArgs {  // computes out = x @ W.T + bias, or adds it to out
   int32_t blocks, wide;  // blocks: the blocks that share all tiles; wide: whether a block has kStepTokens rows and not kFewStepTokens
   // for a bank: the matrix of each tile of kNarrowTokens rows, and the pair of each place; NULL for one matrix
   const int32_t *matrices, *order;
+  int32_t gated;  // linear_wide alone uses it: out is silu(products of the matrix' first rows) times the products of its last rows
 };
 
 // Pairs of a row and an expert in the order of experts. Each expert begins with a new tile of kNarrowTokens places. order: the pair of each

@@ -50,6 +50,8 @@ int32_t put_first(ts_context& device, const ts_weight& weight, uint64_t scratch,
 constexpr int64_t most_few(int32_t weight_kind) { return is_stored_kind(weight_kind) ? 1 : kFewRows; }
 KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows);
 int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
+// Whether this kernel can apply the gate itself, where the matrix has a gate in its first rows.
+bool tiles_gate(const ts_context& device, const ts_weight& weight, int64_t rows);
 
 // Rows in the order of a bank's matrices, with whole tiles of kNarrowTokens rows for each matrix: see RoundArgs and TileArgs.
 struct TilePlaces {

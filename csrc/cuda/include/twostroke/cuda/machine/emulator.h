@@ -44,12 +44,23 @@ void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 template <class T>
 inline void load_before(T&) {}
+inline float widen_half(uint16_t bits) {
+  const float magnitude = __builtin_bit_cast(float, static_cast<uint32_t>(bits & 0x7fff) << 13) * 0x1p112f;
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, magnitude) | static_cast<uint32_t>(bits & 0x8000) << 16);
+}
+inline void load_soon(const void*) {}
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
 
 template <class S>
 inline uint32_t word_of(S& shared, int32_t index) {
   const Words4 four = shared[index / 4];
   return four[index % 4];
+}
+template <class S>
+inline Words4 four_of(S& shared, int32_t index) {
+  Words4 found;
+  for (int i = 0; i < 4; ++i) found[i] = shared[4 * index + i];
+  return found;
 }
 template <class S>
 inline uint64_t pair_of(S& shared, int32_t index) {

@@ -61,7 +61,7 @@ TS_DEVICE_INLINE void wait_for_earlier() {}  // the emulator runs one kernel aft
 #define TS_KERNEL(name, Args) extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args)
 #define TS_KERNEL_AHEAD(name, Args) TS_KERNEL(name, Args)
 #endif
-#define TS_SHARED(T, name, count) static __attribute__((address_space(3))) T name[count]
+#define TS_SHARED(T, name, count) static __attribute__((address_space(3), aligned(16))) T name[count]
 
 namespace twostroke {
 namespace cuda {
@@ -161,10 +161,26 @@ TS_DEVICE_INLINE Words4 load_once(const void* from) {
   return r;
 }
 
+// The finite float16 number with these bits, exactly.
+TS_DEVICE_INLINE float widen_half(uint16_t bits) {
+  float result;
+  __asm__("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(bits));
+  return result;
+}
+
+// Asks for the bytes at an address that this thread will load, so that they are nearer when it does.
+TS_DEVICE_INLINE void load_soon(const void* from) { __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+
 // The 32 bits at byte 4 * index of an array of Words4 in shared memory.
 TS_DEVICE_INLINE uint32_t word_of(__attribute__((address_space(3))) Words4* shared, int32_t index) {
   typedef uint32_t __attribute__((may_alias)) Word;
   return reinterpret_cast<__attribute__((address_space(3))) Word*>(shared)[index];
+}
+
+// The four words at 4 * index of an array of words.
+TS_DEVICE_INLINE Words4 four_of(__attribute__((address_space(3))) uint32_t* shared, int32_t index) {
+  typedef Words4 __attribute__((may_alias)) Four;
+  return reinterpret_cast<__attribute__((address_space(3))) Four*>(shared)[index];
 }
 
 // The 64 bits at byte 8 * index.

@@ -7,12 +7,6 @@
 namespace twostroke {
 namespace cuda {
 
-// Bits of a finite float16 as float32, exactly.
-TS_DEVICE_INLINE float widen_half(uint16_t bits) {
-  const float magnitude = float_of(static_cast<uint32_t>(bits & 0x7fff) << 13) * 0x1p112f;
-  return float_of(bits_of(magnitude) | static_cast<uint32_t>(bits & 0x8000) << 16);
-}
-
 // Four floats of 4 bits become bytes with twice their value + 128. The values are 0 1 2 3 4 6 8 12, and the highest bit is the sign. Bytes
 // do not carry into each other, because the largest is 140. From code 4 on, the code falls short of the magnitude by its two low bits, and
 // code 7 by 2 more.

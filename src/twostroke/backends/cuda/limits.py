@@ -148,13 +148,13 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 
 
 def _first(weight: Weight, weight_format: WeightFormat) -> int:
-    """Returns the bytes of rows with two codes: the rows, what rounding loses of them, both products, the results.
+    """Returns the bytes of rows with two codes: both codes as floats and rounded, both products, the old results.
     Rounded rows are whole tiles."""
     if not weight_format.group:
         return 0
-    padded = weight_format.padded_columns(weight.columns)
-    rounded = max(FIRST_ROWS, WHOLE_TILES) * _rounded(weight, weight_format)
-    return rounded + 4 * FIRST_ROWS * (weight.columns + padded + 3 * weight.rows)
+    padded, codes = weight_format.padded_columns(weight.columns), 2 * FIRST_ROWS
+    rounded = max(codes, WHOLE_TILES) * _rounded(weight, weight_format)
+    return rounded + 4 * codes * (padded + weight.rows) + 4 * FIRST_ROWS * weight.rows
 
 
 def _pairs(chosen: int) -> int:

@@ -100,13 +100,14 @@ struct QuantizeArgs {  // rounds rows (rows, columns) to q (rows, padded), scale
 
 constexpr int kMostFirst = 64;  // the most rows with two codes that are computed together
 
-// Rows with two codes. own (count, columns): copies of the rows of x. lost (count, padded): what rounding loses of them. first, second
-// (count, sums): the products of both, without bias. results (count, width): the finished rows.
+// Rows with two codes. made (2 * count, padded): the rows of x, rotated where weights are, then what rounding loses of them. products
+// (2 * count, sums): the products of both, without bias. kept (count, width): the old content of out, where products are added to it.
+// units: the groups of a row, or its 128 columns each for fine kinds; a row's units are shared out among `parts` blocks.
 struct FirstArgs {
   const float* x;
-  float *own, *lost, *first, *second, *results, *out;
+  float *made, *products, *kept, *out;
   const float* bias;
-  int64_t x_stride, out_stride, columns, padded, group, groups, sums, width;
+  int64_t x_stride, out_stride, columns, padded, group, units, parts, count, sums, width;
   int64_t rotated;  // the value of ts_weight
   int32_t fine, add, gated;  // fine: the value of StoredLayout
   int32_t rows[kMostFirst];
@@ -215,7 +216,6 @@ struct FollowArgs {
   K(entry_write, EntryWriteArgs)      \
   K(first_put, FirstArgs)             \
   K(first_remainders, FirstArgs)      \
-  K(first_sums, FirstArgs)            \
   K(follow, FollowArgs)               \
   K(gate, ts_gate_args)               \
   K(gated_norm, ts_gated_norm_args)   \

@@ -330,7 +330,7 @@ TS_DEVICE_INLINE void add_float_values(const AttentionArgs& args, const SegmentB
 
 template <class Work>
 TS_DEVICE_INLINE void attend_floats(const AttentionArgs& args) {
-  const SegmentBlock block(args, Work::kColumns);
+  const SegmentBlock block(args, Work::kColumns, static_cast<int32_t>(block_index()));
   if (block.columns == 0) return;
   const SeenPart part(args, block);
   load_queries<Work>(args, block);

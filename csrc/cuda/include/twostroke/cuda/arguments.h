@@ -39,6 +39,9 @@ constexpr int kSegment = 512;        // positions whose sums are merged in order
 constexpr int kMostLatent = 1024;  // the most numbers of a position's latent, with the dimensions after it
 constexpr int kMostChoices = 1024;  // the most experts of one layer
 constexpr int kWholeColumns = 8;  // pairs of a row and a query head in a block of attention over int8 and int4
+constexpr int kScoreThreads = 128, kValueThreads = 512;  // threads of its blocks for scores, and for sums of V
+constexpr int kScoreParts = 4;  // the blocks that share the scores of a segment
+constexpr int kMostSummed = 512;  // the most sums of V of a block: of all columns and dimensions
 constexpr int kFloatColumns = 16;  // the same number over f32 and bf16; the next one is for sequences with one row
 constexpr int kOneRowColumns = 4;
 constexpr int kPlaceRows = 8;  // rows of a block of place_scores
@@ -158,8 +161,10 @@ struct AttentionArgs {
   // the rows of a tile. chunks: the blocks that share the query heads of a KV head. These blocks take the sequences of more than `above`
   // and at most `few` rows.
   // prompt_blocks: the number of blocks of one KV head, where a warp goes over the whole context.
-  float* partials;
+  // scores (blocks, score_columns, kSegment), over int8 and int4. Then `slices` blocks have 32 * units dimensions of V each.
+  float *partials, *scores;
   int64_t first_tile, prompt_blocks;
+  int32_t score_columns, slices, units;
   int32_t together, chunks, segments, above, few, one_each;  // one_each: 1 where each sequence has one row
   StageShape stage;
   Places places;  // the whole-number kernels of prompts do not use it
@@ -206,6 +211,8 @@ struct FollowArgs {
   K(attention_prompt_f32, AttentionArgs) \
   K(attention_prompt_int4, AttentionArgs) \
   K(attention_prompt_int8, AttentionArgs) \
+  K(attention_scores_int4, AttentionArgs) \
+  K(attention_scores_int8, AttentionArgs) \
   K(choice_numbers, NumberArgs)       \
   K(compress, ts_compress_args)       \
   K(count_pairs, PlaceArgs)           \

@@ -106,10 +106,9 @@ struct SegmentBlock {
   int32_t number, kv_head, group, first_head, columns;
   int32_t segment, own_page;  // own_page: the page of the segment that belongs to this thread's place in its warp
 
-  // most: the most columns of a block.
-  TS_MEMBER_INLINE SegmentBlock(const AttentionArgs& args, int32_t most)
+  // most: the most columns of a block; index: the number of the block's work.
+  TS_MEMBER_INLINE SegmentBlock(const AttentionArgs& args, int32_t most, int32_t index)
       : tile(), number(0), kv_head(0), group(static_cast<int32_t>(args.heads) / args.layer.kv_heads), first_head(0), columns(0), segment(0), own_page(0) {
-    int32_t index = static_cast<int32_t>(block_index());
     const int32_t place = index % args.segments;
     index /= args.segments;
     first_head = index % args.chunks * most;
@@ -117,12 +116,18 @@ struct SegmentBlock {
     kv_head = index % args.layer.kv_heads;
     number = index / args.layer.kv_heads;
     tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
+    // Without a window the segment is known, so that its pages are loaded before the context is known.
+    const int32_t known = place * kSegmentPages + warp_lane();
+    uint32_t guess = static_cast<uint32_t>(tile.pages[known < args.table_stride ? known : 0]), first = static_cast<uint32_t>(tile.pages[0]);
+    load_before(guess);
+    load_before(first);
     if (tile.rows == 0) return;
     const int32_t begin = tile.begin(args), end = tile.end(args), left = group - first_head;
     segment = begin / kSegment + place;
     if (segment * kSegment >= end) return;
     columns = args.chunks > 1 ? (left < most ? left : most) : tile.rows * group;
-    own_page = tile.page(segment * kSegmentPages + warp_lane(), begin, end);
+    own_page = static_cast<int32_t>(known * TS_PAGE_TOKENS < end ? guess : first);
+    if (args.window != 0) own_page = tile.page(segment * kSegmentPages + warp_lane(), begin, end);
   }
 
   // A column is a row of the tile and a query head, with the positions that this row sees.

@@ -111,8 +111,8 @@ int32_t start_whole(ts_context& device, const ts_attention_args& a, const Way& w
 void share_values(const ts_context& device, const ts_kv_layer& layer, int64_t blocks, AttentionArgs* args) {
   const int64_t units = divide_up(layer.value_dim, 32);
   args->units = args->score_columns <= kMostSummed / 128 ? 4 : 2;
-  while (args->units > 1 && (args->units >= 2 * units || blocks * divide_up(units, args->units) < device.multiprocessors)) args->units /= 2;
-  if (layer.kind == TS_KV_INT8 && layer.value_dim % 4 != 0) args->units = 1;
+  const auto too_many = [&] { return layer.value_dim % (32 * args->units) != 0 || blocks * units < device.multiprocessors * args->units; };
+  while (args->units > 1 && too_many()) args->units /= 2;
   args->slices = static_cast<int32_t>(divide_up(units, args->units));
 }
 
@@ -187,6 +187,7 @@ int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places
   if (status != TS_OK) return status;
   AttentionArgs args = {};
   args.layer = *a.layer;
+  args.pages = page_layout(*a.layer);
   args.out = a.out.data;
   args.q = a.q.data;
   args.sinks = a.sinks.data;
@@ -194,6 +195,7 @@ int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places
   args.q_stride = a.q.stride;
   args.out_stride = a.out.stride;
   args.heads = a.q.heads;
+  args.group = static_cast<int32_t>(a.q.heads / a.layer->kv_heads);
   args.scale = static_cast<float>(a.scale);
   args.soft_cap = static_cast<float>(a.soft_cap);
   args.window = static_cast<int32_t>(a.window);
@@ -235,7 +237,7 @@ int32_t launch(ts_context& device, const ts_kv_write_args& a) {
   if (a.k.heads != a.layer->kv_heads || a.k.dim != a.layer->head_dim) return TS_BAD_SHAPE;
   if (a.v.heads != a.layer->kv_heads || a.v.dim != a.layer->value_dim) return TS_BAD_SHAPE;
   if (!in_range(a.slots, a.layer->num_pages * TS_PAGE_TOKENS)) return TS_BAD_INDEX;
-  KVWriteArgs args = {a, *a.layer};
+  KVWriteArgs args = {{a, *a.layer}, page_layout(*a.layer)};
   return mirror(device, args.slots) ? start(device, kKernel_kv_write, a.k.rows * a.k.heads, kGroupThreads, &args) : TS_BAD_POINTER;
 }
 

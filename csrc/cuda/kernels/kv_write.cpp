@@ -35,7 +35,7 @@ TS_KERNEL(kv_write, KVWriteArgs) {
   const int64_t dim = args.layer.head_dim, value_dim = args.layer.value_dim;
   const int64_t slot = args.slots.data[token], offset = slot % TS_PAGE_TOKENS;
   const float *k = args.k.data + token * args.k.stride + head * dim, *v = args.v.data + token * args.v.stride + head * value_dim;
-  const KVLayout layout(&args.layer);
+  const PageLayout& layout = args.pages;
   uint8_t* keys = layout.keys(slot / TS_PAGE_TOKENS, head);
   uint8_t* values = layout.values(keys);
   if (!has_scales(args.layer.kind)) {

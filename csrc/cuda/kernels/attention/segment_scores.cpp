@@ -24,24 +24,24 @@ struct QueryColumn {
     fours = reinterpret_cast<uint64_t>(args.q) % 16 == 0 && args.q_stride % 4 == 0 && dim % 4 == 0;
   }
   // The thread's quads of some steps, times the scale. They are zeros after the last dimension.
-  template <class Pages>
-  TS_MEMBER_INLINE void load(int32_t step, int32_t t, Words4 (&quads)[2 * kScoreSteps]) const {
+  template <class Pages, int kQuads>
+  TS_MEMBER_INLINE void load(int32_t step, int32_t t, Words4 (&quads)[kQuads]) const {
     if (fours) {
       TS_EVERY_LANE
-      for (int i = 0; i < 2 * kScoreSteps; ++i) {
+      for (int i = 0; i < kQuads; ++i) {
         const int32_t d = 4 * Pages::query_quad(step + i / 2, t, i % 2);
         quads[i] = load16(q + (d < dim ? d : 0));
       }
     } else {
       TS_EVERY_LANE
-      for (int i = 0; i < 2 * kScoreSteps; ++i) {
+      for (int i = 0; i < kQuads; ++i) {
         const int32_t d = 4 * Pages::query_quad(step + i / 2, t, i % 2);
         TS_EVERY_LANE
         for (int j = 0; j < 4; ++j) quads[i][j] = d + j < dim ? bits_of(q[d + j]) : 0;
       }
     }
     TS_EVERY_LANE
-    for (int i = 0; i < 2 * kScoreSteps; ++i) {
+    for (int i = 0; i < kQuads; ++i) {
       const bool inside = there && 4 * Pages::query_quad(step + i / 2, t, i % 2) < dim;
       TS_EVERY_LANE
       for (int j = 0; j < 4; ++j) quads[i][j] = inside ? bits_of(float_of(quads[i][j]) * scale) : 0;
@@ -49,9 +49,10 @@ struct QueryColumn {
   }
 };
 
-TS_DEVICE_INLINE uint32_t most_of_quads(const Words4 (&quads)[2 * kScoreSteps], uint32_t most) {
+template <int kQuads>
+TS_DEVICE_INLINE uint32_t most_of_quads(const Words4 (&quads)[kQuads], uint32_t most) {
   TS_EVERY_LANE
-  for (int i = 0; i < 8 * kScoreSteps; ++i) most = larger_bits(most, quads[i / 4][i % 4] & 0x7fffffffu);
+  for (int i = 0; i < 4 * kQuads; ++i) most = larger_bits(most, quads[i / 4][i % 4] & 0x7fffffffu);
   return most;
 }
 
@@ -81,8 +82,8 @@ struct PairSums {
     column.load<Pages>(0, t, quads);
     uint32_t most = most_of_quads(quads, 0);
     TS_ONE_BY_ONE
-    for (int32_t step = kScoreSteps; step < steps; step += kScoreSteps) {
-      Words4 more[2 * kScoreSteps];
+    for (int32_t step = kScoreSteps; step < steps; ++step) {
+      Words4 more[2];
       column.load<Pages>(step, t, more);
       most = most_of_quads(more, most);
     }
@@ -114,7 +115,7 @@ struct PairSums {
 // Applies to the thread's scores what few models have, one score after the other.
 TS_DEVICE_INLINE void adjust_scores(const AttentionArgs& args, const SegmentBlock& block, int32_t column, int32_t start, float* scores) {
   const int32_t row = block.row(column), head = block.head(column);
-  const Seen seen = block.tile.seen(args, row);
+  const Seen seen = block.seen(args, row);
   TS_ONE_BY_ONE
   for (int32_t i = 0; i < 8; ++i) {
     const int32_t at = i / 4 * TS_PAGE_TOKENS + i % 4, position = start + at;
@@ -134,8 +135,8 @@ TS_DEVICE_INLINE void score_pair(const AttentionArgs& args) {
   const int32_t pages[2] = {page_in_segment(block, 2 * pair), page_in_segment(block, 2 * pair + 1)};
   wait_for_earlier();
   const int32_t start = block.segment * kSegment + pair * kPairTokens;
-  if (block.columns == 0 || start >= block.tile.end(args) || start + kPairTokens <= block.tile.begin(args)) return;
-  const KVLayout layout(&args.layer);
+  if (block.columns == 0 || start >= block.last.end || start + kPairTokens <= block.first.begin) return;
+  const PageLayout& layout = args.pages;
   const WholePage own(layout, g % 2 == 0 ? pages[0] : pages[1], block.kv_head);
   PairSums sums = {};
   typename Pages::Keys keys[kScoreSteps];

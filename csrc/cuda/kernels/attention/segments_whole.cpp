@@ -20,6 +20,12 @@ TS_SHARED(Words4, pair_totals, kPairs* kWholeColumns* kLanes / 4);
 TS_SHARED(float, tile_rescales, kSegmentTiles* kWholeColumns);
 TS_SHARED(float, weight_scales, kSegmentTiles* kWholeColumns);
 TS_SHARED(float, column_factors, kWholeColumns);
+// The addresses of a column's sums of V and of its partial result, 0 where there are none; its head, below 0 for a partial result.
+TS_SHARED(uint64_t, column_sums, kWholeColumns);
+TS_SHARED(uint64_t, column_partials, kWholeColumns);
+TS_SHARED(int32_t, whole_heads, kWholeColumns);
+// the first tile of the segment that a row sees, the one after the last, and the number of columns
+TS_SHARED(int32_t, seen_tiles, 3);
 TS_SHARED(Words4, pair_sums, kPairs* kMostSumQuads);
 
 #define TS_EVERY_SCORE                               \
@@ -29,29 +35,26 @@ TS_SHARED(Words4, pair_sums, kPairs* kMostSumQuads);
 // A pair's scores, which become weights, and V's scales in a thread of the pair's warp. They belong to column g and to positions 4t + j of
 // page `side`.
 struct PairWeights {
-  float at[2][4];
+  static constexpr uint32_t kUnseen = 0xffffffffu;  // a NaN that no operation makes
+  float at[2][4];  // kUnseen where the column does not see the position
   FourScales scales[2];
-  uint32_t seen;  // a bit for each number of `at`: whether the column sees the position
 
-  TS_MEMBER_INLINE bool sees(int side, int j) const { return (seen >> (4 * side + j) & 1) != 0; }
+  TS_MEMBER_INLINE bool sees(int side, int j) const { return bits_of(at[side][j]) != kUnseen; }
   // first, last: the positions that the column sees, counted from the thread's first one.
   TS_MEMBER_INLINE void load(const float* scores, int32_t first, int32_t last) {
-    seen = 0;
     TS_EVERY_LANE
     for (int side = 0; side < 2; ++side) {
       const Words4 four = load16(scores + side * TS_PAGE_TOKENS);
       TS_EVERY_LANE
       for (int j = 0; j < 4; ++j) {
         const int32_t place = side * TS_PAGE_TOKENS + j;
-        const bool inside = place >= first && place < last;
-        at[side][j] = inside ? float_of(four[j]) : kLowest;
-        seen |= inside ? 1u << (4 * side + j) : 0;
+        at[side][j] = float_of(place >= first && place < last ? four[j] : kUnseen);
       }
     }
   }
   TS_MEMBER_INLINE float peak() const {
     float most = kLowest;
-    TS_EVERY_SCORE most = larger(at[side][j], most);
+    TS_EVERY_SCORE most = larger(at[side][j], most);  // which is `most` where the score is NaN
     return most_of_four(most);
   }
   // The bits of the largest magnitude among the scales that the column sees. They are those of NaN where one is NaN.
@@ -130,9 +133,24 @@ TS_DEVICE_INLINE void multiply_values(const uint32_t (&a)[4], int32_t start, con
   }
 }
 
+// Finds where the columns' results go, a thread for each column. Shared memory keeps what is needed late, because registers are few.
+TS_DEVICE_INLINE void find_results(const AttentionArgs& args, const SegmentBlock& block, int32_t column) {
+  if (column >= kWholeColumns) return;
+  if (column == 0) {
+    const int32_t begin = block.first.begin - block.segment * kSegment, end = block.last.end - block.segment * kSegment;
+    seen_tiles[0] = begin <= 0 ? 0 : begin / kTile;
+    seen_tiles[2] = block.columns;
+    seen_tiles[1] = end >= kSegment ? kSegmentTiles : (end + kTile - 1) / kTile;
+  }
+  const Result result(args, block, column);
+  column_sums[column] = result.any ? reinterpret_cast<uint64_t>(result.sums) : 0;
+  column_partials[column] = reinterpret_cast<uint64_t>(result.partial);
+  whole_heads[column] = result.whole ? block.head(column) : -1;
+}
+
 // The first warps find the factors of the columns' sums of V; a thread has one of 16 totals. The block of the first slice writes totals and
 // peaks into partial results.
-TS_DEVICE_INLINE void find_factors(const AttentionArgs& args, const SegmentBlock& block, int32_t slice, int32_t first, int32_t last) {
+TS_DEVICE_INLINE void find_factors(const AttentionArgs& args, int32_t slice, int32_t first, int32_t last) {
   const int32_t column = thread_index() / kLanes, lane = thread_index() % kLanes;
   if (column >= kWholeColumns) return;
   float total = 0.0f, peak = kLowest;
@@ -144,24 +162,26 @@ TS_DEVICE_INLINE void find_factors(const AttentionArgs& args, const SegmentBlock
     peak = larger(larger(static_cast<float>(pair_peaks[at]), static_cast<float>(pair_peaks[at + kWholeColumns])), peak);
   }
   const float whole = sum_of_half_warp(total);
-  const Result result(args, block, column);
-  if (result.partial != nullptr && slice == 0) {
-    result.partial[lane] = total;
-    if (lane == 0) result.partial[kLanes + args.layer.value_dim] = peak;
+  float* partial = reinterpret_cast<float*>(static_cast<uint64_t>(column_partials[column]));
+  if (partial != nullptr && slice == 0) {
+    partial[lane] = total;
+    if (lane == 0) partial[kLanes + args.layer.value_dim] = peak;
   }
-  if (lane == 0) column_factors[column] = result.whole ? inverse_of(args, block.head(column), peak, whole) : 1.0f;
+  const int32_t head = whole_heads[column];
+  if (lane == 0) column_factors[column] = head >= 0 ? inverse_of(args, head, peak, whole) : 1.0f;
 }
 
-// kUnits: the block's units of 32 dimensions; kWhole: see wide_values.
+// kUnits: the block's units of 32 dimensions, all of which V has if there are several; kWhole: see wide_values.
 template <class Pages, int kUnits, bool kWhole>
 TS_DEVICE_INLINE void attend_slice(const AttentionArgs& args) {
   const int32_t index = static_cast<int32_t>(block_index()), at = index / args.slices, slice = index - at * args.slices;
   const SegmentBlock block(args, kWholeColumns, at);
   const int32_t pair = warp_index(), g = warp_lane() / 4, t = warp_lane() % 4, dim = args.layer.value_dim;
   const int32_t pages[2] = {page_in_segment(block, 2 * pair), page_in_segment(block, 2 * pair + 1)};
+  if (pair == kPairs - 1) find_results(args, block, warp_lane());
   wait_for_earlier();
   if (block.columns == 0) return;
-  const KVLayout layout(&args.layer);
+  const PageLayout& layout = args.pages;
   typename Pages::Values values[kUnits][2];
   PairWeights own;
   TS_EVERY_LANE
@@ -169,11 +189,13 @@ TS_DEVICE_INLINE void attend_slice(const AttentionArgs& args) {
     const WholePage page(layout, pages[side], block.kv_head);
     own.scales[side] = page.value_scales(layout, t);
     TS_EVERY_LANE
-    for (int unit = 0; unit < kUnits; ++unit) values[unit][side] = Pages::template wide_values<kWhole>(page.values(layout), dim, slice * kUnits + unit, g, t);
+    for (int unit = 0; unit < kUnits; ++unit) {
+      values[unit][side] = Pages::template wide_values<(kUnits > 1), kWhole>(page.values(layout), dim, slice * kUnits + unit, g, t);
+    }
   }
   const bool there = g < block.columns;
   const int32_t from = block.segment * kSegment, own_place = pair * kPairTokens + 4 * t;
-  const Seen seen = block.tile.seen(args, block.row(there ? g : 0));
+  const Seen seen = block.seen(args, block.row(there ? g : 0));
   own.load(args.scores + (static_cast<int64_t>(at) * args.score_columns + (there ? g : 0)) * kSegment + own_place, seen.begin - from - own_place,
            there ? seen.end - from - own_place : -kSegment);
   const float found = own.peak();
@@ -183,29 +205,28 @@ TS_DEVICE_INLINE void attend_slice(const AttentionArgs& args) {
     pair_scales[pair * kWholeColumns + g] = largest;
   }
   barrier();
-  const int32_t begin = block.tile.begin(args) - from, end = block.tile.end(args) - from;
-  const int32_t first = begin <= 0 ? 0 : begin / kTile, last = end >= kSegment ? kSegmentTiles : (end + kTile - 1) / kTile;
-  if (pair / 2 >= first && pair / 2 < last) {
+  if (pair / 2 >= seen_tiles[0] && pair / 2 < seen_tiles[1]) {
     uint32_t a[4];
-    const int32_t start = weigh_pair<Pages>(own, pair, found, largest, a);
+    const int32_t columns = seen_tiles[2], start = weigh_pair<Pages>(own, pair, found, largest, a);
     TS_EVERY_LANE
-    for (int unit = 0; unit < kUnits; ++unit) multiply_values<Pages, kUnits>(a, start, values[unit], unit, pair * block.columns + g, there);
+    for (int unit = 0; unit < kUnits; ++unit) multiply_values<Pages, kUnits>(a, start, values[unit], unit, pair * columns + g, g < columns);
   }
   barrier();
-  find_factors(args, block, slice, first, last);
+  const int32_t first = seen_tiles[0], last = seen_tiles[1], columns = seen_tiles[2];
+  find_factors(args, slice, first, last);
   const int32_t column = thread_index() / (32 * kUnits), d = thread_index() % (32 * kUnits), row = 4 * (8 * kUnits + 1);
-  const bool sums_up = column < block.columns;
+  const bool sums_up = column < columns;
   float sum = 0.0f;
   TS_ONE_BY_ONE
   for (int32_t tile = first; sums_up && tile < last; ++tile) {
-    const int32_t pair_at = (2 * tile * block.columns + column) * row + d, scale_at = tile * kWholeColumns + column;
-    const int32_t whole = static_cast<int32_t>(word_of(pair_sums, pair_at) + word_of(pair_sums, pair_at + block.columns * row));
+    const int32_t pair_at = (2 * tile * columns + column) * row + d, scale_at = tile * kWholeColumns + column;
+    const int32_t whole = static_cast<int32_t>(word_of(pair_sums, pair_at) + word_of(pair_sums, pair_at + columns * row));
     sum = fma(static_cast<float>(whole), weight_scales[scale_at], sum * tile_rescales[scale_at]);
   }
   barrier();
   if (!sums_up || slice * 32 * kUnits + d >= dim) return;
-  const Result result(args, block, column);
-  if (result.any) result.sums[slice * 32 * kUnits + d] = sum * column_factors[column];
+  float* out = reinterpret_cast<float*>(static_cast<uint64_t>(column_sums[column]));
+  if (out != nullptr) out[slice * 32 * kUnits + d] = sum * column_factors[column];
 }
 
 template <class Pages>

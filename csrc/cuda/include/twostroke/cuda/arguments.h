@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "twostroke/attention/places.h"
+#include "twostroke/cuda/arguments/pages.h"
 #include "twostroke/cuda/arguments/rows.h"
 #include "twostroke/cuda/arguments/samples.h"
 #include "twostroke/cuda/arguments/stage.h"
@@ -68,8 +69,10 @@ struct WithLayer : Op {
 };
 using EntryArgs = WithLayer<ts_entry_attention_args>;
 using EntryWriteArgs = WithLayer<ts_entry_write_args>;
-using KVWriteArgs = WithLayer<ts_kv_write_args>;
 using LatentWriteArgs = WithLayer<ts_latent_write_args>;
+struct KVWriteArgs : WithLayer<ts_kv_write_args> {
+  PageLayout pages;
+};
 
 struct EmbedArgs {
   float* out;
@@ -145,6 +148,7 @@ constexpr int kFloatFewThreads = 128, kFloatMoreThreads = 128, kFloatThreads = 2
 
 struct AttentionArgs {
   ts_kv_layer layer;
+  PageLayout pages;  // kernels of latents do not use it
   float* out;
   const float *q, *sinks, *slopes;
   const int32_t *row_starts, *context_tokens, *page_table;
@@ -157,14 +161,14 @@ struct AttentionArgs {
   const float *q_turned, *chosen;
   int64_t turned_stride, chosen_stride, choices;
   // Fields for blocks of one segment.
-  // partials (tiles of rows, together, heads, segments): partial results. first_tile: the number of tiles of the launches before. together:
+  // group: the query heads of a KV head. partials (tiles of rows, together, heads, segments): partial results. first_tile: the number of tiles of the launches before. together:
   // the rows of a tile. chunks: the blocks that share the query heads of a KV head. These blocks take the sequences of more than `above`
   // and at most `few` rows.
   // prompt_blocks: the number of blocks of one KV head, where a warp goes over the whole context.
   // scores (blocks, score_columns, kSegment), over int8 and int4. Then `slices` blocks have 32 * units dimensions of V each.
   float *partials, *scores;
   int64_t first_tile, prompt_blocks;
-  int32_t score_columns, slices, units;
+  int32_t group, score_columns, slices, units;
   int32_t together, chunks, segments, above, few, one_each;  // one_each: 1 where each sequence has one row
   StageShape stage;
   Places places;  // the whole-number kernels of prompts do not use it

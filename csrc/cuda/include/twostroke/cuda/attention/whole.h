@@ -71,13 +71,13 @@ struct FourScales {
 struct WholePage {
   const uint8_t* keys;
 
-  TS_MEMBER_INLINE WholePage(const KVLayout& layout, int32_t page, int32_t kv_head) : keys(layout.keys(page, kv_head)) {}
+  TS_MEMBER_INLINE WholePage(const PageLayout& layout, int32_t page, int32_t kv_head) : keys(layout.keys(page, kv_head)) {}
   // The scales of K at positions 4t .. 4t + 3.
-  TS_MEMBER_INLINE FourScales key_scales(const KVLayout& layout, int32_t t) const {
+  TS_MEMBER_INLINE FourScales key_scales(const PageLayout& layout, int32_t t) const {
     return {*reinterpret_cast<const uint64_t*>(keys + layout.key_bytes + TS_PAGE_TOKENS * layout.value_row_bytes + 8 * t)};
   }
-  TS_MEMBER_INLINE FourScales value_scales(const KVLayout& layout, int32_t t) const { return WholePage{keys + 2 * TS_PAGE_TOKENS}.key_scales(layout, t); }
-  TS_MEMBER_INLINE const uint32_t* values(const KVLayout& layout) const { return reinterpret_cast<const uint32_t*>(keys + layout.key_bytes); }
+  TS_MEMBER_INLINE FourScales value_scales(const PageLayout& layout, int32_t t) const { return WholePage{keys + 2 * TS_PAGE_TOKENS}.key_scales(layout, t); }
+  TS_MEMBER_INLINE const uint32_t* values(const PageLayout& layout) const { return reinterpret_cast<const uint32_t*>(keys + layout.key_bytes); }
 
  private:
   TS_MEMBER_INLINE explicit WholePage(const uint8_t* from) : keys(from) {}
@@ -101,14 +101,14 @@ struct BytePages {
     b[0] = keys.words[0][position];
     b[1] = keys.words[1][position];
   }
-  // The thread's part of 32 dimensions of V at positions 4t .. 4t + 3 of a page: dimensions 4g .. 4g + 3. whole: whether they lie at a
-  // multiple of 16 bytes.
+  // The thread's part of 32 dimensions of V at positions 4t .. 4t + 3 of a page: dimensions 4g .. 4g + 3. kExact: whether V has all
+  // dimensions of the unit; kWhole: whether they lie at a multiple of 16 bytes.
   typedef Words4 Values;
-  template <bool kWhole>
+  template <bool kExact, bool kWhole>
   TS_MEMBER_INLINE static Values wide_values(const uint32_t* page, int32_t dim, int32_t unit, int32_t g, int32_t t) {
     const uint32_t* row = page + t * dim;
     const int32_t d = unit * 32 + 4 * g;
-    if (kWhole) return load_once(row + (d < dim ? d : dim - 4));
+    if (kWhole) return load_once(row + (kExact || d < dim ? d : dim - 4));
     Words4 found;
     TS_EVERY_LANE
     for (int j = 0; j < 4; ++j) found[j] = row[d + j < dim ? d + j : dim - 1];
@@ -162,9 +162,9 @@ struct NibblePages {
   }
   // Here the thread has dimensions 2g, 2g + 1, 16 + 2g and 17 + 2g.
   typedef uint64_t Values;
-  template <bool>
+  template <bool kExact, bool>
   TS_MEMBER_INLINE static Values wide_values(const uint32_t* page, int32_t dim, int32_t unit, int32_t g, int32_t t) {
-    const int32_t blocks = (dim + 31) / 32, block = unit < blocks ? unit : blocks - 1;
+    const int32_t blocks = (dim + 31) / 32, block = kExact || unit < blocks ? unit : blocks - 1;
     return *reinterpret_cast<const uint64_t*>(page + (t * blocks + block) * 16 + 2 * g);
   }
   TS_MEMBER_INLINE static uint32_t wide_operand(const Values& loaded, int which) {

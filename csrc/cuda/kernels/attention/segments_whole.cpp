@@ -80,10 +80,10 @@ TS_DEVICE_INLINE float peak_before(int32_t column, int32_t tile) {
 // Turns scores into digits of weights, operand A, and stores totals and the tile's scales in shared memory. Returns the correction for the
 // zero points with which V is stored.
 template <class Pages>
-TS_DEVICE_INLINE int32_t weigh_pair(PairWeights& own, int32_t pair, float found, uint32_t largest, uint32_t (&a)[4]) {
-  const int32_t g = warp_lane() / 4, t = warp_lane() % 4, tile = pair / 2, other = (pair ^ 1) * kWholeColumns + g;
-  const float before = peak_before(g, tile), of_tile = larger(found, static_cast<float>(pair_peaks[other])), peak = larger(of_tile, before);
-  const Scaling scaling(exp2_negative(of_tile - peak) * float_of(larger_bits(largest, pair_scales[other])), kLargestWhole);
+TS_DEVICE_INLINE int32_t weigh_pair(PairWeights& own, int32_t pair, uint32_t (&a)[4]) {
+  const int32_t g = warp_lane() / 4, t = warp_lane() % 4, tile = pair / 2, even = 2 * tile * kWholeColumns + g, odd = even + kWholeColumns;
+  const float before = peak_before(g, tile), of_tile = larger(static_cast<float>(pair_peaks[even]), static_cast<float>(pair_peaks[odd])), peak = larger(of_tile, before);
+  const Scaling scaling(exp2_negative(of_tile - peak) * float_of(larger_bits(pair_scales[even], pair_scales[odd])), kLargestWhole);
   uint32_t bits[2][4];
   int32_t sum = 0;
   TS_EVERY_SCORE {
@@ -207,7 +207,7 @@ TS_DEVICE_INLINE void attend_slice(const AttentionArgs& args) {
   barrier();
   if (pair / 2 >= seen_tiles[0] && pair / 2 < seen_tiles[1]) {
     uint32_t a[4];
-    const int32_t columns = seen_tiles[2], start = weigh_pair<Pages>(own, pair, found, largest, a);
+    const int32_t start = weigh_pair<Pages>(own, pair, a), columns = seen_tiles[2];
     TS_EVERY_LANE
     for (int unit = 0; unit < kUnits; ++unit) multiply_values<Pages, kUnits>(a, start, values[unit], unit, pair * columns + g, g < columns);
   }

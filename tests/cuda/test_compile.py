@@ -56,8 +56,9 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
     assert "mul.rn.f64" in found["sample_weigh"] and "add.rn.f64" in found["sample_weigh"]
     for name in ("linear_one", "linear_stored"):
         assert "dp4a.u32.s32" in found[name]
-    for name in ("attention_int8", "attention_int4"):
+    for name in ("attention_scores_int8", "attention_scores_int4"):
         assert "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32" in found[name]
+    assert "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32" in found["attention_int8"]
     for name in (name for name in found if re.match("linear_(tile|narrow|bank|steps)", name)):
         loads = "ld.global.nc.v4" if "steps" in name else "cp.async.cg"
         assert "mma.sync.aligned.m16n8k32" in found[name] and loads in found[name]

@@ -36,8 +36,8 @@ Way few_rows(int32_t kv_kind) {
   switch (kv_kind) {
     case TS_KV_F32: return {kKernel_attention_f32, kThreads, 0, 1, kOneRowColumns};
     case TS_KV_BF16: return {kKernel_attention_bf16, kThreads, 0, 1, kOneRowColumns};
-    case TS_KV_INT8: return {kKernel_attention_int8, kThreads, 0, kFewQueryRows, kWholeColumns};
-    default: return {kKernel_attention_int4, kThreads, 0, kFewQueryRows, kWholeColumns};
+    case TS_KV_INT8: return {kKernel_attention_int8, kValueThreads, 0, kFewQueryRows, kWholeColumns};
+    default: return {kKernel_attention_int4, kValueThreads, 0, kFewQueryRows, kWholeColumns};
   }
 }
 
@@ -106,7 +106,33 @@ int32_t start_whole(ts_context& device, const ts_attention_args& a, const Way& w
   return start(device, way.kernel, args.prompt_blocks * parts, way.threads, &args);
 }
 
-// Launches blocks of one segment each, then the merge of the segments of a row. It does this for some tiles of rows at a time.
+// Divides the dimensions of V into slices for `blocks` blocks over int8 and int4. There are more slices where they give work to more
+// multiprocessors; each of them makes the weights again.
+void share_values(const ts_context& device, const ts_kv_layer& layer, int64_t blocks, AttentionArgs* args) {
+  const int64_t units = divide_up(layer.value_dim, 32);
+  args->units = args->score_columns <= kMostSummed / 128 ? 4 : 2;
+  const auto too_many = [&] { return layer.value_dim % (32 * args->units) != 0 || blocks * units < device.multiprocessors * args->units; };
+  while (args->units > 1 && too_many()) args->units /= 2;
+  args->slices = static_cast<int32_t>(divide_up(units, args->units));
+}
+
+// Launches the kernels of some tiles of rows: scores, where they are apart, sums over segments, and the merge of a row's segments.
+int32_t start_tiles_of(ts_context& device, const ts_kv_layer& layer, const Way& way, int64_t some, AttentionArgs& args) {
+  const int64_t blocks = some * layer.kv_heads * args.chunks * args.segments;
+  int32_t status = TS_OK;
+  args.slices = 1;
+  if (has_scales(layer.kind)) {
+    share_values(device, layer, blocks, &args);
+    const KernelNumber scores = layer.kind == TS_KV_INT8 ? kKernel_attention_scores_int8 : kKernel_attention_scores_int4;
+    status = start(device, scores, blocks * kScoreParts, kScoreThreads, &args);
+  }
+  if (status == TS_OK) status = start(device, way.kernel, blocks * args.slices, way.threads, &args);
+  const int32_t merge_threads = static_cast<int32_t>(divide_up(partial_floats(layer.value_dim), kWarp) * kWarp);
+  if (status == TS_OK && args.segments > 1) status = start(device, kKernel_attention_merge, some * args.together * args.heads, merge_threads, &args);
+  return status;
+}
+
+// Launches blocks of one segment each. It does this for some tiles of rows at a time.
 int32_t start_segments(ts_context& device, const ts_attention_args& a, const Way& way, AttentionArgs args) {
   const int64_t tiles = share_rows(a, way, &args);
   int64_t segments = bounded_context(a.batch) / kSegment;
@@ -115,16 +141,21 @@ int32_t start_segments(ts_context& device, const ts_attention_args& a, const Way
     segments = most < segments ? most : segments;
   }
   args.segments = static_cast<int32_t>(segments);
-  const int64_t tile_bytes = args.together * args.heads * segments * partial_floats(a.layer->value_dim) * 4;
-  int64_t at_once = segments == 1 ? tiles : kPartialBytes / tile_bytes;
+  const int64_t group = args.heads / a.layer->kv_heads, columns = args.chunks > 1 ? way.columns : args.together * group;
+  args.score_columns = static_cast<int32_t>(columns);
+  const int64_t of_partials = segments == 1 ? 0 : args.together * args.heads * segments * partial_floats(a.layer->value_dim) * 4;
+  const int64_t of_scores = has_scales(a.layer->kind) ? a.layer->kv_heads * args.chunks * segments * columns * kSegment * 4 : 0;
+  const int64_t tile_bytes = of_partials + of_scores;
+  int64_t at_once = tile_bytes == 0 ? tiles : kPartialBytes / tile_bytes;
   at_once = at_once < 1 ? 1 : at_once < tiles ? at_once : tiles;
   int32_t status = TS_OK;
-  if (segments > 1) args.partials = reinterpret_cast<float*>(scratch_of(device, at_once * tile_bytes, &status));
-  const int32_t merge_threads = static_cast<int32_t>(divide_up(partial_floats(a.layer->value_dim), kWarp) * kWarp);
+  if (tile_bytes > 0) {  // scores first, because they are whole fours
+    const uint64_t scratch = scratch_of(device, at_once * tile_bytes, &status);
+    args.scores = reinterpret_cast<float*>(scratch);
+    args.partials = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(at_once * of_scores));
+  }
   for (; args.first_tile < tiles && status == TS_OK; args.first_tile += at_once) {
-    const int64_t some = tiles - args.first_tile < at_once ? tiles - args.first_tile : at_once;
-    status = start(device, way.kernel, some * a.layer->kv_heads * args.chunks * segments, way.threads, &args);
-    if (status == TS_OK && segments > 1) status = start(device, kKernel_attention_merge, some * args.together * args.heads, merge_threads, &args);
+    status = start_tiles_of(device, *a.layer, way, tiles - args.first_tile < at_once ? tiles - args.first_tile : at_once, args);
   }
   return status;
 }
@@ -156,6 +187,7 @@ int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places
   if (status != TS_OK) return status;
   AttentionArgs args = {};
   args.layer = *a.layer;
+  args.pages = page_layout(*a.layer);
   args.out = a.out.data;
   args.q = a.q.data;
   args.sinks = a.sinks.data;
@@ -163,6 +195,7 @@ int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places
   args.q_stride = a.q.stride;
   args.out_stride = a.out.stride;
   args.heads = a.q.heads;
+  args.group = static_cast<int32_t>(a.q.heads / a.layer->kv_heads);
   args.scale = static_cast<float>(a.scale);
   args.soft_cap = static_cast<float>(a.soft_cap);
   args.window = static_cast<int32_t>(a.window);
@@ -204,7 +237,7 @@ int32_t launch(ts_context& device, const ts_kv_write_args& a) {
   if (a.k.heads != a.layer->kv_heads || a.k.dim != a.layer->head_dim) return TS_BAD_SHAPE;
   if (a.v.heads != a.layer->kv_heads || a.v.dim != a.layer->value_dim) return TS_BAD_SHAPE;
   if (!in_range(a.slots, a.layer->num_pages * TS_PAGE_TOKENS)) return TS_BAD_INDEX;
-  KVWriteArgs args = {a, *a.layer};
+  KVWriteArgs args = {{a, *a.layer}, page_layout(*a.layer)};
   return mirror(device, args.slots) ? start(device, kKernel_kv_write, a.k.rows * a.k.heads, kGroupThreads, &args) : TS_BAD_POINTER;
 }
 

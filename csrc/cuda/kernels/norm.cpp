@@ -35,11 +35,12 @@ struct HeldWeights {
 };
 
 // x and out may be the same memory. One thread reads and writes an element, or a barrier lies between the two.
-TS_KERNEL(rms_norm, NormArgs) {
+TS_KERNEL_AHEAD(rms_norm, NormArgs) {
   const float* in = args.x + block_index() * args.x_stride;
   float* out = args.out + block_index() * args.out_stride;
   const int32_t count = static_cast<int32_t>(args.columns);
   const HeldWeights weights(args.weight, count);
+  wait_for_earlier();
   const float squares = sum_by_lanes(count, [&](int32_t i) { return in[i]; }, AddSquare());
   const float scale = 1.0f / __builtin_sqrtf(squares / static_cast<float>(count) + args.eps);
   const bool held = count <= kLanePiece;

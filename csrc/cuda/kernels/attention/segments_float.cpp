@@ -36,8 +36,8 @@ struct FloatWork {
 struct SeenPart {
   int32_t first, last, inner_first, inner_last;
 
-  TS_MEMBER_INLINE SeenPart(const AttentionArgs& args, const SegmentBlock& block) : first(0), last(0), inner_first(0), inner_last(0) {
-    const Seen begin = block.tile.seen(args, 0), end = block.tile.seen(args, block.tile.rows - 1);
+  TS_MEMBER_INLINE explicit SeenPart(const SegmentBlock& block) : first(0), last(0), inner_first(0), inner_last(0) {
+    const Seen begin = block.first, end = block.last;
     const int32_t start = block.segment * kSegment;
     first = place(begin.begin - start);
     last = place(end.end - start);
@@ -72,7 +72,7 @@ TS_DEVICE_INLINE void load_queries(const AttentionArgs& args, const SegmentBlock
   if (thread >= Work::kColumns) return;
   const bool there = thread < block.columns;
   const int32_t row = there ? block.row(thread) : 0;
-  const Seen seen = block.tile.seen(args, row);
+  const Seen seen = block.seen(args, row);
   const int32_t start = block.segment * kSegment;
   column_heads[thread] = block.head(there ? thread : 0);
   column_rows[thread] = block.tile.first + row;
@@ -123,7 +123,7 @@ struct FloatScores {
   TS_MEMBER_INLINE void find(const AttentionArgs& args, const SegmentBlock& block) {
     typedef typename Work::Pages Pages;
     const int32_t dim = args.layer.head_dim;
-    const KVLayout layout(&args.layer);
+    const PageLayout& layout = args.pages;
     const uint32_t* keys[Work::kPositions];
     TS_EVERY_LANE
     for (int i = 0; i < Work::kPositions; ++i) {
@@ -247,7 +247,7 @@ struct PageWords {
   static constexpr int kWords = TS_PAGE_TOKENS / Pages::kParts;
   uint32_t words[Work::kDims][kWords];
 
-  TS_MEMBER_INLINE void load(const uint8_t* keys, const KVLayout& layout, int32_t dim, const int32_t (&dims)[Work::kDims]) {
+  TS_MEMBER_INLINE void load(const uint8_t* keys, const PageLayout& layout, int32_t dim, const int32_t (&dims)[Work::kDims]) {
     const uint32_t* values = reinterpret_cast<const uint32_t*>(keys + layout.key_bytes);
     TS_EVERY_LANE
     for (int w = 0; w < kWords; ++w) {
@@ -295,7 +295,7 @@ struct FloatSums {
 template <class Work>
 TS_DEVICE_INLINE void add_float_values(const AttentionArgs& args, const SegmentBlock& block, const SeenPart& part) {
   const int32_t dim = args.layer.value_dim, step = (dim + Work::kDims * kWarp - 1) / (Work::kDims * kWarp) * kWarp;
-  const KVLayout layout(&args.layer);
+  const PageLayout& layout = args.pages;
   for (int32_t item = thread_index(); item < Work::kColumns / Work::kValueColumns * step; item += Work::kBlock) {
     const int32_t column = item / step * Work::kValueColumns;
     if (column >= block.columns) break;
@@ -330,9 +330,9 @@ TS_DEVICE_INLINE void add_float_values(const AttentionArgs& args, const SegmentB
 
 template <class Work>
 TS_DEVICE_INLINE void attend_floats(const AttentionArgs& args) {
-  const SegmentBlock block(args, Work::kColumns);
+  const SegmentBlock block(args, Work::kColumns, static_cast<int32_t>(block_index()));
   if (block.columns == 0) return;
-  const SeenPart part(args, block);
+  const SeenPart part(block);
   load_queries<Work>(args, block);
   barrier();
   FloatScores<Work> scores;

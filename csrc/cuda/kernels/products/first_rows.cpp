@@ -1,61 +1,79 @@
-// The rows at the first positions of a text, whose inputs have two codes. What rounding loses of them is computed here and multiplied like
-// other rows. Then the sums of both products are added and finished.
+// The rows at the first positions of a text, whose inputs have two codes. What rounding loses of them is computed here, and both codes are
+// multiplied like other rows. Then their sums are added and finished.
 #include "twostroke/cuda/machine/fours.h"
 #include "twostroke/cuda/products/round_rows.h"
 
 namespace twostroke {
 namespace cuda {
 
-// x - code * scale for four columns.
-TS_DEVICE_INLINE void lose_four(const GroupRounding& rounding, Words4 four, float* to) {
-  const uint32_t word = rounding.rounded(four);
-  TS_EVERY_LANE
-  for (int i = 0; i < 4; ++i) {
-    const int32_t code = static_cast<int32_t>(word << (24 - 8 * i)) >> 24;
-    to[i] = float_of(four[i]) - static_cast<float>(code) * rounding.scale;
-  }
-}
+constexpr int kHeldFours = 2;  // fours of a unit that a thread loads once; of a wider group it loads the others twice
 
-TS_DEVICE_INLINE void lose_group(const FloatRow& row, int32_t group, float* lost) {
-  const int32_t first = group * row.group, end = first + row.group < row.padded ? first + row.group : row.padded, own = 4 * warp_lane();
-  const auto four_at = [&](int32_t k) { return row.turn(k < end ? row.four(k) : Words4{0, 0, 0, 0}); };
+// Columns of a row that one warp computes: a group, or 128 columns of kinds with a scale for each kFineColumns columns.
+struct LostUnit {
+  const FloatRow& row;
+  int32_t first, end;
+
+  TS_MEMBER_INLINE Words4 four(int32_t turn) const {
+    const int32_t k = first + turn * kWarpColumns + 4 * warp_lane();
+    return row.turn(k < end ? row.four(k) : Words4{0, 0, 0, 0});
+  }
+  // Stores four columns of the row, and x - code * scale for each of them.
+  TS_MEMBER_INLINE void store(const GroupRounding& rounding, int32_t turn, Words4 four, float* own, float* lost) const {
+    const int32_t k = first + turn * kWarpColumns + 4 * warp_lane();
+    if (k >= end) return;
+    const uint32_t word = rounding.rounded(four);
+    Words4 left;
+    TS_EVERY_LANE
+    for (int i = 0; i < 4; ++i) {
+      const int32_t code = static_cast<int32_t>(word << (24 - 8 * i)) >> 24;
+      left[i] = bits_of(float_of(four[i]) - static_cast<float>(code) * rounding.scale);
+    }
+    *reinterpret_cast<Words4*>(own + k) = four;
+    *reinterpret_cast<Words4*>(lost + k) = left;
+  }
+};
+
+// lanes: the threads whose columns share a scale.
+TS_DEVICE_INLINE void lose_unit(const LostUnit& unit, int32_t lanes, float* own, float* lost) {
+  const int32_t turns = (unit.end - unit.first + kWarpColumns - 1) / kWarpColumns;
+  Words4 held[kHeldFours];
   uint32_t most = 0;
-  for (int32_t turn = first; turn < end; turn += kWarpColumns) most = most_of(four_at(turn + own), most);
-  const GroupRounding rounding(most_of_threads(most, kWarp));
-  for (int32_t turn = first; turn < end; turn += kWarpColumns) {
-    const Words4 four = four_at(turn + own);
-    if (turn + own < end) lose_four(rounding, four, lost + turn + own);
-  }
+  TS_EVERY_LANE
+  for (int turn = 0; turn < kHeldFours; ++turn) held[turn] = unit.four(turn);
+  TS_EVERY_LANE
+  for (int turn = 0; turn < kHeldFours; ++turn) most = most_of(held[turn], most);
+  for (int32_t turn = kHeldFours; turn < turns; ++turn) most = most_of(unit.four(turn), most);
+  const GroupRounding rounding(most_of_threads(most, lanes));
+  TS_EVERY_LANE
+  for (int turn = 0; turn < kHeldFours; ++turn) unit.store(rounding, turn, held[turn], own, lost);
+  for (int32_t turn = kHeldFours; turn < turns; ++turn) unit.store(rounding, turn, unit.four(turn), own, lost);
 }
 
-// The same for kinds with a scale for each kFineColumns columns. It computes 128 columns from `first` on.
-TS_DEVICE_INLINE void lose_fine(const FloatRow& row, int32_t first, float* lost) {
-  const int32_t k = first + 4 * warp_lane();
-  const Words4 four = k < row.padded ? row.four(k) : Words4{0, 0, 0, 0};
-  const GroupRounding rounding(most_of_threads(most_of(four, 0), kFineThreads));
-  if (k < row.padded) lose_four(rounding, four, lost + k);
-}
-
-// A block copies one row and computes what is lost of it.
+// A block has some units of one row: it stores the row, rotated where it is, and what is lost of it. It also keeps its part of the old
+// content of `out`, to which the finished row is added.
 TS_KERNEL(first_remainders, FirstArgs) {
-  const int64_t index = block_index();
-  const float* x = args.x + args.rows[index] * args.x_stride;
-  float *own = args.own + index * args.columns, *lost = args.lost + index * args.padded;
-  for (int64_t k = thread_index(); k < args.columns; k += kQuantizeThreads) own[k] = x[k];
-  const FloatRow row(x, args.columns, args.padded, args.group, args.groups, args.rotated != 0);
-  constexpr int32_t kWarps = kQuantizeThreads / kWarp;
-  if (args.fine != 0) {
-    for (int32_t k = warp_index() * kWarpColumns; k < row.padded; k += kWarps * kWarpColumns) lose_fine(row, k, lost);
-  } else {
-    for (int32_t g = warp_index(); g < row.groups; g += kWarps) lose_group(row, g, lost);
+  const int32_t parts = static_cast<int32_t>(args.parts), index = static_cast<int32_t>(block_index()) / parts;
+  const int32_t part = static_cast<int32_t>(block_index()) - index * parts, unit = part * (kQuantizeThreads / kWarp) + warp_index();
+  const FloatRow row(args.x + args.rows[index] * args.x_stride, args.columns, args.padded, args.group, args.units, args.rotated != 0);
+  if (unit < row.groups) {
+    const int32_t first = unit * row.group, end = first + row.group < row.padded ? first + row.group : row.padded;
+    float* own = args.made + index * args.padded;
+    lose_unit({row, first, end}, args.fine != 0 ? kFineThreads : kWarp, own, own + args.count * args.padded);
+  }
+  if (args.add == 0) return;
+  const int32_t width = static_cast<int32_t>(args.width);
+  const float* old = args.out + args.rows[index] * args.out_stride;
+  for (int32_t i = 4 * (part * kQuantizeThreads + thread_index()); i < width; i += 4 * parts * kQuantizeThreads) {
+    const int32_t count = width - i < 4 ? width - i : 4;
+    store_four(args.kept + index * args.width + i, load_four(old + i, count), count);
   }
 }
 
 // The sums of four rows of the matrix, with their bias.
 TS_DEVICE_INLINE Four first_sum(const FirstArgs& args, const FourPlace& e, int64_t shift) {
   const int64_t at = e.row * args.sums + shift + e.at;
-  Four sum = load_four(args.first + at, e.count);
-  const Four more = load_four(args.second + at, e.count);
+  Four sum = load_four(args.products + at, e.count);
+  const Four more = load_four(args.products + args.count * args.sums + at, e.count);
   TS_EACH_OF_FOUR sum.v[i] = sum.v[i] + more.v[i];
   if (args.bias == nullptr) return sum;
   const Four bias = load_four(args.bias + shift + e.at, e.count);
@@ -63,8 +81,8 @@ TS_DEVICE_INLINE Four first_sum(const FirstArgs& args, const FourPlace& e, int64
   return sum;
 }
 
-// Finishes the sums into `results`, while `out` still has its old content.
-TS_KERNEL(first_sums, FirstArgs) {
+// Finishes the sums, and replaces the rows of `out`.
+TS_KERNEL(first_put, FirstArgs) {
   const FourPlace e = four_place(args.width);
   if (e.count == 0) return;
   Four made = first_sum(args, e, 0);
@@ -74,16 +92,9 @@ TS_KERNEL(first_sums, FirstArgs) {
     TS_EACH_OF_FOUR made.v[i] = made.v[i] * up.v[i];
   }
   if (args.add != 0) {
-    const Four old = load_four(args.out + args.rows[e.row] * args.out_stride + e.at, e.count);
+    const Four old = load_four(args.kept + e.row * args.width + e.at, e.count);
     TS_EACH_OF_FOUR made.v[i] = old.v[i] + made.v[i];
   }
-  store_four(args.results + e.row * args.width + e.at, made, e.count);
-}
-
-TS_KERNEL(first_put, FirstArgs) {
-  const FourPlace e = four_place(args.width);
-  if (e.count == 0) return;
-  const Four made = load_four(args.results + e.row * args.width + e.at, e.count);
   store_four(args.out + args.rows[e.row] * args.out_stride + e.at, made, e.count);
 }
 

@@ -53,10 +53,12 @@ TILE = 64
 SEGMENT = 512
 """How many positions a segment has. Attention merges the sums of segments in order: kSegment."""
 PARTIAL_BYTES = 32 << 20
-"""The most bytes of partial results that attention holds at once, unless those of one tile of rows are more:
-kPartialBytes of csrc/cuda/host/launch_attention.cpp."""
+"""The most bytes of partial results and scores that attention holds at once, unless those of one tile of rows are
+more: kPartialBytes of csrc/cuda/host/launch_attention.cpp."""
 TILE_COLUMNS = 16
 """The most pairs of a row and a query head that share a KV head and a tile of rows: kFloatColumns."""
+SCORE_COLUMNS = 8
+"""The pairs of a row and a query head that share a KV head and their scores, over int8 and int4: kWholeColumns."""
 ROW_TOTALS = 16
 """How many sums of weights a row has over a segment: kRowTotals."""
 SCRATCH_PART = 256
@@ -121,14 +123,15 @@ def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> I
 
 
 def _partials(call: Attention | PlacedAttention | SpanAttention, context_tokens: int) -> int:
-    """Returns the bytes of the rows' partial results of each segment. The number of segments is rounded up to a power
-    of two. Returns 0 where one segment holds the context."""
+    """Returns the bytes of the rows' partial results of each segment, and of their scores, which K and V in int8 or
+    int4 have also where one segment holds the context. The number of segments is rounded up to a power of two."""
     segments = 1 << (max(-(-context_tokens // SEGMENT), 1) - 1).bit_length()
     kind, heads = call.layer.kind, call.q.shape[0]
-    if segments == 1 or not isinstance(kind, PagedKV):
+    if not isinstance(kind, PagedKV):
         return 0
-    of_tile = max(heads, TILE_COLUMNS * kind.kv_heads) * segments * 4 * (ROW_TOTALS + kind.value_dim + 1)
-    return max(PARTIAL_BYTES, of_tile)
+    columns = -(-heads // kind.kv_heads // SCORE_COLUMNS) * SCORE_COLUMNS * kind.kv_heads
+    of_tile = max(heads, TILE_COLUMNS * kind.kv_heads) * (ROW_TOTALS + kind.value_dim + 1) + columns * SEGMENT
+    return max(PARTIAL_BYTES, 4 * segments * of_tile)
 
 
 def _scores(keys: int) -> int:
@@ -148,13 +151,13 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 
 
 def _first(weight: Weight, weight_format: WeightFormat) -> int:
-    """Returns the bytes of rows with two codes: the rows, what rounding loses of them, both products, the results.
+    """Returns the bytes of rows with two codes: both codes as floats and rounded, both products, the old results.
     Rounded rows are whole tiles."""
     if not weight_format.group:
         return 0
-    padded = weight_format.padded_columns(weight.columns)
-    rounded = max(FIRST_ROWS, WHOLE_TILES) * _rounded(weight, weight_format)
-    return rounded + 4 * FIRST_ROWS * (weight.columns + padded + 3 * weight.rows)
+    padded, codes = weight_format.padded_columns(weight.columns), 2 * FIRST_ROWS
+    rounded = max(codes, WHOLE_TILES) * _rounded(weight, weight_format)
+    return rounded + 4 * codes * (padded + weight.rows) + 4 * FIRST_ROWS * weight.rows
 
 
 def _pairs(chosen: int) -> int:

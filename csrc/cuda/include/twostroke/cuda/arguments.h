@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "twostroke/attention/places.h"
+#include "twostroke/cuda/arguments/pages.h"
 #include "twostroke/cuda/arguments/rows.h"
 #include "twostroke/cuda/arguments/samples.h"
 #include "twostroke/cuda/arguments/stage.h"
@@ -37,6 +38,9 @@ constexpr int kSegment = 512;        // positions whose sums are merged in order
 constexpr int kMostLatent = 1024;  // the most numbers of a position's latent, with the dimensions after it
 constexpr int kMostChoices = 1024;  // the most experts of one layer
 constexpr int kWholeColumns = 8;  // pairs of a row and a query head in a block of attention over int8 and int4
+constexpr int kScoreThreads = 128, kValueThreads = 512;  // threads of its blocks for scores, and for sums of V
+constexpr int kScoreParts = 4;  // the blocks that share the scores of a segment
+constexpr int kMostSummed = 512;  // the most sums of V of a block: of all columns and dimensions
 constexpr int kFloatColumns = 16;  // the same number over f32 and bf16; the next one is for sequences with one row
 constexpr int kOneRowColumns = 4;
 constexpr int kPlaceRows = 8;  // rows of a block of place_scores
@@ -63,8 +67,10 @@ struct WithLayer : Op {
 };
 using EntryArgs = WithLayer<ts_entry_attention_args>;
 using EntryWriteArgs = WithLayer<ts_entry_write_args>;
-using KVWriteArgs = WithLayer<ts_kv_write_args>;
 using LatentWriteArgs = WithLayer<ts_latent_write_args>;
+struct KVWriteArgs : WithLayer<ts_kv_write_args> {
+  PageLayout pages;
+};
 
 struct EmbedArgs {
   float* out;
@@ -98,13 +104,14 @@ struct QuantizeArgs {  // rounds rows (rows, columns) to q (rows, padded), scale
 
 constexpr int kMostFirst = 64;  // the most rows with two codes that are computed together
 
-// Rows with two codes. own (count, columns): copies of the rows of x. lost (count, padded): what rounding loses of them. first, second
-// (count, sums): the products of both, without bias. results (count, width): the finished rows.
+// Rows with two codes. made (2 * count, padded): the rows of x, rotated where weights are, then what rounding loses of them. products
+// (2 * count, sums): the products of both, without bias. kept (count, width): the old content of out, where products are added to it.
+// units: the groups of a row, or its 128 columns each for fine kinds; a row's units are shared out among `parts` blocks.
 struct FirstArgs {
   const float* x;
-  float *own, *lost, *first, *second, *results, *out;
+  float *made, *products, *kept, *out;
   const float* bias;
-  int64_t x_stride, out_stride, columns, padded, group, groups, sums, width;
+  int64_t x_stride, out_stride, columns, padded, group, units, parts, count, sums, width;
   int64_t rotated;  // the value of ts_weight
   int32_t fine, add, gated;  // fine: the value of StoredLayout
   int32_t rows[kMostFirst];
@@ -139,6 +146,7 @@ constexpr int kFloatFewThreads = 128, kFloatMoreThreads = 128, kFloatThreads = 2
 
 struct AttentionArgs {
   ts_kv_layer layer;
+  PageLayout pages;  // kernels of latents do not use it
   float* out;
   const float *q, *sinks, *slopes;
   const int32_t *row_starts, *context_tokens, *page_table;
@@ -151,12 +159,14 @@ struct AttentionArgs {
   const float *q_turned, *chosen;
   int64_t turned_stride, chosen_stride, choices;
   // Fields for blocks of one segment.
-  // partials (tiles of rows, together, heads, segments): partial results. first_tile: the number of tiles of the launches before. together:
+  // group: the query heads of a KV head. partials (tiles of rows, together, heads, segments): partial results. first_tile: the number of tiles of the launches before. together:
   // the rows of a tile. chunks: the blocks that share the query heads of a KV head. These blocks take the sequences of more than `above`
   // and at most `few` rows.
   // prompt_blocks: the number of blocks of one KV head, where a warp goes over the whole context.
-  float* partials;
+  // scores (blocks, score_columns, kSegment), over int8 and int4. Then `slices` blocks have 32 * units dimensions of V each.
+  float *partials, *scores;
   int64_t first_tile, prompt_blocks;
+  int32_t group, score_columns, slices, units;
   int32_t together, chunks, segments, above, few, one_each;  // one_each: 1 where each sequence has one row
   StageShape stage;
   Places places;  // the whole-number kernels of prompts do not use it
@@ -203,6 +213,8 @@ struct FollowArgs {
   K(attention_prompt_f32, AttentionArgs) \
   K(attention_prompt_int4, AttentionArgs) \
   K(attention_prompt_int8, AttentionArgs) \
+  K(attention_scores_int4, AttentionArgs) \
+  K(attention_scores_int8, AttentionArgs) \
   K(choice_numbers, NumberArgs)       \
   K(compress, ts_compress_args)       \
   K(count_pairs, PlaceArgs)           \
@@ -213,7 +225,6 @@ struct FollowArgs {
   K(entry_write, EntryWriteArgs)      \
   K(first_put, FirstArgs)             \
   K(first_remainders, FirstArgs)      \
-  K(first_sums, FirstArgs)            \
   K(follow, FollowArgs)               \
   K(gate, ts_gate_args)               \
   K(gated_norm, ts_gated_norm_args)   \

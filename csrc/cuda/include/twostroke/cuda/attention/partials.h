@@ -24,7 +24,7 @@ struct Result {
   TS_MEMBER_INLINE Result(const AttentionArgs& args, const SegmentBlock& block, int32_t column) : any(false), whole(false), sums(nullptr), partial(nullptr) {
     if (column >= block.columns) return;
     const int32_t row = block.row(column), head = block.head(column);
-    const Seen seen = block.tile.seen(args, row);
+    const Seen seen = block.seen(args, row);
     any = seen.begin < (block.segment + 1) * kSegment && seen.end > block.segment * kSegment;
     whole = seen.segments() == 1;
     if (whole) {

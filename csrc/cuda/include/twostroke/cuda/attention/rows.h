@@ -29,7 +29,10 @@ struct Seen {
 TS_DEVICE_INLINE Seen seen_from(const AttentionArgs& args, int32_t row, int32_t position, int32_t context) {
   int64_t end = static_cast<int64_t>(position) + 1 + args.ahead;
   if (args.ends != nullptr && args.ends[row] > end) end = args.ends[row];
-  return {position, static_cast<int32_t>(first_seen(args.window, position)), end < context ? static_cast<int32_t>(end) : context};
+  int32_t begin = 0;  // first_seen, in 32 bits
+  if (args.window < 0) begin = position - position % -args.window;
+  else if (args.window > 0 && position >= args.window) begin = position - args.window + 1;
+  return {position, begin, end < context ? static_cast<int32_t>(end) : context};
 }
 
 // Applies a soft cap and a slope, as attention/scores.h does. away: the key's position minus the row's.
@@ -105,29 +108,49 @@ struct SegmentBlock {
   // number: the tile's number in this launch; columns: the number of pairs of a row and a query head
   int32_t number, kv_head, group, first_head, columns;
   int32_t segment, own_page;  // own_page: the page of the segment that belongs to this thread's place in its warp
+  Seen first, last;  // what the first and the last row of the tile see
+  bool single;  // whether tiles have one row
 
-  // most: the most columns of a block.
-  TS_MEMBER_INLINE SegmentBlock(const AttentionArgs& args, int32_t most)
-      : tile(), number(0), kv_head(0), group(static_cast<int32_t>(args.heads) / args.layer.kv_heads), first_head(0), columns(0), segment(0), own_page(0) {
-    int32_t index = static_cast<int32_t>(block_index());
-    const int32_t place = index % args.segments;
-    index /= args.segments;
-    first_head = index % args.chunks * most;
-    index /= args.chunks;
-    kv_head = index % args.layer.kv_heads;
-    number = index / args.layer.kv_heads;
+  // most: the most columns of a block; index: the number of the block's work.
+  TS_MEMBER_INLINE SegmentBlock(const AttentionArgs& args, int32_t most, int32_t index)
+      : tile(), number(0), kv_head(0), group(args.group), first_head(0), columns(0), segment(0), own_page(0), first(), last(), single(args.together == 1) {
+    const int32_t place = part_of(index, args.segments);
+    first_head = part_of(index, args.chunks) * most;
+    kv_head = part_of(index, args.layer.kv_heads);
+    number = index;
     tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
+    // Without a window the segment is known, so that its pages are loaded before the context is known.
+    const int32_t known = place * kSegmentPages + warp_lane();
+    uint32_t guess = static_cast<uint32_t>(tile.pages[known < args.table_stride ? known : 0]), zero = static_cast<uint32_t>(tile.pages[0]);
+    load_before(guess);
+    load_before(zero);
     if (tile.rows == 0) return;
-    const int32_t begin = tile.begin(args), end = tile.end(args), left = group - first_head;
+    first = last = tile.seen(args, 0);
+    if (!single) last = tile.seen(args, tile.rows - 1);
+    const int32_t begin = first.begin, end = last.end, left = group - first_head;
     segment = begin / kSegment + place;
     if (segment * kSegment >= end) return;
     columns = args.chunks > 1 ? (left < most ? left : most) : tile.rows * group;
-    own_page = tile.page(segment * kSegmentPages + warp_lane(), begin, end);
+    own_page = static_cast<int32_t>(known * TS_PAGE_TOKENS < end ? guess : zero);
+    if (args.window != 0) own_page = tile.page(segment * kSegmentPages + warp_lane(), begin, end);
   }
 
   // A column is a row of the tile and a query head, with the positions that this row sees.
-  TS_MEMBER_INLINE int32_t row(int32_t column) const { return column / group; }
-  TS_MEMBER_INLINE int32_t head(int32_t column) const { return kv_head * group + first_head + column % group; }
+  TS_MEMBER_INLINE int32_t row(int32_t column) const { return single ? 0 : column / group; }
+  TS_MEMBER_INLINE int32_t head(int32_t column) const { return kv_head * group + first_head + (single ? column : column % group); }
+  TS_MEMBER_INLINE Seen seen(const AttentionArgs& args, int32_t row) const {
+    if (single) return first;
+    return tile.seen(args, row);
+  }
+
+ private:
+  // Divides the index by `parts`, and returns the rest. Most often there is one part.
+  TS_MEMBER_INLINE static int32_t part_of(int32_t& index, int32_t parts) {
+    if (parts == 1) return 0;
+    const int32_t whole = static_cast<int32_t>(static_cast<uint32_t>(index) / static_cast<uint32_t>(parts)), rest = index - whole * parts;
+    index = whole;
+    return rest;
+  }
 };
 
 // Entry of page `page` of the segment. Every thread of the warp calls it.

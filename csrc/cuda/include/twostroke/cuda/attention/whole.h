@@ -7,6 +7,7 @@
 namespace twostroke {
 namespace cuda {
 
+constexpr int kPairTokens = 2 * TS_PAGE_TOKENS;  // the positions of a pair of pages
 constexpr float kLargestByte = 127.0f, kLargestWhole = 16383.0f;
 constexpr float kSmallestScaled = 1.9259299e-34f;  // the value 2^-112, whose inverse is still finite
 
@@ -70,13 +71,13 @@ struct FourScales {
 struct WholePage {
   const uint8_t* keys;
 
-  TS_MEMBER_INLINE WholePage(const KVLayout& layout, int32_t page, int32_t kv_head) : keys(layout.keys(page, kv_head)) {}
+  TS_MEMBER_INLINE WholePage(const PageLayout& layout, int32_t page, int32_t kv_head) : keys(layout.keys(page, kv_head)) {}
   // The scales of K at positions 4t .. 4t + 3.
-  TS_MEMBER_INLINE FourScales key_scales(const KVLayout& layout, int32_t t) const {
+  TS_MEMBER_INLINE FourScales key_scales(const PageLayout& layout, int32_t t) const {
     return {*reinterpret_cast<const uint64_t*>(keys + layout.key_bytes + TS_PAGE_TOKENS * layout.value_row_bytes + 8 * t)};
   }
-  TS_MEMBER_INLINE FourScales value_scales(const KVLayout& layout, int32_t t) const { return WholePage{keys + 2 * TS_PAGE_TOKENS}.key_scales(layout, t); }
-  TS_MEMBER_INLINE const uint32_t* values(const KVLayout& layout) const { return reinterpret_cast<const uint32_t*>(keys + layout.key_bytes); }
+  TS_MEMBER_INLINE FourScales value_scales(const PageLayout& layout, int32_t t) const { return WholePage{keys + 2 * TS_PAGE_TOKENS}.key_scales(layout, t); }
+  TS_MEMBER_INLINE const uint32_t* values(const PageLayout& layout) const { return reinterpret_cast<const uint32_t*>(keys + layout.key_bytes); }
 
  private:
   TS_MEMBER_INLINE explicit WholePage(const uint8_t* from) : keys(from) {}
@@ -100,24 +101,24 @@ struct BytePages {
     b[0] = keys.words[0][position];
     b[1] = keys.words[1][position];
   }
-  // Words of positions 4t .. 4t + 3, for the thread's two dimensions of a unit, from several pages.
-  template <int kPages>
-  TS_MEMBER_INLINE static void values(const KVLayout& layout, const WholePage (&pages)[kPages], int32_t dim, int32_t unit, int32_t g, int32_t t,
-                                      uint64_t (&found)[kPages]) {
-    const int32_t wanted = unit * 16 + 2 * g;
-    if (dim % 2 == 0) {
-      const int32_t d = wanted < dim ? wanted : dim - 2;
-      TS_EVERY_LANE
-      for (int p = 0; p < kPages; ++p) found[p] = *reinterpret_cast<const uint64_t*>(pages[p].values(layout) + t * dim + d);
-      return;
-    }
-    const int32_t d = wanted < dim ? wanted : dim - 1, second = d + 1 < dim ? d + 1 : d;
+  // The thread's part of 32 dimensions of V at positions 4t .. 4t + 3 of a page: dimensions 4g .. 4g + 3. kExact: whether V has all
+  // dimensions of the unit; kWhole: whether they lie at a multiple of 16 bytes.
+  typedef Words4 Values;
+  template <bool kExact, bool kWhole>
+  TS_MEMBER_INLINE static Values wide_values(const uint32_t* page, int32_t dim, int32_t unit, int32_t g, int32_t t) {
+    const uint32_t* row = page + t * dim;
+    const int32_t d = unit * 32 + 4 * g;
+    if (kWhole) return load_once(row + (kExact || d < dim ? d : dim - 4));
+    Words4 found;
     TS_EVERY_LANE
-    for (int p = 0; p < kPages; ++p) {
-      const uint32_t* words = pages[p].values(layout) + t * dim;
-      found[p] = words[d] | static_cast<uint64_t>(words[second]) << 32;
-    }
+    for (int j = 0; j < 4; ++j) found[j] = row[d + j < dim ? d + j : dim - 1];
+    return found;
   }
+  TS_MEMBER_INLINE static uint32_t wide_operand(const Values& loaded, int which) { return loaded[which]; }
+  // Of the sums of wide operands in a thread, quad i (0 or 1) of dimensions has sum `which` of column 2t + `column` as its number j.
+  TS_MEMBER_INLINE static int32_t wide_quad(int32_t t, int i) { return 2 * t + i; }
+  TS_MEMBER_INLINE static int wide_which(int, int j) { return j; }
+  TS_MEMBER_INLINE static int wide_column(int i, int) { return i; }
   // The words of a row of V before dimension d, which is a multiple of 32.
   TS_MEMBER_INLINE static int32_t words_before(int32_t d) { return d; }
   // The same as `values`, for a row of `length` units of 16 bytes in shared memory, which change places by `swap`.
@@ -129,7 +130,6 @@ struct BytePages {
   TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded >> (32 * half)); }
   // The dimension of column 2t + i in the product with operand `half`.
   TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit * 16 + 4 * t + 2 * i + half; }
-  TS_MEMBER_INLINE static int32_t value_units(int32_t dim) { return (dim + 15) / 16; }
 };
 
 // Positions 4 * quarter and the three after it, of the thread's part of 32 dimensions. After the last row, the last row is read again.
@@ -160,13 +160,19 @@ struct NibblePages {
     b[0] = keys.words[0][position] & 0x0f0f0f0fu;
     b[1] = keys.words[0][position] >> 4 & 0x0f0f0f0fu;
   }
-  template <int kPages>
-  TS_MEMBER_INLINE static void values(const KVLayout& layout, const WholePage (&pages)[kPages], int32_t dim, int32_t unit, int32_t g, int32_t t,
-                                      uint64_t (&found)[kPages]) {
-    const int32_t blocks = (dim + 31) / 32, block = unit / 2 < blocks ? unit / 2 : blocks - 1, at = (t * blocks + block) * 16 + unit % 2 * 8 + g;
-    TS_EVERY_LANE
-    for (int p = 0; p < kPages; ++p) found[p] = pages[p].values(layout)[at];
+  // Here the thread has dimensions 2g, 2g + 1, 16 + 2g and 17 + 2g.
+  typedef uint64_t Values;
+  template <bool kExact, bool>
+  TS_MEMBER_INLINE static Values wide_values(const uint32_t* page, int32_t dim, int32_t unit, int32_t g, int32_t t) {
+    const int32_t blocks = (dim + 31) / 32, block = kExact || unit < blocks ? unit : blocks - 1;
+    return *reinterpret_cast<const uint64_t*>(page + (t * blocks + block) * 16 + 2 * g);
   }
+  TS_MEMBER_INLINE static uint32_t wide_operand(const Values& loaded, int which) {
+    return static_cast<uint32_t>(loaded >> (which % 2 * 32)) >> (which / 2 * 4) & 0x0f0f0f0fu;
+  }
+  TS_MEMBER_INLINE static int32_t wide_quad(int32_t t, int i) { return 4 * i + t; }
+  TS_MEMBER_INLINE static int wide_which(int i, int j) { return 2 * i + j % 2; }
+  TS_MEMBER_INLINE static int wide_column(int, int j) { return j / 2; }
   TS_MEMBER_INLINE static int32_t words_before(int32_t d) { return d / 2; }
   template <class Room>
   TS_MEMBER_INLINE static uint64_t shared_values(Room& room, int32_t row, int32_t, int32_t swap, int32_t unit, int32_t g) {
@@ -174,7 +180,6 @@ struct NibblePages {
   }
   TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded) >> (4 * half) & 0x0f0f0f0fu; }
   TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit / 2 * 32 + half * 16 + unit % 2 * 8 + 2 * t + i; }
-  TS_MEMBER_INLINE static int32_t value_units(int32_t dim) { return (dim + 31) / 32 * 2; }
 };
 
 }  // namespace cuda

@@ -21,7 +21,7 @@ WATCH = (
     *("-O1", "-fno-vectorize", "-fno-slp-vectorize", "-fno-builtin"),  # the hooks know accesses of up to 16 bytes
     "-fsanitize-coverage=func,trace-loads,trace-stores",
 )
-PTX = {"sm_80": ".target sm_80\n", "sm_90a": ".target sm_90a\ngriddepcontrol.wait;\n"}
+PTX = {"sm_80": ".target sm_80\n", "sm_90a": ".target sm_90a\ngriddepcontrol.wait;\nwgmma.mma_async\n"}
 """What the fake driver and the package read of the PTX of each chip: whether its kernels wait for the kernel before.
 The PTX itself takes the compiler most of a minute."""
 SAME_BITS = {"x86_64": "avx2", "aarch64": "neon"}
@@ -49,7 +49,7 @@ def compile_emulated(kernels: Sequence[Path], others: Sequence[Path] = (), watch
     )
     own = (*flags, *(["-DTS_WATCHED"] if watched else []))
     emulator = build.SOURCES / "emulator"
-    plain = (*others, emulator / "emulator.cpp", *([emulator / "watch.cpp"] if watched else []))
+    plain = (*others, emulator / "bulk.cpp", emulator / "emulator.cpp", *([emulator / "watch.cpp"] if watched else []))
     jobs = [(unit, (*own, *(WATCH if watched else ()))) for unit in kernels] + [(unit, own) for unit in plain]
     cache, compiler = base.shared_cache(), base.zig()
     objects = base.compile_all(cache, compiler, jobs, more=build.HEADERS)

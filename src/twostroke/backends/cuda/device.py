@@ -70,8 +70,9 @@ class CudaDevice:
         found, status = self.facts, 0
         for image in native.images(folder, found.capability, found.driver_version):
             self.image_name, code = image.name, (folder / image.name).read_bytes() + b"\0"
-            waits = b"griddepcontrol.wait" in (folder / image.source).read_bytes()  # all of its kernels wait, or none
-            status = self._library.ts_cuda_load(self._context, code, len(code), waits)
+            text = (folder / image.source).read_bytes()
+            has = sum(flag for word, flag in native.IMAGE_HAS.items() if word in text)
+            status = self._library.ts_cuda_load(self._context, code, len(code), has)
             if status != native.FAILED:
                 break
         return int(status)

@@ -17,6 +17,9 @@ LIBRARY_NAME, IMAGE_NAME, HOPPER_IMAGE_NAME = "libtwostroke_cuda.so", "kernels_s
 HOPPER, HOPPER_VERSION = (9, 0), 12000
 """The only compute capability that the Hopper image is for, and the lowest CUDA version of a driver that reads the
 image."""
+IMAGE_HAS = {b"griddepcontrol.wait": 1, b"wgmma.mma_async": 2}
+"""What ts_cuda_load is told of an image, by the instructions in its PTX: all of its kernels wait, or none; it has
+products of warpgroups."""
 DRIVER = "libcuda.so.1"
 """The driver's library. Only the driver of the GPU brings it."""
 NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_KERNEL, OLD_DRIVER, NO_ROOM, NO_MEMORY = (

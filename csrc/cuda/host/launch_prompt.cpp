@@ -1,0 +1,78 @@
+// Products of int8 and int4 weights with the rows of a prompt, on devices whose image has the products of warpgroups (linear_prompt.cpp).
+#include "twostroke/cuda/host/product.h"
+#include "twostroke/packed.h"
+
+namespace twostroke {
+namespace cuda {
+namespace {
+
+// The places of rounded rows in scratch memory: whole groups, and whole parts of kPromptPart rows.
+struct PromptRoom {
+  int64_t groups, room, scales, bytes;
+
+  PromptRoom(const ts_weight& w, int64_t rows)
+      : groups(divide_up(padded_columns(w.kind, w.columns), kPromptGroup)), room(divide_up(rows, kPromptPart) * kPromptPart),
+        scales(room * groups * kPromptGroup), bytes(round_up(scales + room * groups * 4)) {}
+};
+
+// Whether tiles of 256 rows take less time than tiles of 128. A multiprocessor has one block at a time, and a block of 128 rows takes a
+// little more than half as long.
+bool takes_wide(const ts_context& device, int64_t panels, int64_t rows) {
+  const int64_t strips = divide_up(panels, 2), waves = divide_up(strips * divide_up(rows, 4 * kPromptPart), device.multiprocessors);
+  const int64_t half_waves = divide_up(strips * divide_up(rows, 2 * kPromptPart), device.multiprocessors);
+  return 16 * waves <= 9 * half_waves;
+}
+
+}  // namespace
+
+bool fits_prompt(const ts_context& device, const ts_weight& w, int64_t rows) {
+  const bool whole = w.kind == TS_W_INT8 || w.kind == TS_W_INT4;
+  return device.has_warpgroups && whole && w.group == kPromptGroup && rows > kTileTokens;
+}
+
+int64_t prompt_scratch(const ts_weight& w, int64_t rows) { return w.group == kPromptGroup ? PromptRoom(w, rows).bytes : 0; }
+
+int32_t start_prompt(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows) {
+  const PromptRoom room(w, rows.count);
+  const int64_t padded = padded_columns(w.kind, w.columns);
+  RoundArgs round = {};
+  round.x = rows.x;
+  round.q = reinterpret_cast<int8_t*>(scratch);
+  round.scales = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(room.scales));
+  round.x_stride = rows.x_stride;
+  round.rows = rows.count;
+  round.room = room.room;
+  round.columns = w.columns;
+  round.padded = padded;
+  round.group = w.group;
+  round.rotated = w.rotated;
+  round.groups = room.groups;
+  const int64_t warps = rows.count * divide_up(room.groups, kPromptGroupsAtOnce);
+  const int32_t status = start(device, kKernel_quantize_prompt, divide_up(warps, kTileRoundWarps), kTileRoundThreads, &round);
+  if (status != TS_OK) return status;
+  TileArgs args = {};
+  args.out = rows.out;
+  args.data = static_cast<const uint8_t*>(w.data);
+  args.scales = w.scales;
+  args.bias = w.bias;
+  args.q = round.q;
+  args.x_scales = round.scales;
+  args.out_stride = rows.out_stride;
+  args.tokens = rows.count;
+  args.room = room.room;
+  args.rows = w.rows;
+  args.panel_bytes = panel_bytes(w.kind, padded);
+  args.group = w.group;
+  args.groups = static_cast<int32_t>(room.groups);
+  args.steps = static_cast<int32_t>(padded / kStep);
+  args.panels = static_cast<int32_t>(divide_up(w.rows, kPanel));
+  args.add = rows.add;
+  args.wide = takes_wide(device, args.panels, rows.count);
+  args.tiles = static_cast<int32_t>(divide_up(rows.count, (args.wide != 0 ? 4 : 2) * kPromptPart));
+  const int64_t blocks = divide_up(args.panels, 2) * args.tiles;
+  if (blocks > INT32_MAX) return TS_BAD_SHAPE;
+  return start(device, w.kind == TS_W_INT8 ? kKernel_linear_prompt_int8 : kKernel_linear_prompt_int4, blocks, kPromptTileThreads, &args);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,235 @@
+// Products of int8 and int4 weights with the rows of a prompt, on devices of compute capability 9.0. The sums are those of linear_tile, so
+// the bits are the same. A block has two warpgroups. Each multiplies one panel by the block's tokens, 64 tokens and a group of 128 columns
+// at a time. Weights go from memory to registers, one group ahead; activations come as bulk copies into shared memory, for both warpgroups.
+// While one warpgroup folds its sums, the other one multiplies.
+#include "twostroke/cuda/machine/bulk.h"
+#include "twostroke/cuda/products/products.h"
+
+namespace twostroke {
+namespace cuda {
+
+#if TS_HAS_WARPGROUPS
+
+constexpr int32_t kProductStages = 5, kScaleWords = kProductRows / 4, kProductWarps = kPromptTileThreads / kWarp;
+constexpr int32_t kRefillLag = 2;  // a stage is filled again during the product after the next one, when the other warpgroup has mostly read it, too
+constexpr int32_t kStageBytes = (kProductWords + kScaleWords) * 16;
+
+TS_SHARED_KILOBYTES(Words4, product_room, kProductStages * kProductWords);
+TS_SHARED(Words4, product_scales, kProductStages * kScaleWords);
+TS_SIGNALS(product_full, kProductStages);
+TS_SIGNALS(product_empty, kProductStages);
+
+// A thread's weights of a group. With g = lane / 4, t = lane % 4 and w the warp's number in its warpgroup, it has rows 16w + 2g and
+// 16w + 2g + 1 of the panel, and of each 32 columns the columns 8t .. 8t + 7: quantize_prompt puts columns 8t + 4h .. 8t + 4h + 3 to the
+// places 16h + 4t .. 16h + 4t + 3. Where the last group has 64 columns, the first ones are loaded twice; the activations are then zeros.
+struct PromptInt8 {
+  Words2 words[8];
+
+  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t group, bool whole, int32_t row) {
+    const uint8_t* from = panel + ((group * 32 + warp_lane() % 4 * 2) * static_cast<int32_t>(kPanel) + row) * int64_t{4};
+    const int32_t second = whole ? 16 * kPanel * 4 : 0;
+    TS_EVERY_LANE
+    for (int i = 0; i < 8; ++i) words[i] = load_once8(from + (i / 4 * second + (i / 2 % 2 * 8 + i % 2) * kPanel * 4));
+  }
+  TS_MEMBER_INLINE void unpack(uint32_t (&a)[16]) const {
+    TS_EVERY_LANE
+    for (int i = 0; i < 8; ++i) {
+      a[2 * i] = words[i].x ^ 0x80808080u;
+      a[2 * i + 1] = words[i].y ^ 0x80808080u;
+    }
+  }
+};
+
+struct PromptInt4 {
+  Words2 words[4];
+  uint32_t multipliers[4];  // a byte for each of two rows, one half of which belongs to the columns
+
+  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t group, bool whole, int32_t row) {
+    const uint8_t* from = panel + int64_t{2} * group * kInt4StepBytes;
+    const int32_t second = whole ? kInt4StepBytes : 0;
+    TS_EVERY_LANE
+    for (int i = 0; i < 4; ++i) {
+      const uint8_t* step = from + i / 2 * second;
+      words[i] = load_once8(step + kMultiplierBytes + ((i % 2 * 4 + warp_lane() % 4) * kPanel + row) * 4);
+      multipliers[i] = *reinterpret_cast<const uint16_t*>(step + i % 2 * kPanel + row);
+    }
+  }
+  TS_MEMBER_INLINE void unpack(uint32_t (&a)[16]) const {
+    TS_EVERY_LANE
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t word = i % 2 == 0 ? words[i / 2].x : words[i / 2].y;
+      const uint32_t multiplier = multipliers[i / 2] >> (i % 2 * 8 + warp_lane() / 2 % 2 * 4) & 15;
+      a[i / 2 * 4 + i % 2] = unpacked(word & 0x0f0f0f0fu, multiplier) ^ 0x80808080u;
+      a[i / 2 * 4 + 2 + i % 2] = unpacked(word >> 4 & 0x0f0f0f0fu, multiplier) ^ 0x80808080u;
+    }
+  }
+};
+
+// The place of a block's thread that fills stages among the products, or of a thread that multiplies.
+struct PromptPlace {
+  int32_t group, part, stage;  // part: the number of 64 tokens in the block
+  uint32_t parity;
+
+  TS_MEMBER_INLINE void next(int32_t parts) {
+    if (++part == parts) {
+      part = 0;
+      ++group;
+    }
+    if (++stage == kProductStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+template <class Weights, int kParts>
+struct PromptTile {
+  const TileArgs& args;
+  int32_t row, panel, first_part, parts;  // row: the thread's first row in its panel
+  float sums[kParts][32];
+  Weights coming;
+  uint32_t coming_scales;
+  PromptPlace filled, emptied;  // for the thread that fills stages
+
+  TS_MEMBER_INLINE explicit PromptTile(const TileArgs& of) : args(of), filled{0, 0, 0, 0}, emptied{0, 0, 0, 0} {
+    const int32_t block = static_cast<int32_t>(block_index()), warp = warp_index();
+    row = warp % kGroupWarps * 16 + warp_lane() / 4 * 2;
+    panel = block / of.tiles * 2 + warp / kGroupWarps;  // blocks that run together share panels
+    first_part = block % of.tiles * kParts;
+    const int32_t all = static_cast<int32_t>(of.room / kProductRows), left = all - first_part;
+    parts = left < kParts ? left : kParts;
+    TS_EVERY_LANE
+    for (int i = 0; i < 32 * kParts; ++i) sums[i / 32][i % 32] = 0.0f;
+  }
+
+  // Loads the weights and their scales of a group. After the last group these are the last group's, and for a missing panel they are the
+  // first panel's.
+  TS_MEMBER_INLINE void load(int32_t asked) {
+    const int32_t group = asked < args.groups ? asked : args.groups - 1;
+    const int64_t there = panel < args.panels ? panel : 0;
+    coming.load(args.data + there * args.panel_bytes, group, 2 * group + 1 < args.steps, row);
+    coming_scales = *reinterpret_cast<const uint32_t*>(args.scales + (there * args.groups + group) * kPanel + row);
+  }
+
+  TS_MEMBER_INLINE bool fills() const { return thread_index() == 0; }
+
+  // Begins to copy the next product's activations, if there is one.
+  TS_MEMBER_INLINE void fill() {
+    if (filled.group == args.groups) return;
+    const int64_t part = filled.group * (args.room / kProductRows) + first_part + filled.part;
+    arrive_expecting(product_full, filled.stage, kStageBytes);
+    copy_bulk(product_room, filled.stage * kProductWords, args.q + part * kProductWords * 16, kProductWords * 16, product_full, filled.stage);
+    copy_bulk(product_scales, filled.stage * kScaleWords, args.x_scales + part * kProductRows, kScaleWords * 16, product_full, filled.stage);
+    filled.next(parts);
+  }
+
+  // Fills a stage again when both warpgroups have read it.
+  TS_MEMBER_INLINE void refill() {
+    wait_signal(product_empty, emptied.stage, emptied.parity);
+    emptied.next(parts);
+    fill();
+  }
+
+  // Adds a group's sums of the thread's two rows and of tokens 16t .. 16t + 15 of a part.
+  TS_MEMBER_INLINE void add_group(float (&to)[32], const int32_t (&whole)[32], const Words4 (&x_scales)[4], const float (&scales)[2]) const {
+    TS_EVERY_LANE
+    for (int i = 0; i < 32; ++i) {
+      const int token = i / 4 * 2 + i % 2;
+      to[i] = fma(static_cast<float>(whole[i]), float_of(x_scales[token / 4][token % 4]) * scales[i / 2 % 2], to[i]);
+    }
+  }
+
+  TS_MEMBER_INLINE void multiply_all() {
+    PromptPlace at = {0, 0, 0, 0};
+    for (int32_t group = 0; group < args.groups; ++group) {
+      uint32_t a[16];
+      coming.unpack(a);
+      const float scales[2] = {widen(static_cast<uint16_t>(coming_scales)), widen(static_cast<uint16_t>(coming_scales >> 16))};
+      load(group + 1);
+      TS_EVERY_LANE
+      for (int part = 0; part < kParts; ++part) {
+        if (part >= parts) continue;
+        wait_signal(product_full, at.stage, at.parity);
+        Words4 x_scales[4];
+        TS_EVERY_LANE
+        for (int i = 0; i < 4; ++i) x_scales[i] = product_scales[at.stage * kScaleWords + warp_lane() % 4 * 4 + i];
+        int32_t whole[32];
+        begin_product(whole, a, product_room, at.stage * kProductWords);
+        if (fills() && group * parts + part >= kRefillLag) refill();
+        end_product(whole, a);
+        if (warp_lane() == 0) arrive(product_empty, at.stage);
+        at.next(parts);
+        add_group(sums[part], whole, x_scales, scales);
+      }
+    }
+  }
+
+  TS_MEMBER_INLINE void store() const {
+    const int64_t first = panel * kPanel + row;
+    if (first >= args.rows) return;
+    const bool both = first + 1 < args.rows, paired = both && args.out_stride % 2 == 0 && reinterpret_cast<uint64_t>(args.out) % 8 == 0;
+    const float bias[2] = {args.bias == nullptr ? 0.0f : args.bias[first], args.bias == nullptr || !both ? 0.0f : args.bias[first + 1]};
+    TS_EVERY_LANE
+    for (int part = 0; part < kParts; ++part) {
+      TS_EVERY_LANE
+      for (int i = 0; i < 16; ++i) {
+        const int64_t token = (first_part + part) * kProductRows + warp_lane() % 4 * 16 + i;
+        if (token >= args.tokens) continue;
+        store_pair(args.out + token * args.out_stride + first, &sums[part][i / 2 * 4 + i % 2], bias, paired, both);
+      }
+    }
+  }
+
+  // of: the sums of a token's first row, and two places later its second row.
+  TS_MEMBER_INLINE void store_pair(float* out, const float* of, const float (&bias)[2], bool paired, bool both) const {
+    typedef float Pair __attribute__((ext_vector_type(2)));
+    float biased[2];
+    TS_EVERY_LANE
+    for (int r = 0; r < 2; ++r) biased[r] = args.bias == nullptr ? of[2 * r] : of[2 * r] + bias[r];
+    if (paired) {
+      Pair* to = reinterpret_cast<Pair*>(out);
+      const Pair before = args.add != 0 ? *to : Pair{0.0f, 0.0f};
+      *to = args.add != 0 ? Pair{before.x + biased[0], before.y + biased[1]} : Pair{biased[0], biased[1]};
+      return;
+    }
+    out[0] = args.add != 0 ? out[0] + biased[0] : biased[0];
+    if (both) out[1] = args.add != 0 ? out[1] + biased[1] : biased[1];
+  }
+
+  TS_MEMBER_INLINE void run() {
+    if (fills()) {
+      for (int32_t i = 0; i < kProductStages; ++i) {
+        begin_signal(product_full, i, 1);
+        begin_signal(product_empty, i, kProductWarps);
+      }
+      end_signals();
+    }
+    load(0);
+    barrier();
+    wait_for_earlier();
+    if (fills())
+      for (int32_t i = 0; i < kProductStages; ++i) fill();
+    multiply_all();
+    store();
+  }
+};
+
+template <class Weights>
+TS_DEVICE_INLINE void run_prompt(const TileArgs& args) {
+  at_most_threads<kPromptTileThreads>();  // one block has all registers of a multiprocessor
+  if (args.wide != 0) PromptTile<Weights, 4>(args).run();
+  else PromptTile<Weights, 2>(args).run();
+}
+
+TS_KERNEL_AHEAD(linear_prompt_int8, TileArgs) { run_prompt<PromptInt8>(args); }
+TS_KERNEL_AHEAD(linear_prompt_int4, TileArgs) { run_prompt<PromptInt4>(args); }
+
+#else
+
+TS_KERNEL(linear_prompt_int8, TileArgs) { static_cast<void>(args); }
+TS_KERNEL(linear_prompt_int4, TileArgs) { static_cast<void>(args); }
+
+#endif
+
+}  // namespace cuda
+}  // namespace twostroke

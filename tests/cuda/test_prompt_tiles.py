@@ -36,6 +36,16 @@ def test_tiles_of_prompts(
 
 
 @pytest.mark.parametrize("weight_format", FORMATS[::2])
+@pytest.mark.parametrize(("rows", "count"), [(256, 130), (128, 300), (160, 140)])
+def test_prompts_that_the_product_gates(
+    cpu: CpuOps, gpu: CudaDevice, rows: int, count: int, weight_format: WeightFormat
+) -> None:
+    """Both halves of the first matrices are whole panels; those of the last one are not."""
+    weight, x = random_weight(rows, 200, weight_format, count == 130), np.ascontiguousarray(random_rows(count, 200))
+    same_bits(cpu, gpu, "linear_silu", (np.zeros((count, rows // 2), np.float32), x, weight), tolerance=2e-4)
+
+
+@pytest.mark.parametrize("weight_format", FORMATS[::2])
 def test_both_kernels_give_the_same(weight_format: WeightFormat) -> None:
     """The image of every chip has no products of warpgroups."""
     weight, x = random_weight(150, 700, weight_format, True), np.ascontiguousarray(random_rows(140, 700))

@@ -85,6 +85,7 @@ KernelNumber kernel_for(const ts_context& device, const ts_weight& w, bool bank,
 
 // Whether a kernel can apply the gate itself. It can where both halves begin at the beginning of a strip.
 bool gates_itself(const ts_context& device, const ts_weight& w, int64_t rows) {
+  if (gates_prompt(device, w, rows)) return true;
   const int64_t strip = strip_shape(kernel_for(device, w, false, rows)).strip;
   return strip != 0 && w.rows / 2 % strip == 0;
 }
@@ -99,7 +100,7 @@ int64_t more_scratch(const ts_weight& w, const ts_indices& positions, int64_t ro
   return first.count == 0 ? 0 : first_scratch(w);
 }
 
-// Starts a gated product of at most kGatedRows rows. Where the product's kernel cannot gate, both halves go to `both`, and another kernel
+// Starts a gated product of at most kGatedRows rows, or of more where the product's kernel gates. Where the product's kernel cannot gate, both halves go to `both`, and another kernel
 // multiplies them.
 int32_t start_gated(ts_context& device, const ts_weight& w, uint64_t scratch, float* both, const ProductRows& rows) {
   if (gates_itself(device, w, rows.count)) return start_product(device, w, scratch, kGatedRows, rows);
@@ -117,13 +118,16 @@ int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x
   if (status != TS_OK) return status;
   if (out.rows != x.rows || width_of(x) != weight->columns || 2 * width_of(out) != weight->rows || weight->experts != 0) return TS_BAD_SHAPE;
   if (!has_positions(positions, x.rows)) return TS_BAD_SHAPE;
-  const int64_t bytes = product_scratch(*weight, kGatedRows), of_both = round_up(kGatedRows * weight->rows * 4);
-  const uint64_t scratch = scratch_of(device, bytes + of_both + more_scratch(*weight, positions, x.rows), &status);
+  // Prompts that are gated by the product itself need no room for both halves. Then there may be more rows at once.
+  const int64_t most = gates_prompt(device, *weight, kRowsAtOnce) ? kRowsAtOnce : kGatedRows;
+  const int64_t bytes = product_scratch(*weight, kGatedRows), with_both = bytes + round_up(kGatedRows * weight->rows * 4);
+  const int64_t alone = product_scratch(*weight, most), needed = with_both > alone ? with_both : alone;
+  const uint64_t scratch = scratch_of(device, needed + more_scratch(*weight, positions, x.rows), &status);
   float* both = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(bytes));
-  const uint64_t more = scratch + static_cast<uint64_t>(bytes + of_both);
+  const uint64_t more = scratch + static_cast<uint64_t>(needed);
   FirstRows some;
   for (int64_t first = 0, count = 0; first < x.rows && status == TS_OK; first += count) {
-    count = take_rows(some, *weight, positions, first, x.rows - first < kGatedRows ? x.rows - first : kGatedRows);
+    count = take_rows(some, *weight, positions, first, x.rows - first < most ? x.rows - first : most);
     const ProductRows rows = {x.data + first * x.stride, x.stride, count, out.data + first * out.stride, out.stride, false, nullptr, true};
     status = start_first(device, *weight, more, some, rows);
     if (status == TS_OK && some.count < count) status = start_gated(device, *weight, scratch, both, rows);

@@ -30,6 +30,8 @@ bool fits_prompt(const ts_context& device, const ts_weight& w, int64_t rows) {
   return device.has_warpgroups && whole && w.group == kPromptGroup && rows > kTileTokens;
 }
 
+bool gates_prompt(const ts_context& device, const ts_weight& w, int64_t rows) { return fits_prompt(device, w, rows) && w.rows % (2 * kPanel) == 0; }
+
 int64_t prompt_scratch(const ts_weight& w, int64_t rows) { return w.group == kPromptGroup ? PromptRoom(w, rows).bytes : 0; }
 
 int32_t start_prompt(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows) {
@@ -68,8 +70,9 @@ int32_t start_prompt(ts_context& device, const ts_weight& w, uint64_t scratch, c
   args.panels = static_cast<int32_t>(divide_up(w.rows, kPanel));
   args.add = rows.add;
   args.wide = takes_wide(device, args.panels, rows.count);
+  args.gated = rows.gated;
   args.tiles = static_cast<int32_t>(divide_up(rows.count, (args.wide != 0 ? 4 : 2) * kPromptPart));
-  const int64_t blocks = divide_up(args.panels, 2) * args.tiles;
+  const int64_t blocks = divide_up(args.panels, 2) * args.tiles;  // of a gated product each half has whole panels
   if (blocks > INT32_MAX) return TS_BAD_SHAPE;
   return start(device, w.kind == TS_W_INT8 ? kKernel_linear_prompt_int8 : kKernel_linear_prompt_int4, blocks, kPromptTileThreads, &args);
 }

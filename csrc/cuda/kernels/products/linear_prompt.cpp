@@ -94,7 +94,8 @@ struct PromptTile {
   TS_MEMBER_INLINE explicit PromptTile(const TileArgs& of) : args(of), filled{0, 0, 0, 0}, emptied{0, 0, 0, 0} {
     const int32_t block = static_cast<int32_t>(block_index()), warp = warp_index();
     row = warp % kGroupWarps * 16 + warp_lane() / 4 * 2;
-    panel = block / of.tiles * 2 + warp / kGroupWarps;  // blocks that run together share panels
+    // blocks that run together share panels
+    panel = of.gated != 0 ? block / of.tiles + warp / kGroupWarps * (of.panels / 2) : block / of.tiles * 2 + warp / kGroupWarps;
     first_part = block % of.tiles * kParts;
     const int32_t all = static_cast<int32_t>(of.room / kProductRows), left = all - first_part;
     parts = left < kParts ? left : kParts;
@@ -164,36 +165,78 @@ struct PromptTile {
     }
   }
 
+  // The row of the whole result that belongs to the thread's first row.
+  TS_MEMBER_INLINE int64_t out_row() const { return (args.gated != 0 ? panel % (args.panels / 2) : panel) * kPanel + row; }
+
+  TS_MEMBER_INLINE bool has_pairs() const { return args.out_stride % 2 == 0 && reinterpret_cast<uint64_t>(args.out) % 8 == 0; }
+
+  // The bias of the thread's two rows, or zeros.
+  TS_MEMBER_INLINE void load_bias(float (&bias)[2]) const {
+    TS_EVERY_LANE
+    for (int r = 0; r < 2; ++r) bias[r] = args.bias != nullptr && panel * kPanel + row + r < args.rows ? args.bias[panel * kPanel + row + r] : 0.0f;
+  }
+
+  // The sums with number i of two rows: of a token's first row, and two places later of its second row.
+  TS_MEMBER_INLINE static int of_token(int i) { return i / 2 * 4 + i % 2; }
+
+  TS_MEMBER_INLINE float biased(float sum, float bias) const { return args.bias == nullptr ? sum : sum + bias; }
+
+  TS_MEMBER_INLINE void store_two(int64_t token, const float (&two)[2], int64_t rows) const {
+    typedef float Pair __attribute__((ext_vector_type(2)));
+    const int64_t first = out_row();
+    if (token >= args.tokens || first >= rows) return;
+    float* out = args.out + token * args.out_stride + first;
+    if (has_pairs() && first + 1 < rows) {
+      Pair* to = reinterpret_cast<Pair*>(out);
+      const Pair before = args.add != 0 ? *to : Pair{0.0f, 0.0f};
+      *to = args.add != 0 ? Pair{before.x + two[0], before.y + two[1]} : Pair{two[0], two[1]};
+      return;
+    }
+    out[0] = args.add != 0 ? out[0] + two[0] : two[0];
+    if (first + 1 < rows) out[1] = args.add != 0 ? out[1] + two[1] : two[1];
+  }
+
   TS_MEMBER_INLINE void store() const {
-    const int64_t first = panel * kPanel + row;
-    if (first >= args.rows) return;
-    const bool both = first + 1 < args.rows, paired = both && args.out_stride % 2 == 0 && reinterpret_cast<uint64_t>(args.out) % 8 == 0;
-    const float bias[2] = {args.bias == nullptr ? 0.0f : args.bias[first], args.bias == nullptr || !both ? 0.0f : args.bias[first + 1]};
+    float bias[2];
+    load_bias(bias);
     TS_EVERY_LANE
     for (int part = 0; part < kParts; ++part) {
       TS_EVERY_LANE
       for (int i = 0; i < 16; ++i) {
         const int64_t token = (first_part + part) * kProductRows + warp_lane() % 4 * 16 + i;
-        if (token >= args.tokens) continue;
-        store_pair(args.out + token * args.out_stride + first, &sums[part][i / 2 * 4 + i % 2], bias, paired, both);
+        store_two(token, {biased(sums[part][of_token(i)], bias[0]), biased(sums[part][of_token(i) + 2], bias[1])}, args.rows);
       }
     }
   }
 
-  // of: the sums of a token's first row, and two places later its second row.
-  TS_MEMBER_INLINE void store_pair(float* out, const float* of, const float (&bias)[2], bool paired, bool both) const {
-    typedef float Pair __attribute__((ext_vector_type(2)));
-    float biased[2];
+  // The first warpgroup has the gates, and the second one what they multiply. Both put a part's sums to shared memory, and each finishes
+  // half of them.
+  TS_MEMBER_INLINE void store_gated() const {
+    const int32_t own = thread_index() % kGroupSize, half = thread_index() / kGroupSize;
+    float bias[2];
+    load_bias(bias);
     TS_EVERY_LANE
-    for (int r = 0; r < 2; ++r) biased[r] = args.bias == nullptr ? of[2 * r] : of[2 * r] + bias[r];
-    if (paired) {
-      Pair* to = reinterpret_cast<Pair*>(out);
-      const Pair before = args.add != 0 ? *to : Pair{0.0f, 0.0f};
-      *to = args.add != 0 ? Pair{before.x + biased[0], before.y + biased[1]} : Pair{biased[0], biased[1]};
-      return;
+    for (int part = 0; part < kParts; ++part) {
+      barrier();  // after this, both have read the earlier contents
+      TS_EVERY_LANE
+      for (int i = 0; i < 8; ++i) {
+        Words4 four;
+        TS_EVERY_LANE
+        for (int j = 0; j < 4; ++j) four[j] = bits_of(biased(sums[part][4 * i + j], bias[j / 2]));
+        product_room[(half * 8 + i) * kGroupSize + own] = four;
+      }
+      barrier();
+      TS_ONE_BY_ONE
+      for (int32_t i = half * 4; i < half * 4 + 4; ++i) {
+        const Words4 gates = product_room[i * kGroupSize + own], values = product_room[(8 + i) * kGroupSize + own];
+        float four[4];
+        TS_EVERY_LANE
+        for (int j = 0; j < 4; ++j) four[j] = activated(0, float_of(gates[j])) * float_of(values[j]);
+        const int64_t token = (first_part + part) * kProductRows + warp_lane() % 4 * 16 + 2 * i;
+        store_two(token, {four[0], four[2]}, args.rows / 2);
+        store_two(token + 1, {four[1], four[3]}, args.rows / 2);
+      }
     }
-    out[0] = args.add != 0 ? out[0] + biased[0] : biased[0];
-    if (both) out[1] = args.add != 0 ? out[1] + biased[1] : biased[1];
   }
 
   TS_MEMBER_INLINE void run() {
@@ -210,7 +253,8 @@ struct PromptTile {
     if (fills())
       for (int32_t i = 0; i < kProductStages; ++i) fill();
     multiply_all();
-    store();
+    if (args.gated != 0) store_gated();
+    else store();
   }
 };
 

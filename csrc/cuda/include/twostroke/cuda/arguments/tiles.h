@@ -66,6 +66,7 @@ struct TileArgs {  // computes out = x @ W.T + bias, or adds it to out
   int32_t blocks, wide;
   // for a bank: the matrix of each tile of kNarrowTokens rows, and the pair of each place; NULL for one matrix
   const int32_t *matrices, *order;
+  int32_t gated;  // for linear_prompt: out is silu(products of the matrix' first rows) times the products of its last rows
 };
 
 // Pairs of a row and an expert in the order of experts. Each expert begins with a new tile of kNarrowTokens places. order: the pair of each

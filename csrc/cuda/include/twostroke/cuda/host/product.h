@@ -62,6 +62,7 @@ int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratc
 
 // The same for prompts, on devices that have products of warpgroups (launch_prompt.cpp).
 bool fits_prompt(const ts_context& device, const ts_weight& weight, int64_t rows);
+bool gates_prompt(const ts_context& device, const ts_weight& weight, int64_t rows);  // whether the kernel can apply the gate itself
 int64_t prompt_scratch(const ts_weight& weight, int64_t rows);
 int32_t start_prompt(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows);
 

@@ -21,6 +21,8 @@ TWO_BLOCKS = {
 }  # fmt: skip
 """The most registers of kernels that run as two blocks on a multiprocessor.
 Kernels of prompts keep 16 rows' sums over a segment in registers."""
+ONE_BLOCK = {"linear_prompt_int8": 255, "linear_prompt_int4": 255}
+"""The same for kernels with one block of 256 threads on a multiprocessor."""
 STEPS_SPILLED = dict.fromkeys(("linear_steps_" + kind for kind in ("flat4", "flat8", "super4_min", "super6")), 256)
 """The most bytes of stack and of spills. Two blocks fit, and codes are loaded far ahead, which saves more than a few
 spills cost."""
@@ -63,6 +65,9 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
         assert "mma.sync.aligned.m16n8k32" in found[name] and loads in found[name]
         assert found[name].count(".maxntid") == 1
     assert "mma.sync.aligned.m16n8k32" in found["linear_few"]
+    for name in ONE_BLOCK:
+        kinds = ("wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8", "cp.async.bulk.shared", "mbarrier.try_wait")
+        assert all((kind in found[name]) == (chip == "sm_90a") for kind in kinds), name
     for name in ("linear_one", "linear_few", "linear_stored"):
         assert found[name].count(".maxntid") == 1
     assert not re.search(r"\bcall\b", text)  # a compiler could move a barrier in a function that is not inlined
@@ -108,7 +113,7 @@ def test_the_assembler_finds_no_spills_but_those_that_are_named(chip: str, ptxas
     """It compiles the PTX that is shipped for a chip, as the chip's driver would."""
     found, code_bytes = assembled(ptxas, chip)
     assert sorted(found) == sorted(set(KERNELS))
-    most = {name: TWO_BLOCKS.get(name, MOST_REGISTERS) for name in found}
+    most = {name: (TWO_BLOCKS | ONE_BLOCK).get(name, MOST_REGISTERS) for name in found}
     wrong = {
         name: each
         for name, each in found.items()

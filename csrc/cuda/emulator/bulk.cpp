@@ -1,8 +1,8 @@
 // The emulator's part for bulk.h: signals, bulk copies, and products of warpgroups. A copy arrives as late as possible: when no thread can
 // run without it.
-// What orders two accesses is known. Each warp counts its arrivals and copies, and knows for each other warp how many of them came before:
-// by a signal that it waited for, or by a barrier. A copy may begin where all reads of the last one came before. A thread may read where
-// the copy has arrived and a signal of its arrival came before.
+// What orders two accesses is known. Each warp counts its arrivals, and knows for each other warp how many of them came before: by a
+// signal that it waited for, or by a barrier. A copy may begin where all reads of the last one came before. A thread may read where the
+// copy has arrived and its warp waited for the copy's signal, or another warp did before a barrier.
 #include "twostroke/cuda/machine/bulk.h"
 
 #include <string.h>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int32_t kMostRegions = 64;
 
-// A region of shared memory that copies write whole. stamp: the writer's count when the last copy began; reads: the count of each warp when
-// it last read, plus 1.
+// A region of shared memory that copies write whole. phase: that of the signal in which the last copy arrived; seen: a bit for each warp that
+// waited for the end of this phase; reads: the count of each warp when it last read, plus 1.
 struct Region {
   Accesses* accesses;
   Words4* to;
@@ -22,8 +22,7 @@ struct Region {
   const void* from;
   Signal* signal;
   int64_t index, count;
-  int32_t writer;
-  uint32_t stamp, reads[kMostWarps];
+  uint32_t phase, seen, reads[kMostWarps];
   bool arrived;
 };
 
@@ -79,7 +78,7 @@ Region* new_region(Accesses* accesses, Words4* to, const char* name, int64_t ind
     if (region_of(name, index + i) != nullptr) return nullptr;
   if (copies.count == kMostRegions) return nullptr;
   Region& made = copies.regions[copies.count++];
-  made = {accesses, to, name, nullptr, nullptr, index, count, own_warp(), 0, {}, true};
+  made = {accesses, to, name, nullptr, nullptr, index, count, 0, 0, {}, true};
   return &made;
 }
 
@@ -93,7 +92,7 @@ bool is_read_before(const Region& region) {
 void note_region_read(Region& region) {
   const int32_t own = own_warp();
   if (!region.arrived) fail("read of what a bulk copy has not brought", region.name, region.index);
-  if (own != region.writer && region.stamp > copies.known[own][region.writer])
+  if ((region.seen >> own & 1) == 0)
     fail("read of what a bulk copy brought, with no signal in between", region.name, region.index);
   region.reads[own] = copies.known[own][own] + 1;
 }
@@ -106,6 +105,8 @@ void join_warps_at_barrier() {
   for (int32_t w = 1; w < kMostWarps; ++w) learn(copies.known[0], copies.known[w]);
   for (int32_t v = 0; v < kMostWarps; ++v) ++copies.known[0][v];
   for (int32_t w = 1; w < kMostWarps; ++w) memcpy(copies.known[w], copies.known[0], sizeof copies.known[0]);
+  for (int32_t i = 0; i < copies.count; ++i)
+    if (copies.regions[i].seen != 0) copies.regions[i].seen = ~uint32_t{0};
 }
 
 bool land_copy() {
@@ -115,7 +116,7 @@ bool land_copy() {
     each.arrived = true;
     memcpy(each.to, each.from, static_cast<size_t>(each.count) * sizeof(Words4));
     Signal& signal = *each.signal;
-    if (signal.arrived[each.writer] < each.stamp) signal.arrived[each.writer] = each.stamp;
+    each.phase = signal.phase;
     signal.bytes -= each.count * static_cast<int64_t>(sizeof(Words4));
     end_phase(signal);
     copies.next = (copies.next + i + 1) % copies.count;
@@ -156,6 +157,10 @@ void wait_for(Signal& signal, uint32_t parity) {
   while ((signal.phase & 1) == parity) let_others_run();
   note_advance();
   learn(copies.known[own_warp()], signal.seen);
+  for (int32_t i = 0; i < copies.count; ++i) {
+    Region& each = copies.regions[i];
+    if (each.signal == &signal && each.arrived && each.phase < signal.phase) each.seen |= uint32_t{1} << own_warp();
+  }
 }
 
 void begin_bulk_copy(Accesses* accesses, Words4* to, const char* name, int64_t index, const void* from, int64_t count, Signal& signal) {
@@ -174,8 +179,7 @@ void begin_bulk_copy(Accesses* accesses, Words4* to, const char* name, int64_t i
   }
   region->from = from;
   region->signal = &signal;
-  region->writer = own_warp();
-  region->stamp = ++copies.known[own_warp()][own_warp()];
+  region->seen = 0;
   region->arrived = false;
   memset(region->reads, 0, sizeof region->reads);
 }

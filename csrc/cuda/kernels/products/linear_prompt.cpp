@@ -10,8 +10,9 @@ namespace cuda {
 
 #if TS_HAS_WARPGROUPS
 
-constexpr int32_t kProductStages = 5, kScaleWords = kProductRows / 4, kProductWarps = kPromptTileThreads / kWarp;
-constexpr int32_t kRefillLag = 2;  // a stage is filled again during the product after the next one, when the other warpgroup has mostly read it, too
+constexpr int32_t kProductStages = 5, kScaleWords = kProductRows / 4;
+constexpr int32_t kProductWarps = 2 * kGroupWarps;  // warps that multiply; a third warpgroup has a thread that copies
+constexpr int kRegistersToMultiply = 240, kRegistersToCopy = 24;  // at the beginning all have 168
 constexpr int32_t kStageBytes = (kProductWords + kScaleWords) * 16;
 
 TS_SHARED_KILOBYTES(Words4, product_room, kProductStages * kProductWords);
@@ -65,7 +66,7 @@ struct PromptInt4 {
   }
 };
 
-// The place of a block's thread that fills stages among the products, or of a thread that multiplies.
+// The place among the products of the thread that copies, or of a thread that multiplies.
 struct PromptPlace {
   int32_t group, part, stage;  // part: the number of 64 tokens in the block
   uint32_t parity;
@@ -89,9 +90,8 @@ struct PromptTile {
   float sums[kParts][32];
   Weights coming;
   uint32_t coming_scales;
-  PromptPlace filled, emptied;  // for the thread that fills stages
 
-  TS_MEMBER_INLINE explicit PromptTile(const TileArgs& of) : args(of), filled{0, 0, 0, 0}, emptied{0, 0, 0, 0} {
+  TS_MEMBER_INLINE explicit PromptTile(const TileArgs& of) : args(of) {
     const int32_t block = static_cast<int32_t>(block_index()), warp = warp_index();
     row = warp % kGroupWarps * 16 + warp_lane() / 4 * 2;
     // blocks that run together share panels
@@ -112,23 +112,23 @@ struct PromptTile {
     coming_scales = *reinterpret_cast<const uint32_t*>(args.scales + (there * args.groups + group) * kPanel + row);
   }
 
-  TS_MEMBER_INLINE bool fills() const { return thread_index() == 0; }
-
-  // Begins to copy the next product's activations, if there is one.
-  TS_MEMBER_INLINE void fill() {
-    if (filled.group == args.groups) return;
-    const int64_t part = filled.group * (args.room / kProductRows) + first_part + filled.part;
-    arrive_expecting(product_full, filled.stage, kStageBytes);
-    copy_bulk(product_room, filled.stage * kProductWords, args.q + part * kProductWords * 16, kProductWords * 16, product_full, filled.stage);
-    copy_bulk(product_scales, filled.stage * kScaleWords, args.x_scales + part * kProductRows, kScaleWords * 16, product_full, filled.stage);
-    filled.next(parts);
-  }
-
-  // Fills a stage again when both warpgroups have read it.
-  TS_MEMBER_INLINE void refill() {
-    wait_signal(product_empty, emptied.stage, emptied.parity);
-    emptied.next(parts);
-    fill();
+  // Copies the activations of all products, each as soon as its stage is free.
+  TS_MEMBER_INLINE void copy_all() const {
+    const int64_t all = args.room / kProductRows;
+    const int8_t* q = args.q + first_part * int64_t{kProductWords * 16};
+    const float* x_scales = args.x_scales + first_part * int64_t{kProductRows};
+    PromptPlace at = {0, 0, 0, 1};
+    TS_ONE_BY_ONE
+    while (at.group < args.groups) {
+      wait_signal(product_empty, at.stage, at.parity);  // at first it is free
+      arrive_expecting(product_full, at.stage, kStageBytes);
+      copy_bulk(product_room, at.stage * kProductWords, q + at.part * kProductWords * 16, kProductWords * 16, product_full, at.stage);
+      copy_bulk(product_scales, at.stage * kScaleWords, x_scales + at.part * kProductRows, kScaleWords * 16, product_full, at.stage);
+      at.next(parts);
+      if (at.part != 0) continue;
+      q += all * kProductWords * 16;
+      x_scales += args.room;
+    }
   }
 
   // Adds a group's sums of the thread's two rows and of tokens 16t .. 16t + 15 of a part.
@@ -156,7 +156,6 @@ struct PromptTile {
         for (int i = 0; i < 4; ++i) x_scales[i] = product_scales[at.stage * kScaleWords + warp_lane() % 4 * 4 + i];
         int32_t whole[32];
         begin_product(whole, a, product_room, at.stage * kProductWords);
-        if (fills() && group * parts + part >= kRefillLag) refill();
         end_product(whole, a);
         if (warp_lane() == 0) arrive(product_empty, at.stage);
         at.next(parts);
@@ -240,18 +239,25 @@ struct PromptTile {
   }
 
   TS_MEMBER_INLINE void run() {
-    if (fills()) {
+    if (thread_index() == 0) {
       for (int32_t i = 0; i < kProductStages; ++i) {
         begin_signal(product_full, i, 1);
         begin_signal(product_empty, i, kProductWarps);
       }
       end_signals();
     }
-    load(0);
     barrier();
+    if (warp_index() >= kProductWarps) {
+      give_registers<kRegistersToCopy>();
+      wait_for_earlier();
+      if (thread_index() == kProductWarps * kWarp) copy_all();
+      if (args.gated == 0) return;
+      for (int32_t i = 0; i < 2 * kParts; ++i) barrier();
+      return;
+    }
+    take_registers<kRegistersToMultiply>();
+    load(0);
     wait_for_earlier();
-    if (fills())
-      for (int32_t i = 0; i < kProductStages; ++i) fill();
     multiply_all();
     if (args.gated != 0) store_gated();
     else store();
@@ -260,7 +266,7 @@ struct PromptTile {
 
 template <class Weights>
 TS_DEVICE_INLINE void run_prompt(const TileArgs& args) {
-  at_most_threads<kPromptTileThreads>();  // one block has all registers of a multiprocessor
+  at_most_threads<kPromptTileThreads>();
   if (args.wide != 0) PromptTile<Weights, 4>(args).run();
   else PromptTile<Weights, 2>(args).run();
 }

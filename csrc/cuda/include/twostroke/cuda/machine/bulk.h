@@ -68,6 +68,10 @@ inline void begin_signal(S& signals, int32_t index, int32_t count) {
   begin_signal(signals[index], count);
 }
 inline void end_signals() {}
+template <int kRegisters>
+inline void give_registers() {}
+template <int kRegisters>
+inline void take_registers() {}
 template <class S>
 inline void arrive(S& signals, int32_t index) {
   arrive_at(signals[index], 0);
@@ -151,6 +155,16 @@ TS_DEVICE_INLINE void wait_signal(SignalPlace signals, int32_t index, uint32_t p
                      : "memory");
   } while (ended == 0);
 }
+// All threads of a warpgroup call these. From then on they have this many registers: less than before, so that others can take them, or more.
+template <int kRegisters>
+TS_DEVICE_INLINE void give_registers() {
+  __asm__ volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+TS_DEVICE_INLINE void take_registers() {
+  __asm__ volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 // Begins to copy bytes, a multiple of 16, to shared[index], and counts them for the signal when they are there.
 TS_DEVICE_INLINE void copy_bulk(SharedWords shared, int32_t index, const void* from, int32_t bytes, SignalPlace signals, int32_t signal) {
   const uint32_t to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(shared + index));

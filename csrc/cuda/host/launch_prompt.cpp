@@ -15,12 +15,13 @@ struct PromptRoom {
         scales(room * groups * kPromptGroup), bytes(round_up(scales + room * groups * 4)) {}
 };
 
-// Whether tiles of 256 rows take less time than tiles of 128. A multiprocessor has one block at a time, and a block of 128 rows takes a
-// little more than half as long.
+// Whether wide tiles take less time than narrow ones. A multiprocessor has one block at a time. Beginning and end of a block take as long as
+// a fifth of a part.
 bool takes_wide(const ts_context& device, int64_t panels, int64_t rows) {
-  const int64_t strips = divide_up(panels, 2), waves = divide_up(strips * divide_up(rows, 4 * kPromptPart), device.multiprocessors);
-  const int64_t half_waves = divide_up(strips * divide_up(rows, 2 * kPromptPart), device.multiprocessors);
-  return 16 * waves <= 9 * half_waves;
+  const auto time = [&](int64_t parts) {
+    return divide_up(divide_up(panels, 2) * divide_up(rows, parts * kPromptPart), device.multiprocessors) * (5 * parts + 1);
+  };
+  return time(kWideParts) <= time(kNarrowParts);
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ int32_t start_prompt(ts_context& device, const ts_weight& w, uint64_t scratch, c
   args.add = rows.add;
   args.wide = takes_wide(device, args.panels, rows.count);
   args.gated = rows.gated;
-  args.tiles = static_cast<int32_t>(divide_up(rows.count, (args.wide != 0 ? 4 : 2) * kPromptPart));
+  args.tiles = static_cast<int32_t>(divide_up(rows.count, (args.wide != 0 ? kWideParts : kNarrowParts) * kPromptPart));
   const int64_t blocks = divide_up(args.panels, 2) * args.tiles;  // of a gated product each half has whole panels
   if (blocks > INT32_MAX) return TS_BAD_SHAPE;
   return start(device, w.kind == TS_W_INT8 ? kKernel_linear_prompt_int8 : kKernel_linear_prompt_int4, blocks, kPromptTileThreads, &args);

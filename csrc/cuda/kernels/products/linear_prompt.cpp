@@ -1,7 +1,7 @@
 // Products of int8 and int4 weights with the rows of a prompt, on devices of compute capability 9.0. The sums are those of linear_tile, so
 // the bits are the same. A block has two warpgroups. Each multiplies one panel by the block's tokens, 64 tokens and a group of 128 columns
 // at a time. Weights go from memory to registers, one group ahead; activations come as bulk copies into shared memory, for both warpgroups.
-// While one warpgroup folds its sums, the other one multiplies.
+// While a product is computed, the warpgroup folds the one before it.
 #include "twostroke/cuda/machine/bulk.h"
 #include "twostroke/cuda/products/products.h"
 
@@ -66,30 +66,13 @@ struct PromptInt4 {
   }
 };
 
-// The place among the products of the thread that copies, or of a thread that multiplies.
-struct PromptPlace {
-  int32_t group, part, stage;  // part: the number of 64 tokens in the block
-  uint32_t parity;
-
-  TS_MEMBER_INLINE void next(int32_t parts) {
-    if (++part == parts) {
-      part = 0;
-      ++group;
-    }
-    if (++stage == kProductStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 template <class Weights, int kParts>
 struct PromptTile {
   const TileArgs& args;
-  int32_t row, panel, first_part, parts;  // row: the thread's first row in its panel
+  int32_t row, panel, first_part;  // row: the thread's first row in its panel
   float sums[kParts][32];
   Weights coming;
-  uint32_t coming_scales;
+  uint32_t a[16], coming_scales, next_scales;
 
   TS_MEMBER_INLINE explicit PromptTile(const TileArgs& of) : args(of) {
     const int32_t block = static_cast<int32_t>(block_index()), warp = warp_index();
@@ -97,8 +80,6 @@ struct PromptTile {
     // blocks that run together share panels
     panel = of.gated != 0 ? block / of.tiles + warp / kGroupWarps * (of.panels / 2) : block / of.tiles * 2 + warp / kGroupWarps;
     first_part = block % of.tiles * kParts;
-    const int32_t all = static_cast<int32_t>(of.room / kProductRows), left = all - first_part;
-    parts = left < kParts ? left : kParts;
     TS_EVERY_LANE
     for (int i = 0; i < 32 * kParts; ++i) sums[i / 32][i % 32] = 0.0f;
   }
@@ -112,56 +93,79 @@ struct PromptTile {
     coming_scales = *reinterpret_cast<const uint32_t*>(args.scales + (there * args.groups + group) * kPanel + row);
   }
 
-  // Copies the activations of all products, each as soon as its stage is free.
+  // Copies the activations of all products, each as soon as its stage is free. A part after the last one has the first one's rows.
   TS_MEMBER_INLINE void copy_all() const {
-    const int64_t all = args.room / kProductRows;
-    const int8_t* q = args.q + first_part * int64_t{kProductWords * 16};
-    const float* x_scales = args.x_scales + first_part * int64_t{kProductRows};
-    PromptPlace at = {0, 0, 0, 1};
+    const int32_t all = static_cast<int32_t>(args.room / kProductRows);
+    int32_t stage = 0;
+    uint32_t parity = 1;  // at first each stage is free
     TS_ONE_BY_ONE
-    while (at.group < args.groups) {
-      wait_signal(product_empty, at.stage, at.parity);  // at first it is free
-      arrive_expecting(product_full, at.stage, kStageBytes);
-      copy_bulk(product_room, at.stage * kProductWords, q + at.part * kProductWords * 16, kProductWords * 16, product_full, at.stage);
-      copy_bulk(product_scales, at.stage * kScaleWords, x_scales + at.part * kProductRows, kScaleWords * 16, product_full, at.stage);
-      at.next(parts);
-      if (at.part != 0) continue;
-      q += all * kProductWords * 16;
-      x_scales += args.room;
-    }
-  }
-
-  // Adds a group's sums of the thread's two rows and of tokens 16t .. 16t + 15 of a part.
-  TS_MEMBER_INLINE void add_group(float (&to)[32], const int32_t (&whole)[32], const Words4 (&x_scales)[4], const float (&scales)[2]) const {
-    TS_EVERY_LANE
-    for (int i = 0; i < 32; ++i) {
-      const int token = i / 4 * 2 + i % 2;
-      to[i] = fma(static_cast<float>(whole[i]), float_of(x_scales[token / 4][token % 4]) * scales[i / 2 % 2], to[i]);
-    }
-  }
-
-  TS_MEMBER_INLINE void multiply_all() {
-    PromptPlace at = {0, 0, 0, 0};
     for (int32_t group = 0; group < args.groups; ++group) {
-      uint32_t a[16];
-      coming.unpack(a);
-      const float scales[2] = {widen(static_cast<uint16_t>(coming_scales)), widen(static_cast<uint16_t>(coming_scales >> 16))};
-      load(group + 1);
-      TS_EVERY_LANE
-      for (int part = 0; part < kParts; ++part) {
-        if (part >= parts) continue;
-        wait_signal(product_full, at.stage, at.parity);
-        Words4 x_scales[4];
-        TS_EVERY_LANE
-        for (int i = 0; i < 4; ++i) x_scales[i] = product_scales[at.stage * kScaleWords + warp_lane() % 4 * 4 + i];
-        int32_t whole[32];
-        begin_product(whole, a, product_room, at.stage * kProductWords);
-        end_product(whole, a);
-        if (warp_lane() == 0) arrive(product_empty, at.stage);
-        at.next(parts);
-        add_group(sums[part], whole, x_scales, scales);
+      TS_ONE_BY_ONE
+      for (int32_t i = 0; i < kParts; ++i) {
+        const int64_t part = int64_t{group} * all + (first_part + i < all ? first_part + i : 0);
+        wait_signal(product_empty, stage, parity);
+        arrive_expecting(product_full, stage, kStageBytes);
+        copy_bulk(product_room, stage * kProductWords, args.q + part * kProductWords * 16, kProductWords * 16, product_full, stage);
+        copy_bulk(product_scales, stage * kScaleWords, args.x_scales + part * kProductRows, kScaleWords * 16, product_full, stage);
+        if (++stage < kProductStages) continue;
+        stage = 0;
+        parity ^= 1;
       }
     }
+  }
+
+  // Adds the sums of a product, which are those of the thread's two rows and of tokens 16t .. 16t + 15 of a part.
+  TS_MEMBER_INLINE void add_product(float (&to)[32], const int32_t (&whole)[32], int32_t stage, const float (&scales)[2]) const {
+    TS_EVERY_LANE
+    for (int i = 0; i < 4; ++i) {
+      const Words4 x_scales = product_scales[stage * kScaleWords + warp_lane() % 4 * 4 + i];
+      TS_EVERY_LANE
+      for (int j = 8 * i; j < 8 * i + 8; ++j)
+        to[j] = fma(static_cast<float>(whole[j]), float_of(x_scales[j / 4 % 2 * 2 + j % 2]) * scales[j / 2 % 2], to[j]);
+    }
+  }
+
+  // While a product is computed, the sums of the one before it are added. kTogether groups have an even number of products, so that each
+  // product's sums have registers of their own. At the very first product nothing is added.
+  TS_MEMBER_INLINE void multiply_all() {
+    constexpr int kTogether = kParts % 2 + 1;
+    int32_t whole[2][32] = {}, stage = 0, before = -1;
+    uint32_t parity = 0;
+    float scales[2] = {0.0f, 0.0f};
+    TS_ONE_BY_ONE
+    for (int32_t first = 0; first < args.groups; first += kTogether) {
+      TS_EVERY_LANE
+      for (int i = 0; i < kTogether * kParts; ++i) {
+        const int32_t group = first + i / kParts;
+        if (group >= args.groups) continue;
+        if (i % kParts == 0) {
+          coming.unpack(a);
+          next_scales = coming_scales;
+          load(group + 1);
+        }
+        wait_signal(product_full, stage, parity);
+        begin_product(whole[i % 2], a, product_room, stage * kProductWords);
+        add_product(sums[(i + kParts - 1) % kParts], whole[1 - i % 2], before < 0 ? stage : before, scales);
+        if (i == 0) {
+          TS_EVERY_LANE
+          for (int j = 0; j < 32; ++j) sums[kParts - 1][j] = before < 0 ? 0.0f : sums[kParts - 1][j];
+        }
+        if (i % kParts == 0) {
+          scales[0] = widen(static_cast<uint16_t>(next_scales));
+          scales[1] = widen(static_cast<uint16_t>(next_scales >> 16));
+        }
+        end_product(whole[i % 2], a);
+        if (warp_lane() == 0 && before >= 0) arrive(product_empty, before);
+        before = stage;
+        if (++stage == kProductStages) {
+          stage = 0;
+          parity ^= 1;
+        }
+      }
+    }
+    const bool second = kTogether == 1 || args.groups % 2 == 0;  // which registers have the last sums
+    if (second) add_product(sums[kParts - 1], whole[1], before, scales);
+    else add_product(sums[kParts - 1], whole[0], before, scales);
   }
 
   // The row of the whole result that belongs to the thread's first row.
@@ -267,8 +271,8 @@ struct PromptTile {
 template <class Weights>
 TS_DEVICE_INLINE void run_prompt(const TileArgs& args) {
   at_most_threads<kPromptTileThreads>();
-  if (args.wide != 0) PromptTile<Weights, 4>(args).run();
-  else PromptTile<Weights, 2>(args).run();
+  if (args.wide != 0) PromptTile<Weights, kWideParts>(args).run();
+  else PromptTile<Weights, kNarrowParts>(args).run();
 }
 
 TS_KERNEL_AHEAD(linear_prompt_int8, TileArgs) { run_prompt<PromptInt8>(args); }

@@ -16,7 +16,8 @@ constexpr int kFewStepTokens = 16;  // the same number where a step has no more 
 constexpr int kStepStrip = 32;  // rows of a matrix that a block of linear_steps has
 constexpr int kStepThreads = 256;
 constexpr int kPromptTileThreads = 384;  // threads of a block of linear_prompt
-constexpr int64_t kPromptPart = 64;  // rows of x that a warpgroup of linear_prompt multiplies at once; a block has two or four such parts
+constexpr int64_t kPromptPart = 64;  // rows of x that a warpgroup of linear_prompt multiplies at once; a block has two or three such parts
+constexpr int kNarrowParts = 2, kWideParts = 3;
 constexpr int64_t kPromptGroup = 128;  // columns that share a scale in linear_prompt
 constexpr int64_t kPromptGroupsAtOnce = 4;  // groups that a warp of quantize_prompt rounds at once
 constexpr int kPlaceThreads = 256;  // threads of place_pairs
@@ -61,8 +62,8 @@ struct TileArgs {  // computes out = x @ W.T + bias, or adds it to out
   int32_t add, small;  // small: whether sums are below 2^22
   StoredLayout stored;  // linear_steps uses these four
   const float* x_scales;  // linear_prompt uses it too
-  // blocks: the blocks that share all tiles; wide: whether a block has kStepTokens rows and not kFewStepTokens (linear_prompt: four parts
-  // and not two)
+  // blocks: the blocks that share all tiles; wide: whether a block has kStepTokens rows and not kFewStepTokens (linear_prompt: kWideParts
+  // and not kNarrowParts)
   int32_t blocks, wide;
   // for a bank: the matrix of each tile of kNarrowTokens rows, and the pair of each place; NULL for one matrix
   const int32_t *matrices, *order;

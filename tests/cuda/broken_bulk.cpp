@@ -46,9 +46,10 @@ TS_KERNEL(bulk_tables, BulkArgs) {
     if (fault == kOtherSignal && table == 0) wait_signal(bulk_full, 1, 0);
     else if (fault != kNotWaited && fault != kNotCopied) wait_signal(bulk_full, 0, static_cast<uint32_t>(table));
     int32_t sums[32];
-    begin_product(sums, a, bulk_room, 0);
+    begin_product<false>(sums, a, bulk_room, 0);
     if (fault == kRegisters) sums[thread % 32] = 0;
-    end_product(sums, a);
+    end_product(sums);
+    keep_operands(a);
     if (fault == kOverwritten && thread == 200) bulk_room[5] = Words4{0, 0, 0, 0};
     if (warp_lane() == 0) arrive(bulk_empty, 0);
     if (thread >= 4) continue;

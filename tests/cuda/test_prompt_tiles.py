@@ -17,7 +17,8 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.types.spec.formats import WeightFormat, WeightKind
 
-FORMATS = [WeightFormat(kind, 128, rotated) for kind in (WeightKind.INT8, WeightKind.INT4) for rotated in (0, 64)]
+KINDS = (WeightKind.INT8, WeightKind.INT4)
+FORMATS = [WeightFormat(kind, group, rotated) for kind in KINDS for group in (128, 256) for rotated in (0, 64)]
 SHAPES = [(65, 200, 129), (1, 64, 257), (130, 1100, 200), (200, 300, 450), (128, 128, 130)]
 """Rows, columns and rows of activations: whole parts of 64 and one more, odd numbers of panels, a last group of 64
 columns. On a device with one multiprocessor tiles are wide."""

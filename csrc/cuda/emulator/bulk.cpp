@@ -32,12 +32,15 @@ struct Copies {
   uint32_t known[kMostWarps][kMostWarps];  // known[w][v]: how many arrivals of warp v came before what warp w does now; its own with v = w
 };
 
-// A product that is under way in a thread; region: NULL where there is none.
+constexpr int32_t kMostAdded = 4;
+
+// A product that is under way in a thread, of the sum of `count` products.
 struct Product {
-  Region* region;
+  Region* regions[kMostAdded];
+  const uint32_t* operands[kMostAdded];
   int64_t block;
-  int32_t sums[32];
-  uint32_t a[16];
+  int32_t count, sums[32];
+  uint32_t a[kMostAdded][16];
 };
 
 constexpr int32_t kMostThreads = kMostWarps * kWarp, kUnknown = 0x5a5a1234;
@@ -184,9 +187,11 @@ void begin_bulk_copy(Accesses* accesses, Words4* to, const char* name, int64_t i
   memset(region->reads, 0, sizeof region->reads);
 }
 
-void begin_product(int32_t (&registers)[32], const uint32_t (&a)[16], Accesses* accesses, const Words4* b, const char* name, int64_t index) {
+void begin_product(int32_t (&registers)[32], const uint32_t (&a)[16], Accesses* accesses, const Words4* b, const char* name, int64_t index, bool more) {
   Product& own = products[thread_index()];
-  if (own.block == running().block && own.region != nullptr) return fail("a product while another one is under way", name, index);
+  if (own.block != running().block) own.count = 0;
+  own.block = running().block;
+  if (more != own.count > 0 || own.count == kMostAdded) return fail("a product while another one is under way", name, index);
   const int32_t lane = thread_index() % kWarp, g = lane / 4, t = lane % 4;
   if (index % kProductRows != 0 || threads() % kGroupSize != 0) fail("a product that no warpgroup can compute", name, index);
   for (int64_t i = 0; i < kProductWords; ++i)
@@ -195,11 +200,8 @@ void begin_product(int32_t (&registers)[32], const uint32_t (&a)[16], Accesses* 
   if (region->index != index || region->count != kProductWords) return fail("a product of parts of regions", name, index);
   note_region_read(*region);
   region->reads[own_warp()] = kReading;
-  own.region = region;
-  own.block = running().block;
-  int32_t(&sums)[32] = own.sums;
+  if (!more) memset(own.sums, 0, sizeof own.sums);
   const int8_t* bytes = reinterpret_cast<const int8_t*>(b);
-  memset(sums, 0, sizeof sums);
   for (int32_t s = 0; s < 4; ++s) {
     int8_t rows[2][32];
     const Given* given = exchanged(a + 4 * s, 4);
@@ -208,26 +210,36 @@ void begin_product(int32_t (&registers)[32], const uint32_t (&a)[16], Accesses* 
       const int32_t row = i / 4 * 8 + 2 * t + i % 2;
       int32_t total = 0;
       for (int32_t half = 0; half < 2; ++half) {
-        const int8_t* own = bytes + product_place(row, 2 * s + half) * 16;
-        for (int32_t k = 0; k < 16; ++k) total += rows[i / 2 % 2][16 * half + k] * own[k];
+        const int8_t* column = bytes + product_place(row, 2 * s + half) * 16;
+        for (int32_t k = 0; k < 16; ++k) total += rows[i / 2 % 2][16 * half + k] * column[k];
       }
-      sums[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) + static_cast<uint32_t>(total));
+      own.sums[i] = static_cast<int32_t>(static_cast<uint32_t>(own.sums[i]) + static_cast<uint32_t>(total));
     }
   }
-  memcpy(own.a, a, sizeof own.a);
+  own.regions[own.count] = region;
+  own.operands[own.count] = a;
+  memcpy(own.a[own.count++], a, sizeof a);
   for (int32_t i = 0; i < 32; ++i) registers[i] = kUnknown;
 }
 
-void end_product(int32_t (&registers)[32], const uint32_t (&a)[16]) {
+void end_product(int32_t (&registers)[32]) {
   Product& own = products[thread_index()];
-  if (own.block != running().block || own.region == nullptr) return fail("an end without a product", "product", 0);
-  bool kept = memcmp(own.a, a, sizeof own.a) == 0;
+  if (own.block != running().block || own.count == 0) return fail("an end without a product", "product", 0);
+  bool kept = true;
   for (int32_t i = 0; i < 32; ++i) kept = kept && registers[i] == kUnknown;
-  if (!kept) fail("a write to registers of a product that is under way", own.region->name, own.region->index);
+  for (int32_t i = 0; i < own.count; ++i) {
+    kept = kept && memcmp(own.a[i], own.operands[i], sizeof own.a[i]) == 0;
+    note_region_read(*own.regions[i]);
+  }
+  if (!kept) fail("a write to registers of a product that is under way", own.regions[0]->name, own.regions[0]->index);
   memcpy(registers, own.sums, sizeof own.sums);
-  note_region_read(*own.region);
-  own.region = nullptr;
-  exchanged(a, 0);  // no thread of the warp still reads
+  own.count = 0;
+  meet_warp();  // then no thread of the warp still reads
+}
+
+void meet_warp() {
+  const uint32_t nothing = 0;
+  exchanged(&nothing, 0);
 }
 
 uint32_t largest_of_warp(uint32_t value) {

@@ -6,13 +6,17 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
+constexpr int64_t kPiece = 128;  // columns of one product
+
+bool is_prompt_group(int64_t group) { return group == kPiece || group == 2 * kPiece; }
+
 // The places of rounded rows in scratch memory: whole groups, and whole parts of kPromptPart rows.
 struct PromptRoom {
   int64_t groups, room, scales, bytes;
 
   PromptRoom(const ts_weight& w, int64_t rows)
-      : groups(divide_up(padded_columns(w.kind, w.columns), kPromptGroup)), room(divide_up(rows, kPromptPart) * kPromptPart),
-        scales(room * groups * kPromptGroup), bytes(round_up(scales + room * groups * 4)) {}
+      : groups(divide_up(padded_columns(w.kind, w.columns), w.group)), room(divide_up(rows, kPromptPart) * kPromptPart),
+        scales(room * groups * w.group), bytes(round_up(scales + room * groups * 4)) {}
 };
 
 // Whether wide tiles take less time than narrow ones. A multiprocessor has one block at a time. Beginning and end of a block take as long as
@@ -28,12 +32,12 @@ bool takes_wide(const ts_context& device, int64_t panels, int64_t rows) {
 
 bool fits_prompt(const ts_context& device, const ts_weight& w, int64_t rows) {
   const bool whole = w.kind == TS_W_INT8 || w.kind == TS_W_INT4;
-  return device.has_warpgroups && whole && w.group == kPromptGroup && rows > kTileTokens;
+  return device.has_warpgroups && whole && is_prompt_group(w.group) && rows > kTileTokens;
 }
 
 bool gates_prompt(const ts_context& device, const ts_weight& w, int64_t rows) { return fits_prompt(device, w, rows) && w.rows % (2 * kPanel) == 0; }
 
-int64_t prompt_scratch(const ts_weight& w, int64_t rows) { return w.group == kPromptGroup ? PromptRoom(w, rows).bytes : 0; }
+int64_t prompt_scratch(const ts_weight& w, int64_t rows) { return is_prompt_group(w.group) ? PromptRoom(w, rows).bytes : 0; }
 
 int32_t start_prompt(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows) {
   const PromptRoom room(w, rows.count);
@@ -50,7 +54,7 @@ int32_t start_prompt(ts_context& device, const ts_weight& w, uint64_t scratch, c
   round.group = w.group;
   round.rotated = w.rotated;
   round.groups = room.groups;
-  const int64_t warps = rows.count * divide_up(room.groups, kPromptGroupsAtOnce);
+  const int64_t warps = rows.count * divide_up(room.groups * (w.group / kPiece), kPromptPiecesAtOnce);
   const int32_t status = start(device, kKernel_quantize_prompt, divide_up(warps, kTileRoundWarps), kTileRoundThreads, &round);
   if (status != TS_OK) return status;
   TileArgs args = {};

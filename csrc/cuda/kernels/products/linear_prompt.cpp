@@ -20,59 +20,80 @@ TS_SHARED(Words4, product_scales, kProductStages * kScaleWords);
 TS_SIGNALS(product_full, kProductStages);
 TS_SIGNALS(product_empty, kProductStages);
 
-// A thread's weights of a group. With g = lane / 4, t = lane % 4 and w the warp's number in its warpgroup, it has rows 16w + 2g and
-// 16w + 2g + 1 of the panel, and of each 32 columns the columns 8t .. 8t + 7: quantize_prompt puts columns 8t + 4h .. 8t + 4h + 3 to the
-// places 16h + 4t .. 16h + 4t + 3. Where the last group has 64 columns, the first ones are loaded twice; the activations are then zeros.
+// A thread's weights of kHalves times 128 columns, which are a group. With g = lane / 4, t = lane % 4 and w the warp's number in its
+// warpgroup, it has rows 16w + 2g and 16w + 2g + 1 of the panel, and of each 32 columns the columns 8t .. 8t + 7: quantize_prompt puts
+// columns 8t + 4h .. 8t + 4h + 3 to the places 16h + 4t .. 16h + 4t + 3. Steps of 64 columns after the last one are that one; their
+// activations are zeros.
+template <int kHalves>
 struct PromptInt8 {
-  Words2 words[8];
+  Words2 words[kHalves][8];
 
-  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t group, bool whole, int32_t row) {
-    const uint8_t* from = panel + ((group * 32 + warp_lane() % 4 * 2) * static_cast<int32_t>(kPanel) + row) * int64_t{4};
-    const int32_t second = whole ? 16 * kPanel * 4 : 0;
+  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t group, int32_t steps, int32_t row) {
     TS_EVERY_LANE
-    for (int i = 0; i < 8; ++i) words[i] = load_once8(from + (i / 4 * second + (i / 2 % 2 * 8 + i % 2) * kPanel * 4));
+    for (int step = 0; step < 2 * kHalves; ++step) {
+      const int32_t asked = group * 2 * kHalves + step, there = asked < steps ? asked : steps - 1;
+      const uint8_t* from = panel + ((there * 16 + warp_lane() % 4 * 2) * static_cast<int32_t>(kPanel) + row) * int64_t{4};
+      TS_EVERY_LANE
+      for (int i = 0; i < 4; ++i) words[step / 2][step % 2 * 4 + i] = load_once8(from + (i / 2 * 8 + i % 2) * kPanel * 4);
+    }
   }
-  TS_MEMBER_INLINE void unpack(uint32_t (&a)[16]) const {
+  TS_MEMBER_INLINE void unpack(uint32_t (&a)[kHalves][16]) const {
     TS_EVERY_LANE
-    for (int i = 0; i < 8; ++i) {
-      a[2 * i] = words[i].x ^ 0x80808080u;
-      a[2 * i + 1] = words[i].y ^ 0x80808080u;
+    for (int i = 0; i < 8 * kHalves; ++i) {
+      a[i / 8][i % 8 * 2] = words[i / 8][i % 8].x ^ 0x80808080u;
+      a[i / 8][i % 8 * 2 + 1] = words[i / 8][i % 8].y ^ 0x80808080u;
     }
   }
 };
 
+template <int kHalves>
 struct PromptInt4 {
-  Words2 words[4];
-  uint32_t multipliers[4];  // a byte for each of two rows, one half of which belongs to the columns
+  Words2 words[kHalves][4];
+  uint32_t multipliers[kHalves][4];  // a byte for each of two rows, one half of which belongs to the columns
 
-  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t group, bool whole, int32_t row) {
-    const uint8_t* from = panel + int64_t{2} * group * kInt4StepBytes;
-    const int32_t second = whole ? kInt4StepBytes : 0;
+  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t group, int32_t steps, int32_t row) {
     TS_EVERY_LANE
-    for (int i = 0; i < 4; ++i) {
-      const uint8_t* step = from + i / 2 * second;
-      words[i] = load_once8(step + kMultiplierBytes + ((i % 2 * 4 + warp_lane() % 4) * kPanel + row) * 4);
-      multipliers[i] = *reinterpret_cast<const uint16_t*>(step + i % 2 * kPanel + row);
+    for (int step = 0; step < 2 * kHalves; ++step) {
+      const int32_t asked = group * 2 * kHalves + step, there = asked < steps ? asked : steps - 1;
+      const uint8_t* from = panel + int64_t{there} * kInt4StepBytes;
+      TS_EVERY_LANE
+      for (int i = 0; i < 2; ++i) {
+        words[step / 2][step % 2 * 2 + i] = load_once8(from + kMultiplierBytes + ((i * 4 + warp_lane() % 4) * kPanel + row) * 4);
+        multipliers[step / 2][step % 2 * 2 + i] = *reinterpret_cast<const uint16_t*>(from + i * kPanel + row);
+      }
     }
   }
-  TS_MEMBER_INLINE void unpack(uint32_t (&a)[16]) const {
+  TS_MEMBER_INLINE void unpack(uint32_t (&a)[kHalves][16]) const {
     TS_EVERY_LANE
-    for (int i = 0; i < 8; ++i) {
-      const uint32_t word = i % 2 == 0 ? words[i / 2].x : words[i / 2].y;
-      const uint32_t multiplier = multipliers[i / 2] >> (i % 2 * 8 + warp_lane() / 2 % 2 * 4) & 15;
-      a[i / 2 * 4 + i % 2] = unpacked(word & 0x0f0f0f0fu, multiplier) ^ 0x80808080u;
-      a[i / 2 * 4 + 2 + i % 2] = unpacked(word >> 4 & 0x0f0f0f0fu, multiplier) ^ 0x80808080u;
+    for (int i = 0; i < 8 * kHalves; ++i) {
+      const Words2 both = words[i / 8][i % 8 / 2];
+      const uint32_t word = i % 2 == 0 ? both.x : both.y;
+      const uint32_t multiplier = multipliers[i / 8][i % 8 / 2] >> (i % 2 * 8 + warp_lane() / 2 % 2 * 4) & 15;
+      a[i / 8][i % 8 / 2 * 4 + i % 2] = unpacked(word & 0x0f0f0f0fu, multiplier) ^ 0x80808080u;
+      a[i / 8][i % 8 / 2 * 4 + 2 + i % 2] = unpacked(word >> 4 & 0x0f0f0f0fu, multiplier) ^ 0x80808080u;
     }
   }
 };
 
-template <class Weights, int kParts>
+struct StagePlace {
+  int32_t stage;
+  uint32_t parity;
+
+  TS_MEMBER_INLINE void next() {
+    if (++stage < kProductStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+// The shape of a block: kHalves times 128 columns of a group, kParts times 64 tokens.
+template <class Weights, int kHalves, int kParts>
 struct PromptTile {
   const TileArgs& args;
   int32_t row, panel, first_part;  // row: the thread's first row in its panel
   float sums[kParts][32];
   Weights coming;
-  uint32_t a[16], coming_scales, next_scales;
+  uint32_t a[kHalves][16], coming_scales, next_scales;
 
   TS_MEMBER_INLINE explicit PromptTile(const TileArgs& of) : args(of) {
     const int32_t block = static_cast<int32_t>(block_index()), warp = warp_index();
@@ -89,27 +110,26 @@ struct PromptTile {
   TS_MEMBER_INLINE void load(int32_t asked) {
     const int32_t group = asked < args.groups ? asked : args.groups - 1;
     const int64_t there = panel < args.panels ? panel : 0;
-    coming.load(args.data + there * args.panel_bytes, group, 2 * group + 1 < args.steps, row);
+    coming.load(args.data + there * args.panel_bytes, group, args.steps, row);
     coming_scales = *reinterpret_cast<const uint32_t*>(args.scales + (there * args.groups + group) * kPanel + row);
   }
 
   // Copies the activations of all products, each as soon as its stage is free. A part after the last one has the first one's rows.
   TS_MEMBER_INLINE void copy_all() const {
     const int32_t all = static_cast<int32_t>(args.room / kProductRows);
-    int32_t stage = 0;
-    uint32_t parity = 1;  // at first each stage is free
+    StagePlace at = {0, 1};  // at first each stage is free
     TS_ONE_BY_ONE
     for (int32_t group = 0; group < args.groups; ++group) {
       TS_ONE_BY_ONE
-      for (int32_t i = 0; i < kParts; ++i) {
-        const int64_t part = int64_t{group} * all + (first_part + i < all ? first_part + i : 0);
-        wait_signal(product_empty, stage, parity);
-        arrive_expecting(product_full, stage, kStageBytes);
-        copy_bulk(product_room, stage * kProductWords, args.q + part * kProductWords * 16, kProductWords * 16, product_full, stage);
-        copy_bulk(product_scales, stage * kScaleWords, args.x_scales + part * kProductRows, kScaleWords * 16, product_full, stage);
-        if (++stage < kProductStages) continue;
-        stage = 0;
-        parity ^= 1;
+      for (int32_t i = 0; i < kParts * kHalves; ++i) {
+        const int32_t asked = first_part + i / kHalves, part = asked < all ? asked : 0;
+        const int8_t* q = args.q + (int64_t{group * kHalves + i % kHalves} * all + part) * kProductWords * 16;
+        wait_signal(product_empty, at.stage, at.parity);
+        arrive_expecting(product_full, at.stage, kStageBytes);
+        copy_bulk(product_room, at.stage * kProductWords, q, kProductWords * 16, product_full, at.stage);
+        copy_bulk(product_scales, at.stage * kScaleWords, args.x_scales + (int64_t{group} * all + part) * kProductRows, kScaleWords * 16, product_full,
+                  at.stage);
+        at.next();
       }
     }
   }
@@ -125,12 +145,49 @@ struct PromptTile {
     }
   }
 
+  // Begins a group's product, whose activations are in kHalves stages. Returns the last stage.
+  TS_MEMBER_INLINE int32_t begin(int32_t (&whole)[32], StagePlace& at) const {
+    StagePlace place = at;
+    TS_EVERY_LANE
+    for (int half = 0; half < kHalves; ++half) {
+      wait_signal(product_full, place.stage, place.parity);
+      place.next();
+    }
+    begin_product<false>(whole, a[0], product_room, at.stage * kProductWords);
+    for (int half = 1; half < kHalves; ++half) {
+      at.next();
+      begin_product<true>(whole, a[half], product_room, at.stage * kProductWords);
+    }
+    const int32_t last = at.stage;
+    at.next();
+    return last;
+  }
+
+  // Ends it, and frees the stages before the last one, which still has the factors of the tokens.
+  TS_MEMBER_INLINE void end(int32_t (&whole)[32], int32_t last) const {
+    end_product(whole);
+    TS_EVERY_LANE
+    for (int half = 0; half < kHalves; ++half) keep_operands(a[half]);
+    if (kHalves > 1 && warp_lane() == 0) arrive(product_empty, last == 0 ? kProductStages - 1 : last - 1);
+  }
+
+  TS_MEMBER_INLINE void next_group(int32_t group) {
+    coming.unpack(a);
+    next_scales = coming_scales;
+    load(group + 1);
+  }
+
+  TS_MEMBER_INLINE void widen_scales(float (&scales)[2]) const {
+    scales[0] = widen(static_cast<uint16_t>(next_scales));
+    scales[1] = widen(static_cast<uint16_t>(next_scales >> 16));
+  }
+
   // While a product is computed, the sums of the one before it are added. kTogether groups have an even number of products, so that each
   // product's sums have registers of their own. At the very first product nothing is added.
   TS_MEMBER_INLINE void multiply_all() {
     constexpr int kTogether = kParts % 2 + 1;
-    int32_t whole[2][32] = {}, stage = 0, before = -1;
-    uint32_t parity = 0;
+    int32_t whole[2][32] = {}, before = -1;
+    StagePlace at = {0, 0};
     float scales[2] = {0.0f, 0.0f};
     TS_ONE_BY_ONE
     for (int32_t first = 0; first < args.groups; first += kTogether) {
@@ -138,29 +195,17 @@ struct PromptTile {
       for (int i = 0; i < kTogether * kParts; ++i) {
         const int32_t group = first + i / kParts;
         if (group >= args.groups) continue;
-        if (i % kParts == 0) {
-          coming.unpack(a);
-          next_scales = coming_scales;
-          load(group + 1);
-        }
-        wait_signal(product_full, stage, parity);
-        begin_product(whole[i % 2], a, product_room, stage * kProductWords);
-        add_product(sums[(i + kParts - 1) % kParts], whole[1 - i % 2], before < 0 ? stage : before, scales);
+        if (i % kParts == 0) next_group(group);
+        const int32_t last = begin(whole[i % 2], at);
+        add_product(sums[(i + kParts - 1) % kParts], whole[1 - i % 2], before < 0 ? last : before, scales);
         if (i == 0) {
           TS_EVERY_LANE
           for (int j = 0; j < 32; ++j) sums[kParts - 1][j] = before < 0 ? 0.0f : sums[kParts - 1][j];
         }
-        if (i % kParts == 0) {
-          scales[0] = widen(static_cast<uint16_t>(next_scales));
-          scales[1] = widen(static_cast<uint16_t>(next_scales >> 16));
-        }
-        end_product(whole[i % 2], a);
+        if (i % kParts == 0) widen_scales(scales);
+        end(whole[i % 2], last);
         if (warp_lane() == 0 && before >= 0) arrive(product_empty, before);
-        before = stage;
-        if (++stage == kProductStages) {
-          stage = 0;
-          parity ^= 1;
-        }
+        before = last;
       }
     }
     const bool second = kTogether == 1 || args.groups % 2 == 0;  // which registers have the last sums
@@ -268,11 +313,17 @@ struct PromptTile {
   }
 };
 
-template <class Weights>
+template <class Weights, int kHalves>
+TS_DEVICE_INLINE void run_prompt_of(const TileArgs& args) {
+  if (args.wide != 0) PromptTile<Weights, kHalves, kWideParts>(args).run();
+  else PromptTile<Weights, kHalves, kNarrowParts>(args).run();
+}
+
+template <template <int> class Weights>
 TS_DEVICE_INLINE void run_prompt(const TileArgs& args) {
   at_most_threads<kPromptTileThreads>();
-  if (args.wide != 0) PromptTile<Weights, kWideParts>(args).run();
-  else PromptTile<Weights, kNarrowParts>(args).run();
+  if (args.group == kProductColumns) run_prompt_of<Weights<1>, 1>(args);
+  else run_prompt_of<Weights<2>, 2>(args);
 }
 
 TS_KERNEL_AHEAD(linear_prompt_int8, TileArgs) { run_prompt<PromptInt8>(args); }

@@ -18,8 +18,7 @@ constexpr int kStepThreads = 256;
 constexpr int kPromptTileThreads = 384;  // threads of a block of linear_prompt
 constexpr int64_t kPromptPart = 64;  // rows of x that a warpgroup of linear_prompt multiplies at once; a block has two or three such parts
 constexpr int kNarrowParts = 2, kWideParts = 3;
-constexpr int64_t kPromptGroup = 128;  // columns that share a scale in linear_prompt
-constexpr int64_t kPromptGroupsAtOnce = 4;  // groups that a warp of quantize_prompt rounds at once
+constexpr int64_t kPromptPiecesAtOnce = 4;  // pieces of 128 columns that a warp of quantize_prompt rounds at once
 constexpr int kPlaceThreads = 256;  // threads of place_pairs
 constexpr int kTileRoundWarps = 8;  // warps of a block of quantize_tiles; each warp rounds one group of one row
 constexpr int kTileRoundThreads = 32 * kTileRoundWarps;

@@ -60,8 +60,9 @@ void begin_signal(Signal& signal, int32_t count);
 void arrive_at(Signal& signal, int64_t bytes);
 void wait_for(Signal& signal, uint32_t parity);
 void begin_bulk_copy(Accesses* accesses, Words4* to, const char* name, int64_t index, const void* from, int64_t count, Signal& signal);
-void begin_product(int32_t (&sums)[32], const uint32_t (&a)[16], Accesses* accesses, const Words4* b, const char* name, int64_t index);
-void end_product(int32_t (&sums)[32], const uint32_t (&a)[16]);
+void begin_product(int32_t (&sums)[32], const uint32_t (&a)[16], Accesses* accesses, const Words4* b, const char* name, int64_t index, bool more);
+void end_product(int32_t (&sums)[32]);
+void meet_warp();
 
 template <class S>
 inline void begin_signal(S& signals, int32_t index, int32_t count) {
@@ -89,11 +90,13 @@ inline void copy_bulk(S& shared, int32_t index, const void* from, int32_t bytes,
   Accesses* accesses = shared.accesses(index, bytes / 16);
   if (accesses != nullptr) begin_bulk_copy(accesses, shared.values(index), shared.name(), index, from, bytes / 16, signals[signal]);
 }
-template <class S>
+template <bool kMore, class S>
 inline void begin_product(int32_t (&sums)[32], const uint32_t (&a)[16], S& shared, int32_t index) {
   Accesses* accesses = shared.accesses(index, kProductWords);
-  if (accesses != nullptr) begin_product(sums, a, accesses, shared.values(index), shared.name(), index);
+  if (accesses != nullptr) begin_product(sums, a, accesses, shared.values(index), shared.name(), index, kMore);
 }
+// Whether a product's operands are unchanged is found at end_product.
+inline void keep_operands(const uint32_t (&)[16]) {}
 inline Words2 load_once8(const void* from) { return *static_cast<const Words2*>(from); }
 uint32_t largest_of_warp(uint32_t value);
 
@@ -173,12 +176,13 @@ TS_DEVICE_INLINE void copy_bulk(SharedWords shared, int32_t index, const void* f
                    : "memory");
 }
 
-// Begins sums = A B, modulo 2^32. A has 64 x 128 signed bytes in the registers of a warpgroup; B has 128 x 64 signed bytes from shared[index] on,
-// at the places of product_place, where index is a multiple of 64. With g = lane / 4, t = lane % 4 and w the warp's number in its group, a
-// thread has
+// Begins sums = A B, modulo 2^32, or with kMore adds A B to the sums of a product that has begun. A has 64 x 128 signed bytes in the
+// registers of a warpgroup; B has 128 x 64 signed bytes from shared[index] on, at the places of product_place, where index is a multiple of
+// 64. With g = lane / 4, t = lane % 4 and w the warp's number in its group, a thread has
 // a: for each s of four, A[16w + g][32s + 4t..], A[16w + g + 8][32s + 4t..], A[16w + g][32s + 16 + 4t..], A[16w + g + 8][32s + 16 + 4t..];
 // sums: for each j of eight, C[16w + g][8j + 2t], C[16w + g][8j + 2t + 1], C[16w + g + 8][8j + 2t], C[16w + g + 8][8j + 2t + 1].
-// Until end_product, which gets the same arrays, nothing reads or writes them, and no other product begins.
+// Until end_product nothing reads or writes sums and a, and no product with other sums begins. After it comes keep_operands for each a.
+template <bool kMore>
 TS_DEVICE_INLINE void begin_product(int32_t (&d)[32], const uint32_t (&a)[16], SharedWords shared, int32_t index) {
   // the start of the matrix; rows in eights at distances of 1,024 bytes; the swizzle of 128 bytes
   constexpr uint64_t kEights = 1024 / 16, kSwizzle = 1;
@@ -186,29 +190,39 @@ TS_DEVICE_INLINE void begin_product(int32_t (&d)[32], const uint32_t (&a)[16], S
   const uint64_t b = (at >> 4 & 0x3fff) | uint64_t{1} << 16 | kEights << 32 | kSwizzle << 62;
 #define TS_SUMS "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
 #define TS_PRODUCT "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 " TS_SUMS ", "
-#define TS_FOUR(i) "=r"(d[i]), "=r"(d[i + 1]), "=r"(d[i + 2]), "=r"(d[i + 3])
-  __asm__ volatile(
-      "{wgmma.fence.sync.aligned;\n" TS_PRODUCT "{%32,%33,%34,%35}, %48, 0;\n" TS_PRODUCT "{%36,%37,%38,%39}, %49, 1;\n" TS_PRODUCT
-      "{%40,%41,%42,%43}, %50, 1;\n" TS_PRODUCT "{%44,%45,%46,%47}, %51, 1;\n"
-      "wgmma.commit_group.sync.aligned;}"
-      : TS_FOUR(0), TS_FOUR(4), TS_FOUR(8), TS_FOUR(12), TS_FOUR(16), TS_FOUR(20), TS_FOUR(24), TS_FOUR(28)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]), "r"(a[8]), "r"(a[9]), "r"(a[10]), "r"(a[11]), "r"(a[12]),
-        "r"(a[13]), "r"(a[14]), "r"(a[15]), "l"(b), "l"(b + 2), "l"(b + 4), "l"(b + 6)
-      : "memory");
-#undef TS_FOUR
+#define TS_FOUR(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
+#define TS_ALL(c) TS_FOUR(c, 0), TS_FOUR(c, 4), TS_FOUR(c, 8), TS_FOUR(c, 12), TS_FOUR(c, 16), TS_FOUR(c, 20), TS_FOUR(c, 24), TS_FOUR(c, 28)
+#define TS_GROUP(c, a0, a1, a2, a3, b0, b1, b2, b3, first)                                                                        \
+  __asm__ volatile("{wgmma.fence.sync.aligned;\n" TS_PRODUCT "{" a0 "}, " b0 ", " first ";\n" TS_PRODUCT "{" a1 "}, " b1 ", 1;\n" TS_PRODUCT     \
+                   "{" a2 "}, " b2 ", 1;\n" TS_PRODUCT "{" a3 "}, " b3 ", 1;\n"                                                         \
+                   "wgmma.commit_group.sync.aligned;}"                                                                            \
+                   : TS_ALL(c)                                                                                                    \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]), "r"(a[8]), "r"(a[9]), "r"(a[10]),  \
+                     "r"(a[11]), "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15]), "l"(b), "l"(b + 2), "l"(b + 4), "l"(b + 6)         \
+                   : "memory")
+  if (kMore)
+    TS_GROUP("+r", "%32,%33,%34,%35", "%36,%37,%38,%39", "%40,%41,%42,%43", "%44,%45,%46,%47", "%48", "%49", "%50", "%51", "1");
+  else
+    TS_GROUP("=r", "%32,%33,%34,%35", "%36,%37,%38,%39", "%40,%41,%42,%43", "%44,%45,%46,%47", "%48", "%49", "%50", "%51", "0");
+#undef TS_GROUP
 #undef TS_PRODUCT
 #undef TS_SUMS
 }
 
-TS_DEVICE_INLINE void end_product(int32_t (&d)[32], const uint32_t (&a)[16]) {
-#define TS_FOUR(i) "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3])
-  __asm__ volatile("wgmma.wait_group.sync.aligned 0;"
-                   : TS_FOUR(0), TS_FOUR(4), TS_FOUR(8), TS_FOUR(12), TS_FOUR(16), TS_FOUR(20), TS_FOUR(24), TS_FOUR(28)
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]), "r"(a[8]), "r"(a[9]), "r"(a[10]),
-                     "r"(a[11]), "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15])
-                   : "memory");
+TS_DEVICE_INLINE void end_product(int32_t (&d)[32]) {
+  __asm__ volatile("wgmma.wait_group.sync.aligned 0;" : TS_ALL("+r") : : "memory");
+#undef TS_ALL
 #undef TS_FOUR
 }
+
+// These registers have their values up to here.
+TS_DEVICE_INLINE void keep_operands(const uint32_t (&a)[16]) {
+  __asm__ volatile("" ::"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]), "r"(a[8]), "r"(a[9]), "r"(a[10]),
+                   "r"(a[11]), "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15]));
+}
+
+// Every thread of the warp waits for the others, and for what they did with shared memory.
+TS_DEVICE_INLINE void meet_warp() { __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 
 #endif
 

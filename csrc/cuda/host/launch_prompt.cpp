@@ -19,13 +19,20 @@ struct PromptRoom {
         scales(room * groups * w.group), bytes(round_up(scales + room * groups * 4)) {}
 };
 
-// Whether wide tiles take less time than narrow ones. A multiprocessor has one block at a time. Beginning and end of a block take as long as
-// a fifth of a part.
-bool takes_wide(const ts_context& device, int64_t panels, int64_t rows) {
+// Returns how many parts of kPromptPart rows a block has. A multiprocessor has one block at a time. Beginning and end of a block take as long
+// as a fifth of a part.
+int64_t best_parts(const ts_context& device, int64_t panels, int64_t rows) {
   const auto time = [&](int64_t parts) {
     return divide_up(divide_up(panels, 2) * divide_up(rows, parts * kPromptPart), device.multiprocessors) * (5 * parts + 1);
   };
-  return time(kWideParts) <= time(kNarrowParts);
+  return time(3) <= time(2) ? 3 : 2;
+}
+
+KernelNumber prompt_kernel(const ts_weight& w, int64_t parts) {
+  static const KernelNumber kKernels[2][2][2] = {
+      {{kKernel_linear_prompt_int8_1x2, kKernel_linear_prompt_int8_1x3}, {kKernel_linear_prompt_int8_2x2, kKernel_linear_prompt_int8_2x3}},
+      {{kKernel_linear_prompt_int4_1x2, kKernel_linear_prompt_int4_1x3}, {kKernel_linear_prompt_int4_2x2, kKernel_linear_prompt_int4_2x3}}};
+  return kKernels[w.kind == TS_W_INT4][w.group == 2 * kPiece][parts - 2];
 }
 
 }  // namespace
@@ -74,12 +81,12 @@ int32_t start_prompt(ts_context& device, const ts_weight& w, uint64_t scratch, c
   args.steps = static_cast<int32_t>(padded / kStep);
   args.panels = static_cast<int32_t>(divide_up(w.rows, kPanel));
   args.add = rows.add;
-  args.wide = takes_wide(device, args.panels, rows.count);
+  const int64_t parts = best_parts(device, args.panels, rows.count);
   args.gated = rows.gated;
-  args.tiles = static_cast<int32_t>(divide_up(rows.count, (args.wide != 0 ? kWideParts : kNarrowParts) * kPromptPart));
+  args.tiles = static_cast<int32_t>(divide_up(rows.count, parts * kPromptPart));
   const int64_t blocks = divide_up(args.panels, 2) * args.tiles;  // of a gated product each half has whole panels
   if (blocks > INT32_MAX) return TS_BAD_SHAPE;
-  return start(device, w.kind == TS_W_INT8 ? kKernel_linear_prompt_int8 : kKernel_linear_prompt_int4, blocks, kPromptTileThreads, &args);
+  return start(device, prompt_kernel(w, parts), blocks, kPromptTileThreads, &args);
 }
 
 }  // namespace cuda

@@ -127,8 +127,8 @@ struct PromptTile {
         wait_signal(product_empty, at.stage, at.parity);
         arrive_expecting(product_full, at.stage, kStageBytes);
         copy_bulk(product_room, at.stage * kProductWords, q, kProductWords * 16, product_full, at.stage);
-        copy_bulk(product_scales, at.stage * kScaleWords, args.x_scales + (int64_t{group} * all + part) * kProductRows, kScaleWords * 16, product_full,
-                  at.stage);
+        const float* x_scales = args.x_scales + (int64_t{group} * all + part) * kProductRows;
+        copy_bulk(product_scales, at.stage * kScaleWords, x_scales, kScaleWords * 16, product_full, at.stage);
         at.next();
       }
     }
@@ -183,7 +183,7 @@ struct PromptTile {
   }
 
   // While a product is computed, the sums of the one before it are added. kTogether groups have an even number of products, so that each
-  // product's sums have registers of their own. At the very first product nothing is added.
+  // product's sums have registers of their own. At the very first product zeros are added.
   TS_MEMBER_INLINE void multiply_all() {
     constexpr int kTogether = kParts % 2 + 1;
     int32_t whole[2][32] = {}, before = -1;
@@ -198,13 +198,13 @@ struct PromptTile {
         if (i % kParts == 0) next_group(group);
         const int32_t last = begin(whole[i % 2], at);
         add_product(sums[(i + kParts - 1) % kParts], whole[1 - i % 2], before < 0 ? last : before, scales);
-        if (i == 0) {
-          TS_EVERY_LANE
-          for (int j = 0; j < 32; ++j) sums[kParts - 1][j] = before < 0 ? 0.0f : sums[kParts - 1][j];
-        }
         if (i % kParts == 0) widen_scales(scales);
         end(whole[i % 2], last);
         if (warp_lane() == 0 && before >= 0) arrive(product_empty, before);
+        if (i == 0 && before < 0) {  // so far this is 0, or NaN where the factor of a token is not finite
+          TS_EVERY_LANE
+          for (int j = 0; j < 32; ++j) sums[kParts - 1][j] = 0.0f;
+        }
         before = last;
       }
     }
@@ -313,26 +313,32 @@ struct PromptTile {
   }
 };
 
-template <class Weights, int kHalves>
-TS_DEVICE_INLINE void run_prompt_of(const TileArgs& args) {
-  if (args.wide != 0) PromptTile<Weights, kHalves, kWideParts>(args).run();
-  else PromptTile<Weights, kHalves, kNarrowParts>(args).run();
-}
-
-template <template <int> class Weights>
+// Each shape is a kernel of its own, so that the assembler counts its registers alone.
+template <template <int> class Weights, int kHalves, int kParts>
 TS_DEVICE_INLINE void run_prompt(const TileArgs& args) {
   at_most_threads<kPromptTileThreads>();
-  if (args.group == kProductColumns) run_prompt_of<Weights<1>, 1>(args);
-  else run_prompt_of<Weights<2>, 2>(args);
+  PromptTile<Weights<kHalves>, kHalves, kParts>(args).run();
 }
 
-TS_KERNEL_AHEAD(linear_prompt_int8, TileArgs) { run_prompt<PromptInt8>(args); }
-TS_KERNEL_AHEAD(linear_prompt_int4, TileArgs) { run_prompt<PromptInt4>(args); }
+TS_KERNEL_AHEAD(linear_prompt_int8_1x2, TileArgs) { run_prompt<PromptInt8, 1, 2>(args); }
+TS_KERNEL_AHEAD(linear_prompt_int8_1x3, TileArgs) { run_prompt<PromptInt8, 1, 3>(args); }
+TS_KERNEL_AHEAD(linear_prompt_int8_2x2, TileArgs) { run_prompt<PromptInt8, 2, 2>(args); }
+TS_KERNEL_AHEAD(linear_prompt_int8_2x3, TileArgs) { run_prompt<PromptInt8, 2, 3>(args); }
+TS_KERNEL_AHEAD(linear_prompt_int4_1x2, TileArgs) { run_prompt<PromptInt4, 1, 2>(args); }
+TS_KERNEL_AHEAD(linear_prompt_int4_1x3, TileArgs) { run_prompt<PromptInt4, 1, 3>(args); }
+TS_KERNEL_AHEAD(linear_prompt_int4_2x2, TileArgs) { run_prompt<PromptInt4, 2, 2>(args); }
+TS_KERNEL_AHEAD(linear_prompt_int4_2x3, TileArgs) { run_prompt<PromptInt4, 2, 3>(args); }
 
 #else
 
-TS_KERNEL(linear_prompt_int8, TileArgs) { static_cast<void>(args); }
-TS_KERNEL(linear_prompt_int4, TileArgs) { static_cast<void>(args); }
+TS_KERNEL(linear_prompt_int8_1x2, TileArgs) { static_cast<void>(args); }
+TS_KERNEL(linear_prompt_int8_1x3, TileArgs) { static_cast<void>(args); }
+TS_KERNEL(linear_prompt_int8_2x2, TileArgs) { static_cast<void>(args); }
+TS_KERNEL(linear_prompt_int8_2x3, TileArgs) { static_cast<void>(args); }
+TS_KERNEL(linear_prompt_int4_1x2, TileArgs) { static_cast<void>(args); }
+TS_KERNEL(linear_prompt_int4_1x3, TileArgs) { static_cast<void>(args); }
+TS_KERNEL(linear_prompt_int4_2x2, TileArgs) { static_cast<void>(args); }
+TS_KERNEL(linear_prompt_int4_2x3, TileArgs) { static_cast<void>(args); }
 
 #endif
 

@@ -239,8 +239,14 @@ struct FollowArgs {
   K(linear_one, LinearArgs)           \
   K(linear_narrow_int4, TileArgs)     \
   K(linear_narrow_int8, TileArgs)     \
-  K(linear_prompt_int4, TileArgs)     \
-  K(linear_prompt_int8, TileArgs)     \
+  K(linear_prompt_int4_1x2, TileArgs) \
+  K(linear_prompt_int4_1x3, TileArgs) \
+  K(linear_prompt_int4_2x2, TileArgs) \
+  K(linear_prompt_int4_2x3, TileArgs) \
+  K(linear_prompt_int8_1x2, TileArgs) \
+  K(linear_prompt_int8_1x3, TileArgs) \
+  K(linear_prompt_int8_2x2, TileArgs) \
+  K(linear_prompt_int8_2x3, TileArgs) \
   K(linear_steps, TileArgs)           \
   K(linear_steps_flat4, TileArgs)     \
   K(linear_steps_flat8, TileArgs)     \

@@ -17,7 +17,6 @@ constexpr int kStepStrip = 32;  // rows of a matrix that a block of linear_steps
 constexpr int kStepThreads = 256;
 constexpr int kPromptTileThreads = 384;  // threads of a block of linear_prompt
 constexpr int64_t kPromptPart = 64;  // rows of x that a warpgroup of linear_prompt multiplies at once; a block has two or three such parts
-constexpr int kNarrowParts = 2, kWideParts = 3;
 constexpr int64_t kPromptPiecesAtOnce = 4;  // pieces of 128 columns that a warp of quantize_prompt rounds at once
 constexpr int kPlaceThreads = 256;  // threads of place_pairs
 constexpr int kTileRoundWarps = 8;  // warps of a block of quantize_tiles; each warp rounds one group of one row
@@ -61,9 +60,7 @@ struct TileArgs {  // computes out = x @ W.T + bias, or adds it to out
   int32_t add, small;  // small: whether sums are below 2^22
   StoredLayout stored;  // linear_steps uses these four
   const float* x_scales;  // linear_prompt uses it too
-  // blocks: the blocks that share all tiles; wide: whether a block has kStepTokens rows and not kFewStepTokens (linear_prompt: kWideParts
-  // and not kNarrowParts)
-  int32_t blocks, wide;
+  int32_t blocks, wide;  // blocks: the blocks that share all tiles; wide: whether a block has kStepTokens rows and not kFewStepTokens
   // for a bank: the matrix of each tile of kNarrowTokens rows, and the pair of each place; NULL for one matrix
   const int32_t *matrices, *order;
   int32_t gated;  // for linear_prompt: out is silu(products of the matrix' first rows) times the products of its last rows

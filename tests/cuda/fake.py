@@ -48,7 +48,7 @@ def compile_emulated(kernels: Sequence[Path], others: Sequence[Path] = (), watch
     )
     own = (*flags, *(["-DTS_WATCHED"] if watched else []))
     emulator = build.SOURCES / "emulator"
-    plain = (*others, emulator / "emulator.cpp", *([emulator / "watch.cpp"] if watched else []))
+    plain = (*others, emulator / "bulk.cpp", emulator / "emulator.cpp", *([emulator / "watch.cpp"] if watched else []))
     jobs = [(unit, (*own, *(WATCH if watched else ()))) for unit in kernels] + [(unit, own) for unit in plain]
     cache, compiler = base.shared_cache(), base.zig()
     objects = base.compile_all(cache, compiler, jobs, more=build.HEADERS)

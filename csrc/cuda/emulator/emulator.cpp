@@ -15,7 +15,6 @@ namespace cuda {
 namespace {
 
 constexpr int32_t kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
-constexpr int32_t kMostGiven = 6;  // the most words that a thread gives to its warp at once
 constexpr int32_t kMostCopies = 64;  // the most copies of a thread that have begun and are not done
 // The size is not a multiple of a page. So the ends of the stacks, which are used most, lie in different sets of a cache.
 constexpr size_t kStackBytes = (64 << 10) + 5 * 64;
@@ -31,7 +30,7 @@ struct Fiber {
   int32_t groups[kMostCopies], copies_begun, group;  // groups: the group of each copy; group: the number of the group that is open
 };
 
-enum State : uint8_t { kReady, kAtBarrier, kInWarp, kDone };
+enum State : uint8_t { kReady, kAtBarrier, kInWarp, kPolling, kDone };
 
 // The words that the threads of a warp give to each other. There are two rounds, because a thread may begin the next round before others
 // have read this one.
@@ -52,7 +51,7 @@ struct Machine {
   int32_t threads, thread;
   int64_t block, serial, stretch, launch;  // serial: the number of the block among all blocks that ever ran
   uint64_t random;
-  bool failed;
+  bool failed, advanced;  // advanced: whether the running thread got what it waited for
   char error[256];
 };
 
@@ -116,20 +115,23 @@ void prepare(Fiber& fiber, char* stack) {
 #endif
 }
 
-// Runs every thread to its next barrier or its end. Returns false where threads are left that wait for other threads of their warp.
+// Runs every thread to its next barrier or its end. A copy arrives where no thread can run
+// without it. Returns false where threads are left that wait in vain.
 bool run_stretch(const int32_t* order) {
   for (bool ran = true, waiting = true; waiting; ran = false) {
     waiting = false;
     for (int32_t i = 0; i < machine.threads; ++i) {
-      const State& state = machine.states[order[i]];
-      if (state == kReady) {
+      State& state = machine.states[order[i]];
+      if (state == kReady || state == kPolling) {
         machine.thread = order[i];
+        machine.advanced = state == kReady;
+        state = kReady;
         go(machine.scheduler, machine.fibers[order[i]]);
-        ran = true;
+        ran = ran || machine.advanced || state != kPolling;
       }
-      waiting = waiting || state == kReady || state == kInWarp;
+      waiting = waiting || state == kReady || state == kInWarp || state == kPolling;
     }
-    if (waiting && !ran) return false;
+    if (waiting && !ran && !land_copy()) return false;
   }
   return true;
 }
@@ -137,6 +139,7 @@ bool run_stretch(const int32_t* order) {
 void run_block(int64_t block) {
   machine.block = block;
   ++machine.serial;
+  begin_block_copies();
   for (Warp& warp : machine.warps) warp.arrived = 0;
   for (int32_t t = 0; t < machine.threads; ++t) prepare(machine.fibers[t], machine.stacks + t * kStackBytes);
   memset(machine.states, kReady, sizeof machine.states);
@@ -145,9 +148,11 @@ void run_block(int64_t block) {
     ++machine.stretch;
     shuffle_order(order, machine.threads);
     if (!run_stretch(order)) {
-      fail("an operation of a warp that some of its threads do not reach", "threads", machine.thread);
+      const bool polling = memchr(machine.states, kPolling, static_cast<size_t>(machine.threads)) != nullptr;
+      fail(polling ? "a signal that never comes" : "an operation of a warp that some of its threads do not reach", "threads", machine.thread);
       return;  // the waiting threads stay where they are
     }
+    join_warps_at_barrier();
     const int32_t before = done;
     done = 0;
     for (int32_t t = 0; t < machine.threads; ++t) {
@@ -159,10 +164,12 @@ void run_block(int64_t block) {
       return;  // the other threads stay where they are
     }
   }
+  if (land_copy()) fail("bulk copies that no thread waited for", "copies", 0);
 }
 
-// Gives `count` words to the warp and waits until the other threads have given theirs. Returns the words of all.
-const uint32_t (*exchanged(const uint32_t* own, int32_t count))[kMostGiven] {
+}  // namespace
+
+const Given* exchanged(const uint32_t* own, int32_t count) {
   const int32_t first = machine.thread / kWarp * kWarp, rest = machine.threads - first, lanes = rest < kWarp ? rest : kWarp;
   Warp& warp = machine.warps[machine.thread / kWarp];
   uint32_t(*given)[kMostGiven] = warp.given[warp.rounds & 1];
@@ -178,6 +185,15 @@ const uint32_t (*exchanged(const uint32_t* own, int32_t count))[kMostGiven] {
     if (machine.states[first + i] == kInWarp) machine.states[first + i] = kReady;
   return given;
 }
+
+void let_others_run() {
+  machine.states[machine.thread] = kPolling;
+  go(machine.fibers[machine.thread], machine.scheduler);
+}
+
+void note_advance() { machine.advanced = true; }
+
+namespace {
 
 // Widens the 32 bytes of a row or a column that four threads hold. Word `first` of each thread has the first 16 bytes, word `second` the
 // others.
@@ -286,6 +302,7 @@ void finish_copies(int32_t left) {
 
 void note_read(Accesses& accesses, const char* name, int64_t index) {
   renew(accesses);
+  if (accesses.write_stretch == kCopied) return copied_read(accesses, name, index);
   const int32_t own = machine.thread;
   if (accesses.write_stretch == 0) fail("read of shared memory that this block never wrote", name, index);
   if (accesses.write_stretch == machine.stretch && accesses.writer != own)
@@ -296,6 +313,7 @@ void note_read(Accesses& accesses, const char* name, int64_t index) {
 
 void note_write(Accesses& accesses, const char* name, int64_t index) {
   renew(accesses);
+  if (accesses.write_stretch == kCopied) copied_write(accesses, name, index);
   const int32_t own = machine.thread;
   if (accesses.write_stretch == machine.stretch && accesses.writer != own)
     fail("write of what another thread wrote, with no barrier in between", name, index);

@@ -152,13 +152,14 @@ int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out) {
   return TS_OK;
 }
 
-int32_t ts_cuda_load(ts_context* device, const void* image, int64_t bytes, int32_t waits) {
+int32_t ts_cuda_load(ts_context* device, const void* image, int64_t bytes, int32_t has) {
   const int32_t status = begin(device);
   if (status != TS_OK) return status;
   if (image == nullptr) return TS_BAD_POINTER;
   const char* text = static_cast<const char*>(image);
   if (device->module != nullptr || bytes < 1 || text[bytes - 1] != 0) return TS_BAD_FORMAT;  // the driver reads up to a zero byte
-  find_graphs(*device, waits != 0);
+  find_graphs(*device, (has & TS_CUDA_WAITS) != 0);
+  device->has_warpgroups = (has & TS_CUDA_WARPGROUPS) != 0;
   const int32_t loaded = load_kernels(*device, image);
   if (loaded != TS_OK && device->module != nullptr) {
     device->driver.unload_module(device->module);

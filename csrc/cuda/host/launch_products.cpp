@@ -106,6 +106,7 @@ KernelNumber kernel_for(const ts_context& device, const ts_weight& w, bool bank,
 
 // Whether a kernel can apply the gate itself. It can where both halves begin at the beginning of a strip.
 bool gates_itself(const ts_context& device, const ts_weight& w, int64_t rows) {
+  if (gates_prompt(device, w, rows)) return true;
   const int64_t strip = strip_shape(kernel_for(device, w, false, rows), 1).strip;
   return strip != 0 ? w.rows / 2 % strip == 0 : tiles_gate(device, w, rows);
 }

@@ -110,11 +110,15 @@ bool tiles_gate(const ts_context& device, const ts_weight& w, int64_t rows) {
   return is_stored_kind(w.kind) && shape_on(device, w, rows, false).strip == kWideStrip && w.rows / 2 % kStepStrip == 0;
 }
 
-int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }
+int64_t tiles_scratch(const ts_weight& w, int64_t rows) {
+  const int64_t bytes = TileRoom(w, rows).bytes, of_prompt = prompt_scratch(w, rows);
+  return bytes < of_prompt ? of_prompt : bytes;
+}
 
 int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows, const TilePlaces* places) {
   // Kernels load 16 bytes of data and 8 of scales at once.
   if (reinterpret_cast<uint64_t>(w.data) % 16 != 0 || reinterpret_cast<uint64_t>(w.scales) % 8 != 0) return TS_BAD_POINTER;
+  if (places == nullptr && fits_prompt(device, w, rows.count)) return start_prompt(device, w, scratch, rows);
   const TileRoom room(w, rows.count);
   RoundArgs round = round_args(w, scratch, room, rows);
   if (places != nullptr) {

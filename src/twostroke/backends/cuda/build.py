@@ -89,7 +89,9 @@ def with_threads(ptx: str) -> str:
     for at, text in enumerate(entries):
         said = re.search(r"// at most (\d+) threads", text)
         if said:
-            entries[at] = re.sub(r"^\).*$", rf")\n.maxntid {said[1]}, 1, 1", text, count=1, flags=re.MULTILINE)
+            # the assembler moves registers between warps only where it knows how many blocks a multiprocessor has
+            alone = "\n.minnctapersm 1" if "setmaxnreg" in text else ""
+            entries[at] = re.sub(r"^\).*$", rf")\n.maxntid {said[1]}, 1, 1{alone}", text, count=1, flags=re.MULTILINE)
     return "".join(entries)
 
 

@@ -13,8 +13,12 @@ IMAGE_NAME, HOPPER_IMAGE_NAME = "kernels_sm_80.ptx", "kernels_sm_90a.ptx"
 HOPPER, HOPPER_VERSION = (9, 0), 12000
 """The only compute capability that the Hopper image is for, and the lowest CUDA version of a driver that reads the
 image."""
-HOPPER_HAS = 1
-"""What ts_cuda_load is told of the Hopper images: each of their kernels waits by itself for the kernel before it."""
+WAITS, WARPGROUPS = 1, 2
+"""What ts_cuda_load may be told of an image: each of its kernels waits by itself for the kernel before it; products of
+warpgroups may run."""
+HOPPER_HAS = WAITS
+"""What it is told of the Hopper images. They have products of warpgroups, but no GPU ran these as they are now
+(docs/gpu.md)."""
 PACKED = ".tar.xz"
 
 

@@ -27,6 +27,8 @@ ROWS_AT_ONCE = 2048
 """How many rows of activations products hold in scratch memory: kRowsAtOnce."""
 GATED_ROWS = 512
 """How many rows of both halves of a gated product lie in scratch memory: kGatedRows."""
+PROMPT_GROUPS = (128, 256)
+"""The columns of groups of whole-number weights whose rounded rows in prompts are padded to whole groups."""
 FIRST_ROWS = 64
 """How many rows with two codes products compute together: kMostFirst."""
 TILED_PAIRS = 4096
@@ -147,6 +149,7 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
     padded = weight_format.padded_columns(weight.columns)
     groups = -(-padded // weight_format.activation_columns)
     kind = weight_format.kind
+    padded = groups * weight_format.group if weight_format.group in PROMPT_GROUPS and not kind.is_stored else padded
     return padded + 8 * groups + (8 * padded // kind.step_columns if kind.is_stored else 0)
 
 

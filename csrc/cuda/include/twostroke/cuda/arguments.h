@@ -248,6 +248,14 @@ struct FollowArgs {
   K(linear_one, LinearArgs)           \
   K(linear_narrow_int4, TileArgs)     \
   K(linear_narrow_int8, TileArgs)     \
+  K(linear_prompt_int4_1x2, TileArgs) \
+  K(linear_prompt_int4_1x3, TileArgs) \
+  K(linear_prompt_int4_2x2, TileArgs) \
+  K(linear_prompt_int4_2x3, TileArgs) \
+  K(linear_prompt_int8_1x2, TileArgs) \
+  K(linear_prompt_int8_1x3, TileArgs) \
+  K(linear_prompt_int8_2x2, TileArgs) \
+  K(linear_prompt_int8_2x3, TileArgs) \
   K(linear_steps, TileArgs)           \
   K(linear_steps_flat4, TileArgs)     \
   K(linear_steps_flat8, TileArgs)     \
@@ -279,6 +287,7 @@ struct FollowArgs {
   K(place_scores, ts_place_scores_args)\
   K(pointwise, ts_pointwise_args)     \
   K(quantize, QuantizeArgs)           \
+  K(quantize_prompt, RoundArgs)       \
   K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \
   K(replace_rows, ts_replace_rows_args)\

@@ -18,6 +18,9 @@ constexpr int kStepThreads = 256;
 constexpr int kWideTokens = 64;  // the same numbers for linear_wide, which multiplies many rows by stored kinds
 constexpr int kWideStrip = 128;
 constexpr int kWideThreads = 128;
+constexpr int kPromptTileThreads = 384;  // threads of a block of linear_prompt
+constexpr int64_t kPromptPart = 64;  // rows of x that a warpgroup of linear_prompt multiplies at once; a block has two or three such parts
+constexpr int64_t kPromptPiecesAtOnce = 4;  // pieces of 128 columns that a warp of quantize_prompt rounds at once
 constexpr int kPlaceThreads = 256;  // threads of place_pairs
 constexpr int kTileRoundWarps = 8;  // warps of a block of quantize_tiles; each warp rounds one group of one row
 constexpr int kTileRoundThreads = 32 * kTileRoundWarps;
@@ -59,11 +62,11 @@ struct TileArgs {  // computes out = x @ W.T + bias, or adds it to out
   int32_t group, groups, steps, panels, tiles;  // steps: the number of steps of 64 columns; tiles: the number of tiles of tokens
   int32_t add, small;  // small: whether sums are below 2^22
   StoredLayout stored;  // linear_steps uses these four
-  const float* x_scales;
+  const float* x_scales;  // linear_prompt uses it too
   int32_t blocks, wide;  // blocks: the blocks that share all tiles; wide: whether a block has kStepTokens rows and not kFewStepTokens
   // for a bank: the matrix of each tile of kNarrowTokens rows, and the pair of each place; NULL for one matrix
   const int32_t *matrices, *order;
-  int32_t gated;  // linear_wide alone uses it: out is silu(products of the matrix' first rows) times the products of its last rows
+  int32_t gated;  // for linear_prompt and linear_wide: out is silu(products of the matrix' first rows) times the products of its last rows
 };
 
 // Pairs of a row and an expert in the order of experts. Each expert begins with a new tile of kNarrowTokens places. order: the pair of each

@@ -113,7 +113,7 @@ struct Stage {
 struct ts_context {
   twostroke::cuda::Driver driver;
   twostroke::cuda::CUdevice device;
-  bool retained;
+  bool retained, has_warpgroups;  // has_warpgroups: whether the image has products of warpgroups
   int32_t multiprocessors;
   twostroke::cuda::CUcontext context;
   twostroke::cuda::CUmodule module;

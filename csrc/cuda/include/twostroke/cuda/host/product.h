@@ -62,6 +62,12 @@ struct TilePlaces {
 
 int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows, const TilePlaces* places = nullptr);
 
+// The same for prompts, on devices that have products of warpgroups (launch_prompt.cpp).
+bool fits_prompt(const ts_context& device, const ts_weight& weight, int64_t rows);
+bool gates_prompt(const ts_context& device, const ts_weight& weight, int64_t rows);  // whether the kernel can apply the gate itself
+int64_t prompt_scratch(const ts_weight& weight, int64_t rows);
+int32_t start_prompt(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows);
+
 // The results of the second product of experts, for pairs of a row and an expert. places: the place of each pair's row; NULL where they are
 // in order.
 struct PairResults {

@@ -99,7 +99,9 @@ inline void copy_async(S& shared, int64_t index, const void* from, bool there) {
   begin_copy({[](void* to, int64_t at, Words4 value) { (*static_cast<S*>(to))[at] = value; }, &shared, index, there ? load_once(from) : nothing});
 }
 
-// The accesses of one element. Numbers of blocks and of the stretches between barriers are never used twice.
+// The accesses of one element. Numbers of blocks and of the stretches between barriers are never used twice. write_stretch is kCopied where
+// a bulk copy wrote the element last: see bulk.h.
+constexpr int64_t kCopied = -1;
 struct Accesses {
   int64_t block, write_stretch, read_stretch;
   int32_t writer, reader;
@@ -116,6 +118,20 @@ struct Now {
   int32_t thread;
 };
 Now running();
+
+// For bulk.cpp, which emulates bulk.h. exchanged: gives `count` words to the warp, waits until the other threads have given theirs, and
+// returns the words of all. let_others_run: this thread waits for something that other threads or copies do; note_advance: it has come.
+constexpr int kMostGiven = 6;  // the most words that a thread gives to its warp at once
+typedef uint32_t Given[kMostGiven];
+const Given* exchanged(const uint32_t* own, int32_t count);
+void let_others_run();
+void note_advance();
+// For emulator.cpp. begin_block_copies: a block begins; land_copy: a copy under way arrives; the result is false where there is none; join_warps_at_barrier: all threads have met; copied_read and copied_write: accesses of an element that a bulk copy wrote last.
+void begin_block_copies();
+bool land_copy();
+void join_warps_at_barrier();
+void copied_read(const Accesses& accesses, const char* name, int64_t index);
+void copied_write(const Accesses& accesses, const char* name, int64_t index);
 
 // Announces whole pages of device memory. Each access of a kernel to them is checked, if the kernel was compiled for that (watch.cpp).
 void watch(const void* memory, int64_t bytes);
@@ -148,6 +164,14 @@ class Shared {
     values_[at] = before + value;
     return before;
   }
+
+  // For bulk copies and products of warpgroups, which check whole regions.
+  Accesses* accesses(int64_t index, int64_t count) {
+    if (index < 0 || index + count > kCount) note_outside(name_, index);
+    return index < 0 || index + count > kCount ? nullptr : accesses_ + index;
+  }
+  T* values(int64_t index) { return values_ + index; }
+  const char* name() const { return name_; }
 
   explicit Shared(const char* name) : name_(name) {}
   Element operator[](int64_t index) {

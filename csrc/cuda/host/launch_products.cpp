@@ -159,7 +159,7 @@ KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows) {
   if (!is_integer_kind(weight_kind)) return kKernel_linear_float;
   if (!bank && rows > most_few(weight_kind)) return tiles_kernel(weight_kind, rows);
   if (is_stored_kind(weight_kind)) return kKernel_linear_stored;
-  return bank || rows == 1 ? kKernel_linear_one : kKernel_linear_few;
+  return bank ? kKernel_linear_one : kKernel_linear_few;
 }
 
 int64_t product_scratch(const ts_weight& weight, int64_t rows) {

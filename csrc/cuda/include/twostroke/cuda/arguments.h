@@ -30,6 +30,11 @@ constexpr int kFewThreads = 256;  // threads of a block of linear_few
 constexpr int kFewStrip = 32;
 constexpr int kFewRows = 16;  // the most rows of activations of linear_few; with more, linear_tile runs
 constexpr int kFewTile = 32;
+constexpr int kStreamThreads = 256;  // threads of a block of linear_row and linear_rows
+constexpr int kStreamStrip = 32;  // rows of a matrix that such a block has at once
+constexpr int kStreamRows = 8;  // the most rows of activations of linear_rows
+constexpr int kStreamGroup = 256;  // the columns of a group of the weights that these kernels multiply
+constexpr int kStreamColumns = 28672;  // the most columns of linear_row, which keeps its row in shared memory
 constexpr int kStoredThreads = 256;  // threads of a block of linear_stored
 constexpr int kStoredStrip = 16;
 // the most columns of activations that a block of linear_stored keeps in shared memory from beginning to end
@@ -121,7 +126,7 @@ struct LinearArgs {  // computes out = x @ W.T + bias, or adds it to out
   const uint8_t* data;
   const uint16_t* scales;
   const float* bias;
-  const int8_t* q;  // linear_few alone uses these three
+  const int8_t* q;  // linear_few and linear_rows use these three
   const float* x_scales;
   const int32_t* corrections;
   const int32_t* matrices;  // for a bank: the matrix of each row of x; NULL for one matrix
@@ -239,6 +244,10 @@ struct FollowArgs {
   K(linear_one, LinearArgs)           \
   K(linear_narrow_int4, TileArgs)     \
   K(linear_narrow_int8, TileArgs)     \
+  K(linear_row_int4, LinearArgs)      \
+  K(linear_row_int8, LinearArgs)      \
+  K(linear_rows_int4, LinearArgs)     \
+  K(linear_rows_int8, LinearArgs)     \
   K(linear_steps, TileArgs)           \
   K(linear_steps_flat4, TileArgs)     \
   K(linear_steps_flat8, TileArgs)     \

@@ -68,11 +68,12 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
         loads = "ld.global.nc.v4" if "steps" in name else "cp.async.cg"
         assert "mma.sync.aligned.m16n8k32" in found[name] and loads in found[name]
         assert found[name].count(".maxntid") == 1
-    assert "mma.sync.aligned.m16n8k32" in found["linear_few"]
     for name in ONE_BLOCK:
         kinds = ("wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8", "cp.async.bulk.shared", "setmaxnreg.inc")
         assert all((kind in found[name]) == (chip == "sm_90a") for kind in kinds), name
-    for name in ("linear_one", "linear_few", "linear_stored"):
+    for name in (name for name in found if re.match("linear_(few|rows?_int)", name)):
+        assert "mma.sync.aligned.m16n8k32" in found[name] and "ld.global.nc" in found[name]
+    for name in ("linear_one", "linear_few", "linear_row_int8", "linear_rows_int4", "linear_stored"):
         assert found[name].count(".maxntid") == 1
     assert not re.search(r"\bcall\b", text)  # a compiler could move a barrier in a function that is not inlined
     for name in ("linear_one", "linear_stored", "attention_int8", "attention_f32", "layer_norm"):

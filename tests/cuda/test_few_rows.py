@@ -16,6 +16,8 @@ from twostroke.types.spec.formats import WeightFormat, WeightKind
 FORMATS = [WeightFormat(WeightKind.INT8, 128), WeightFormat(WeightKind.INT4, 64), WeightFormat(WeightKind.INT4, 192)]
 FORMATS += [WeightFormat(WeightKind.INT8, 256, 64), WeightFormat(WeightKind.INT4, 512, 64)]
 FORMATS += [WeightFormat(WeightKind.SUPER6, 256, 64)]
+STREAMED = [WeightFormat(kind, 256, rotated) for kind in (WeightKind.INT8, WeightKind.INT4) for rotated in (0, 64)]
+"""The formats that linear_row and linear_rows multiply."""
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
@@ -26,6 +28,17 @@ def test_products(
     weight, x = random_weight(rows, columns, weight_format, True), np.ascontiguousarray(random_rows(count, columns))
     same_bits(cpu, gpu, "linear_add", (np.array(random_rows(count, rows)), x, weight), tolerance=None)
     same_bits(cpu, gpu, "linear_silu", (np.zeros((count, rows // 2), np.float32), x, weight), tolerance=None)
+
+
+@pytest.mark.parametrize("weight_format", STREAMED, ids=format_id)
+@pytest.mark.parametrize(
+    ("rows", "columns", "count"), [(1280, 256, 1), (1216, 130, 1), (640, 320, 3), (256, 4300, 8), (200, 9000, 1), (64, 60, 5)]
+)
+def test_streamed_weights(
+    cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, rows: int, columns: int, count: int
+) -> None:
+    """A block has more strips than warps, groups are fewer than warps or more than a span, and the last one is short."""
+    test_products(cpu, gpu, weight_format, rows, columns, count)
 
 
 @pytest.mark.parametrize("weight_format", FORMATS[1:], ids=format_id)

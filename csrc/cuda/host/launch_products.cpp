@@ -77,6 +77,10 @@ StripShape strip_shape(KernelNumber kernel, int64_t groups) {
   switch (kernel) {
     case kKernel_linear_one: return {kOneStrip, 1, kOneThreads};
     case kKernel_linear_few: return {kFewStrip, 2, kFewThreads};
+    case kKernel_linear_row_int8:
+    case kKernel_linear_row_int4:
+    case kKernel_linear_rows_int8:
+    case kKernel_linear_rows_int4: return {kStreamStrip, 2, kStreamThreads};
     case kKernel_linear_stored:
     case kKernel_linear_stored_flat4:
     case kKernel_linear_stored_flat8:
@@ -96,9 +100,25 @@ int32_t start_strips(ts_context& device, KernelNumber kernel, int64_t grids, Lin
   return start(device, kernel, grids * args.parts, shape.threads, &args);
 }
 
+// Returns the kernel that streams the weights of a product with up to kStreamRows rows, or kKernels where none can.
+KernelNumber streaming_kernel(const ts_weight& w, int64_t rows) {
+  if (w.group != kStreamGroup || rows > kStreamRows || w.rows > INT32_MAX / 2) return kKernels;
+  if (w.rows * divide_up(w.columns, kStreamGroup) > INT32_MAX) return kKernels;
+  const bool one = rows == 1 && w.columns <= kStreamColumns;  // this kernel rounds its row itself
+  if (w.kind == TS_W_INT8) return one ? kKernel_linear_row_int8 : kKernel_linear_rows_int8;
+  if (w.kind == TS_W_INT4) return one ? kKernel_linear_row_int4 : kKernel_linear_rows_int4;
+  return kKernels;
+}
+
+bool rounds_itself(KernelNumber kernel) {
+  return kernel != kKernel_linear_few && kernel != kKernel_linear_rows_int8 && kernel != kKernel_linear_rows_int4;
+}
+
 // Returns the kernel for a product. Where a matrix has few panels, tiles of whole panels leave too many multiprocessors idle. Up to
 // kNarrowTokens rows are then multiplied by strips, whose columns are divided among warps.
 KernelNumber kernel_for(const ts_context& device, const ts_weight& w, bool bank, int64_t rows) {
+  const KernelNumber streaming = bank ? kKernels : streaming_kernel(w, rows);
+  if (streaming != kKernels) return streaming;
   const bool few_panels = divide_up(w.rows, kPanel) < kNarrowBlocks * device.multiprocessors;
   if (!bank && few_panels && rows > kFewRows && rows <= kNarrowTokens && (w.kind == TS_W_INT8 || w.kind == TS_W_INT4)) return kKernel_linear_few;
   return product_kernel(w.kind, bank, rows);
@@ -189,7 +209,7 @@ KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows) {
   if (!is_integer_kind(weight_kind)) return kKernel_linear_float;
   if (!bank && rows > most_few(weight_kind)) return tiles_kernel(weight_kind, rows);
   if (is_stored_kind(weight_kind)) return stored_kernel(weight_kind);
-  return bank || rows == 1 ? kKernel_linear_one : kKernel_linear_few;
+  return bank ? kKernel_linear_one : kKernel_linear_few;
 }
 
 int64_t product_scratch(const ts_weight& weight, int64_t rows) {
@@ -205,7 +225,7 @@ int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, 
   if (reinterpret_cast<uint64_t>(w.data) % 16 != 0) return TS_BAD_POINTER;  // kernels load 16 bytes at once
   const KernelNumber kernel = kernel_for(device, w, rows.matrices != nullptr, rows.count);
   if (strip_shape(kernel, args.groups).strip == 0) return start_tiles(device, w, scratch, rows);
-  if (kernel != kKernel_linear_few) return start_strips(device, kernel, rows.count, args);  // this kernel rounds each row itself
+  if (rounds_itself(kernel)) return start_strips(device, kernel, rows.count, args);
   const int32_t status = start_quantize(device, w, rounded, scratch, rows, args);
   return status == TS_OK ? start_strips(device, kernel, 1, args) : status;
 }

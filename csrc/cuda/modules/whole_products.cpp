@@ -4,6 +4,8 @@
 #include "../kernels/products/linear_few.cpp"
 #include "../kernels/products/linear_one.cpp"
 #include "../kernels/products/linear_prompt.cpp"
+#include "../kernels/products/linear_row.cpp"
+#include "../kernels/products/linear_rows.cpp"
 #include "../kernels/products/linear_tile.cpp"
 #include "../kernels/products/quantize.cpp"
 #include "../kernels/products/quantize_prompt.cpp"

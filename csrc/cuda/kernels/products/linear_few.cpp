@@ -85,12 +85,16 @@ struct FewChunk {
   int32_t steps;
 
   // Where there is no such chunk, the last one is loaded again, because a branch around loads would wait for them at its end.
-  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, uint32_t row, int32_t first_token, int32_t number) {
-    const int32_t chunk = number < matrix.chunks ? number : matrix.chunks - 1;
-    const int32_t panel = row / kPanel, lane = row % kPanel, g = warp_lane() / 4, t = warp_lane() % 4;
+  static TS_MEMBER_INLINE int32_t there(const ChunkedMatrix<kWhole>& matrix, int32_t number) { return number < matrix.chunks ? number : matrix.chunks - 1; }
+  TS_MEMBER_INLINE void load_weights(const ChunkedMatrix<kWhole>& matrix, uint32_t row, int32_t number) {
+    const int32_t chunk = there(matrix, number), panel = row / kPanel, lane = row % kPanel, step = matrix.first_step(chunk);
+    weights.load(matrix.data + panel * matrix.panel_bytes, step, matrix.end_step(chunk, step), lane + 4 * (warp_lane() / 4));
+    factor = matrix.scales[(panel * matrix.groups + matrix.group_of(chunk)) * kPanel + lane + warp_lane()];
+  }
+  TS_MEMBER_INLINE void load_rows(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, int32_t first_token, int32_t number) {
+    const int32_t chunk = there(matrix, number), g = warp_lane() / 4, t = warp_lane() % 4;
     const int32_t step = matrix.first_step(chunk), end = matrix.end_step(chunk, step), group = matrix.group_of(chunk);
     const int32_t last = static_cast<int32_t>(args.tokens) - 1;
-    weights.load(matrix.data + panel * matrix.panel_bytes, step, end, lane + 4 * g);
     TS_EVERY_LANE
     for (int tile = 0; tile < kTiles; ++tile) {
       TS_EVERY_LANE
@@ -101,7 +105,6 @@ struct FewChunk {
       }
     }
     steps = end - step;
-    factor = matrix.scales[(panel * matrix.groups + group) * kPanel + lane + warp_lane()];
     const int32_t own = first_token + warp_lane() % kTokens;
     const int64_t pair = (own < last ? own : last) * args.groups + group;
     scale = args.x_scales[pair];
@@ -149,10 +152,15 @@ struct FewRound {
   static_assert(kChunks * kTokens <= kFewPlaces, "a round fits shared memory");
   FewChunk<Weights, kTiles, kWhole> chunks[kAtOnce];
 
-  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, const FewPlace& place) {
+  static TS_MEMBER_INLINE int32_t number(const FewPlace& place, int i) { return place.all.span + warp_index() + kFewWarps * i; }
+  TS_MEMBER_INLINE void load_weights(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, const FewPlace& place) {
+    const uint32_t row = static_cast<uint32_t>(place.strip().row(args, kFewStrip));
     TS_EVERY_LANE
-    for (int i = 0; i < kAtOnce; ++i)
-      chunks[i].load(args, matrix, static_cast<uint32_t>(place.strip().row(args, kFewStrip)), place.tile() * kTokens, place.all.span + warp_index() + kFewWarps * i);
+    for (int i = 0; i < kAtOnce; ++i) chunks[i].load_weights(matrix, row, number(place, i));
+  }
+  TS_MEMBER_INLINE void load_rows(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, const FewPlace& place) {
+    TS_EVERY_LANE
+    for (int i = 0; i < kAtOnce; ++i) chunks[i].load_rows(args, matrix, place.tile() * kTokens, number(place, i));
   }
   // left: the number of chunks from the first of the round on.
   TS_MEMBER_INLINE void multiply(int32_t left) const {
@@ -203,16 +211,19 @@ TS_DEVICE_INLINE void linear_few_of(const LinearArgs& args) {
   const int32_t all = static_cast<int32_t>(args.tokens), tiles = kTiles < kMostFewTiles ? 1 : (all + kTokens - 1) / kTokens;
   const int64_t units = strips_of(args, kFewStrip) * tiles;
   FewPlace place = {{block_index(), 0, 0}, tiles};
-  if (place.all.unit >= units) return;
   FewRound<Weights, kTiles, kWhole> coming;
-  coming.load(args, matrix, place);
+  coming.load_weights(args, matrix, place);  // each block has a first place
+  wait_for_earlier();
+  coming.load_rows(args, matrix, place);
   FewFold fold = {};
   while (place.all.unit < units) {
     const int32_t span = place.all.span, behind = span + coming.kChunks, end = behind < matrix.chunks ? behind : matrix.chunks;
     FewPlace next = place;
     next.all.next(args, matrix.chunks, coming.kChunks);
     coming.multiply(matrix.chunks - span);
-    coming.load(args, matrix, next.all.unit < units ? next : place);  // these loads are under way while sums are folded
+    const FewPlace& loaded = next.all.unit < units ? next : place;
+    coming.load_weights(args, matrix, loaded);  // these loads are under way while sums are folded
+    coming.load_rows(args, matrix, loaded);
     barrier();
     const int32_t first_token = place.tile() * kTokens, left = all - first_token;
     if (thread_index() < (left < kTokens ? left : kTokens) * kFewQuads) {
@@ -238,7 +249,7 @@ TS_DEVICE_INLINE void linear_few_by_tokens(const LinearArgs& args) {
 }
 
 // A block multiplies every parts-th strip by all rows, or by some of them.
-TS_KERNEL(linear_few, LinearArgs) {
+TS_KERNEL_AHEAD(linear_few, LinearArgs) {
   at_most_threads<2 * kFewThreads>();  // this many registers let two blocks fit on a multiprocessor
   if (args.kind == TS_W_INT8) {
     linear_few_by_tokens<FewInt8>(args);

@@ -31,6 +31,11 @@ constexpr int kFewThreads = 256;  // threads of a block of linear_few
 constexpr int kFewStrip = 32;
 constexpr int kFewRows = 16;  // the most rows of activations of linear_few; with more, linear_tile runs
 constexpr int kFewTile = 32;
+constexpr int kStreamThreads = 256;  // threads of a block of linear_row and linear_rows
+constexpr int kStreamStrip = 32;  // rows of a matrix that such a block has at once
+constexpr int kStreamRows = 8;  // the most rows of activations of linear_rows
+constexpr int kStreamGroup = 256;  // the columns of a group of the weights that these kernels multiply
+constexpr int kStreamColumns = 28672;  // the most columns of linear_row, which keeps its row in shared memory
 constexpr int kStoredThreads = 512;  // the most threads of a block of linear_stored, and those that a multiprocessor holds at once
 constexpr int kStoredStrip = 32;  // eight threads of a block have this many rows of one group
 constexpr int kMostDim = 512;  // the most dimensions of a head
@@ -126,7 +131,7 @@ struct LinearArgs {  // computes out = x @ W.T + bias, or adds it to out
   const uint8_t* data;
   const uint16_t* scales;
   const float* bias;
-  const int8_t* q;  // linear_few alone uses these three
+  const int8_t* q;  // linear_few and linear_rows use these three
   const float* x_scales;
   const int32_t* corrections;
   const int32_t* matrices;  // for a bank: the matrix of each row of x; NULL for one matrix
@@ -256,6 +261,10 @@ struct FollowArgs {
   K(linear_prompt_int8_1x3, TileArgs) \
   K(linear_prompt_int8_2x2, TileArgs) \
   K(linear_prompt_int8_2x3, TileArgs) \
+  K(linear_row_int4, LinearArgs)      \
+  K(linear_row_int8, LinearArgs)      \
+  K(linear_rows_int4, LinearArgs)     \
+  K(linear_rows_int8, LinearArgs)     \
   K(linear_steps, TileArgs)           \
   K(linear_steps_flat4, TileArgs)     \
   K(linear_steps_flat8, TileArgs)     \

@@ -50,17 +50,24 @@ inline float widen_half(uint16_t bits) {
 }
 inline void load_soon(const void*) {}
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
+template <class T>
+inline void load_once_if(bool there, const void* from, T& to) {
+  if (there) to = *static_cast<const T*>(from);
+}
+inline void load_once_if(bool there, const void* from, uint32_t& first, uint32_t& second) {
+  load_once_if(there, from, first);
+  load_once_if(there, static_cast<const uint32_t*>(from) + 1, second);
+}
+inline Words4 load16_if(bool there, const void* from) { return there ? load_once(from) : Words4{0, 0, 0, 0}; }
+template <class S>
+inline Words4 four_of(S& words, int32_t index) {
+  return Words4{words[4 * index], words[4 * index + 1], words[4 * index + 2], words[4 * index + 3]};
+}
 
 template <class S>
 inline uint32_t word_of(S& shared, int32_t index) {
   const Words4 four = shared[index / 4];
   return four[index % 4];
-}
-template <class S>
-inline Words4 four_of(S& shared, int32_t index) {
-  Words4 found;
-  for (int i = 0; i < 4; ++i) found[i] = shared[4 * index + i];
-  return found;
 }
 template <class S>
 inline uint64_t pair_of(S& shared, int32_t index) {

@@ -24,6 +24,7 @@
 #define TS_KERNEL_AHEAD(name, Args) TS_KERNEL(name, Args)
 
 #define TS_SHARED(T, name, count) static twostroke::cuda::Shared<T, count> name(#name)
+#define TS_SHARED_WORDS(name, count) TS_SHARED(uint32_t, name, count)
 
 namespace twostroke {
 namespace cuda {
@@ -62,6 +63,8 @@ TS_DEVICE_INLINE void wait_for_earlier() {}  // the emulator runs one kernel aft
 #define TS_KERNEL_AHEAD(name, Args) TS_KERNEL(name, Args)
 #endif
 #define TS_SHARED(T, name, count) static __attribute__((address_space(3), aligned(16))) T name[count]
+// Words that four_of may read.
+#define TS_SHARED_WORDS(name, count) static __attribute__((address_space(3), aligned(16))) uint32_t name[count]
 
 namespace twostroke {
 namespace cuda {
@@ -154,6 +157,13 @@ TS_DEVICE_INLINE void load_before(Words4& value) {
   }
 }
 
+// Where the PTX knows how to, such loads leave the level-1 cache to what is read again.
+#if __CUDA_ARCH__ >= 900
+#define TS_LOAD_ONCE "ld.global.nc.L1::no_allocate"
+#else
+#define TS_LOAD_ONCE "ld.global.nc"
+#endif
+
 // Loads 16 bytes of global memory that no thread writes meanwhile and that are not read again soon, such as weights.
 TS_DEVICE_INLINE Words4 load_once(const void* from) {
   Words4 r;
@@ -171,16 +181,44 @@ TS_DEVICE_INLINE float widen_half(uint16_t bits) {
 // Asks for the bytes at an address that this thread will load, so that they are nearer when it does.
 TS_DEVICE_INLINE void load_soon(const void* from) { __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 
+// The same for one word and for two, where `there` is true. Otherwise nothing is loaded, and the words keep their values.
+#define TS_LOAD_IF(bits) "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " bits ", 0;\n\t@p "
+TS_DEVICE_INLINE void load_once_if(bool there, const void* from, uint32_t& to) {
+  __asm__ volatile(TS_LOAD_IF("%2") TS_LOAD_ONCE ".u32 %0, [%1];\n\t}" : "+r"(to) : "l"(from), "r"(static_cast<int32_t>(there)));
+}
+TS_DEVICE_INLINE void load_once_if(bool there, const void* from, uint32_t& first, uint32_t& second) {
+  __asm__ volatile(TS_LOAD_IF("%3") TS_LOAD_ONCE ".v2.u32 {%0,%1}, [%2];\n\t}"
+                   : "+r"(first), "+r"(second)
+                   : "l"(from), "r"(static_cast<int32_t>(there)));
+}
+// For four words that other kernels have written: zeros where `there` is false.
+TS_DEVICE_INLINE Words4 load16_if(bool there, const void* from) {
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  __asm__ volatile(TS_LOAD_IF("%5") "ld.global.v4.u32 {%0,%1,%2,%3}, [%4];\n\t}"
+                   : "+r"(a), "+r"(b), "+r"(c), "+r"(d)
+                   : "l"(from), "r"(static_cast<int32_t>(there)));
+  return Words4{a, b, c, d};
+}
+// And for four words that are loaded once.
+TS_DEVICE_INLINE void load_once_if(bool there, const void* from, Words4& to) {
+  uint32_t a = to[0], b = to[1], c = to[2], d = to[3];
+  __asm__ volatile(TS_LOAD_IF("%5") TS_LOAD_ONCE ".v4.u32 {%0,%1,%2,%3}, [%4];\n\t}"
+                   : "+r"(a), "+r"(b), "+r"(c), "+r"(d)
+                   : "l"(from), "r"(static_cast<int32_t>(there)));
+  to = Words4{a, b, c, d};
+}
+#undef TS_LOAD_IF
+
+// The words 4 * index and the three after it of an array of TS_SHARED_WORDS.
+TS_DEVICE_INLINE Words4 four_of(__attribute__((address_space(3))) uint32_t* shared, int32_t index) {
+  typedef Words4 __attribute__((may_alias)) Four;
+  return reinterpret_cast<__attribute__((address_space(3))) Four*>(shared)[index];
+}
+
 // The 32 bits at byte 4 * index of an array of Words4 in shared memory.
 TS_DEVICE_INLINE uint32_t word_of(__attribute__((address_space(3))) Words4* shared, int32_t index) {
   typedef uint32_t __attribute__((may_alias)) Word;
   return reinterpret_cast<__attribute__((address_space(3))) Word*>(shared)[index];
-}
-
-// The four words at 4 * index of an array of words.
-TS_DEVICE_INLINE Words4 four_of(__attribute__((address_space(3))) uint32_t* shared, int32_t index) {
-  typedef Words4 __attribute__((may_alias)) Four;
-  return reinterpret_cast<__attribute__((address_space(3))) Four*>(shared)[index];
 }
 
 // The 64 bits at byte 8 * index.

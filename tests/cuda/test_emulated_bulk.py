@@ -21,9 +21,11 @@ FAULTS = {
     7: "read of what a bulk copy",
     8: "write of what a bulk copy brought and a thread may still read: bulk_room",
 }
-"""Patterns of the messages. A read before the signal; a copy before all have read; more bytes announced than copied; a
-write to registers of a product; a copy at the end of a block; no copy; a wait for the signal of another copy; a write
-while others multiply."""
+"""Patterns of the messages about each fault.
+
+The faults are: a read before the signal, a copy before all have read, more bytes announced than copied. The next ones
+are a write to registers of a product, a copy at the end of a block, and no copy. The last two are a wait for the signal
+of another copy, and a write while others multiply."""
 
 
 @cache

@@ -32,12 +32,13 @@ def test_products(
 
 @pytest.mark.parametrize("weight_format", STREAMED, ids=format_id)
 @pytest.mark.parametrize(
-    ("rows", "columns", "count"), [(1280, 256, 1), (1216, 130, 1), (640, 320, 3), (256, 4300, 8), (200, 9000, 1), (64, 60, 5)]
+    ("rows", "columns", "count"),
+    [(1280, 256, 1), (1216, 130, 1), (640, 320, 3), (256, 4300, 8), (200, 9000, 1), (64, 60, 5)],
 )
 def test_streamed_weights(
     cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, rows: int, columns: int, count: int
 ) -> None:
-    """A block has more strips than warps, groups are fewer than warps or more than a span, and the last one is short."""
+    """A block has more strips than warps, groups are fewer than warps or more than a span. The last one is short."""
     test_products(cpu, gpu, weight_format, rows, columns, count)
 
 

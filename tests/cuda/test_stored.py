@@ -30,7 +30,9 @@ def test_products(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind, columns: int, 
 
 
 @pytest.mark.parametrize("kind", COMMON, ids=lambda kind: kind.name)
-@pytest.mark.parametrize(("rows", "count", "columns"), [(130, 33, 64), (256, 70, 832), (192, 40, 256), (140, 150, 1536)])
+@pytest.mark.parametrize(
+    ("rows", "count", "columns"), [(130, 33, 64), (256, 70, 832), (192, 40, 256), (140, 150, 1536)]
+)
 def test_many_rows(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind, rows: int, count: int, columns: int) -> None:
     """The last group may be short, and rows of `out` may begin at any multiple of four bytes."""
     columns += 0 if holds_columns(kind, columns) else -columns % STORED_GROUP

@@ -1,7 +1,6 @@
-// The emulator's part for bulk.h: signals, bulk copies, and products of warpgroups. A copy arrives as late as possible: when no thread can
-// run without it.
-// What orders two accesses is known. Each warp counts its arrivals, and knows for each other warp how many of them came before: by a
-// signal that it waited for, or by a barrier. A copy may begin where all reads of the last one came before. A thread may read where the
+// The emulator's part for bulk.h: signals, bulk copies, and products of warpgroups. A copy arrives as late as possible, which is when no thread can run without it.
+// What orders two accesses is known. Each warp counts its arrivals, and knows for each other warp how many of them came before. It knows this from a signal that it waited for, or from a
+// barrier. A copy may begin where all reads of the last one came before. A thread may read where the
 // copy has arrived and its warp waited for the copy's signal, or another warp did before a barrier.
 #include "twostroke/cuda/machine/bulk.h"
 
@@ -13,8 +12,8 @@ namespace {
 
 constexpr int32_t kMostRegions = 64;
 
-// A region of shared memory that copies write whole. phase: that of the signal in which the last copy arrived; seen: a bit for each warp that
-// waited for the end of this phase; reads: the count of each warp when it last read, plus 1.
+// A region of shared memory that copies write whole. phase: the phase of the signal in which the last copy arrived. seen: a bit for each warp that waited for the end of this phase. reads: the
+// count of each warp when it last read, plus 1.
 struct Region {
   Accesses* accesses;
   Words4* to;

@@ -84,7 +84,7 @@ int32_t start_prompt(ts_context& device, const ts_weight& w, uint64_t scratch, c
   const int64_t parts = best_parts(device, args.panels, rows.count);
   args.gated = rows.gated;
   args.tiles = static_cast<int32_t>(divide_up(rows.count, parts * kPromptPart));
-  const int64_t blocks = divide_up(args.panels, 2) * args.tiles;  // of a gated product each half has whole panels
+  const int64_t blocks = divide_up(args.panels, 2) * args.tiles;  // each half of a gated product has whole panels
   if (blocks > INT32_MAX) return TS_BAD_SHAPE;
   return start(device, prompt_kernel(w, parts), blocks, kPromptTileThreads, &args);
 }

@@ -1,5 +1,5 @@
-// attention for few rows over pages of int8 and int4, after segment_scores.cpp. A block has one segment, one KV head, up to eight columns
-// (pairs of a row and a query head that share the KV head), and a slice of the dimensions of V. A warp has two pages: it makes weights of
+// attention for few rows over pages of int8 and int4, after segment_scores.cpp. A block has one segment, one KV head, up to eight columns and a slice of the dimensions of V. A column is a pair of a row and a query head
+// that share the KV head. A warp has two pages: it makes weights of
 // their scores and multiplies them by its pages' V. The sums of the warps are whole numbers. A thread adds those of one column and dimension
 // up, tile after tile.
 // Of the 16 rows of a small product the first 8 are the high digits of the weights of the columns, and the other 8 are the low digits.

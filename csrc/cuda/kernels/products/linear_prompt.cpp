@@ -224,7 +224,7 @@ struct PromptTile {
     for (int r = 0; r < 2; ++r) bias[r] = args.bias != nullptr && panel * kPanel + row + r < args.rows ? args.bias[panel * kPanel + row + r] : 0.0f;
   }
 
-  // The sums with number i of two rows: of a token's first row, and two places later of its second row.
+  // Returns the place of sum i of a token's first row; the sum of its second row is two places later.
   TS_MEMBER_INLINE static int of_token(int i) { return i / 2 * 4 + i % 2; }
 
   TS_MEMBER_INLINE float biased(float sum, float bias) const { return args.bias == nullptr ? sum : sum + bias; }

@@ -18,7 +18,7 @@ TS_SHARED(float, rows_scales, 2 * kRowsSpan * kStreamRows);  // scales of the ac
 struct RowsGroup {
   Words4 steps[kStreamSteps];
   int32_t corrections[2];
-  float scale;  // of row `lane % 8`
+  float scale;  // the number of row `lane % 8`
 
   TS_MEMBER_INLINE void load(const LinearArgs& args, int32_t group, int32_t count) {
     const int32_t lane = warp_lane(), last = static_cast<int32_t>(args.tokens) - 1, groups = static_cast<int32_t>(args.groups);

@@ -1,8 +1,8 @@
 // Products of weights that keep a file's codes with one row of activations, or with rows that each have a matrix of their own. Each step
 // gives float(whole sum) * step - minimum * float(sum of the rounded activations). These are added from left to right within a group of 256
 // columns. A scale of the activations multiplies each step or the group's sum: see src/twostroke/ops/stored_layout.py.
-// A block rounds its row once, into shared memory, and then goes through strips of 32 rows of the matrix. A thread has four rows of a whole
-// group, whose steps it adds without other threads; it loads codes some steps before they are needed, also across the end of a strip. Then
+// A block rounds its row once, into shared memory, and then goes through strips of 32 rows of the matrix. A thread has four rows of a whole group, whose steps it adds without other threads. It loads codes some steps before they are needed, also
+// across the end of a strip. Then
 // one warp adds the groups in their order, while the others have begun the next strip.
 // Each common kind has a kernel, whose layout the compiler knows; one more kernel is for all other kinds.
 #include "twostroke/cuda/products/chunks.h"
@@ -100,7 +100,7 @@ struct StoredStrip {
   int32_t wholes[2][4];  // sums of 32 columns; a step of 16 columns has its own
   int32_t ones;  // the sum of the activations of a step that has more than 32 columns
   float totals[4];
-  float sum, gate;  // of the row that this thread of the warp that folds has
+  float sum, gate;  // the sum of the row that this thread of the folding warp has
 
   TS_MEMBER_INLINE explicit StoredStrip(const LinearArgs& of)
       : args(of), layout(kKind == kAnyKind ? of.stored : kLayout), data(nullptr), groups(static_cast<int32_t>(of.groups)),

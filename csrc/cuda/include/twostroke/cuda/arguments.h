@@ -45,7 +45,7 @@ constexpr int kMostChoices = 1024;  // the most experts of one layer
 constexpr int kWholeColumns = 8;  // pairs of a row and a query head in a block of attention over int8 and int4
 constexpr int kScoreThreads = 128, kValueThreads = 512;  // threads of its blocks for scores, and for sums of V
 constexpr int kScoreParts = 4;  // the blocks that share the scores of a segment
-constexpr int kMostSummed = 512;  // the most sums of V of a block: of all columns and dimensions
+constexpr int kMostSummed = 512;  // the most sums of V of a block, with all columns and dimensions
 constexpr int kFloatColumns = 16;  // the same number over f32 and bf16; the next one is for sequences with one row
 constexpr int kOneRowColumns = 4;
 constexpr int kPlaceRows = 8;  // rows of a block of place_scores

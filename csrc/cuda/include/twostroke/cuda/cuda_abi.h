@@ -26,9 +26,8 @@ typedef struct {
 // driver: the library to open, usually "libcuda.so.1".
 int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out);
 // Loads the kernels; call it before anything runs. After a failure it may be called again with another image. image: machine code, or PTX,
-// which the driver compiles; a zero byte ends it, and `bytes` counts all bytes. has: the sum of
-// TS_CUDA_WAITS, where each of its kernels waits by itself for the one before it, so that it may begin early; and TS_CUDA_WARPGROUPS, where it
-// has products of warpgroups.
+// which the driver compiles; a zero byte ends it, and `bytes` counts all bytes. has: a sum of two flags. TS_CUDA_WAITS: each of its kernels
+// waits by itself for the one before it, so that it may begin early. TS_CUDA_WARPGROUPS: its products of warpgroups may run.
 enum { TS_CUDA_WAITS = 1, TS_CUDA_WARPGROUPS = 2 };
 int32_t ts_cuda_load(ts_context*, const void* image, int64_t bytes, int32_t has);
 int32_t ts_cuda_describe(ts_context*, ts_cuda_device* out);

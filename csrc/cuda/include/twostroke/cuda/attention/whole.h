@@ -115,7 +115,7 @@ struct BytePages {
     return found;
   }
   TS_MEMBER_INLINE static uint32_t wide_operand(const Values& loaded, int which) { return loaded[which]; }
-  // Of the sums of wide operands in a thread, quad i (0 or 1) of dimensions has sum `which` of column 2t + `column` as its number j.
+  // Quad i (0 or 1) of dimensions has sum `which` of column 2t + `column` as its number j.
   TS_MEMBER_INLINE static int32_t wide_quad(int32_t t, int i) { return 2 * t + i; }
   TS_MEMBER_INLINE static int wide_which(int, int j) { return j; }
   TS_MEMBER_INLINE static int wide_column(int i, int) { return i; }

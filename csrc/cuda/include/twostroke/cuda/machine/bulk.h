@@ -1,5 +1,5 @@
-// Operations of compute capability 9.0 that kernels of prompts use: signals, bulk copies into shared memory, and products of a warpgroup,
-// which is four warps whose first one has a number that is a multiple of 4. In images without them (TS_HAS_WARPGROUPS is 0) their kernels
+// Operations of compute capability 9.0 that kernels of prompts use: signals, bulk copies into shared memory, and products of a warpgroup. A
+// warpgroup is four warps, and the number of the first one is a multiple of 4. In images without them (TS_HAS_WARPGROUPS is 0) their kernels
 // are empty, and the host starts others.
 // A signal (PTX: mbarrier) counts arrivals and bytes. Its phase ends when all arrivals and all announced bytes are there; then the next
 // phase begins. Phases have the parities 0, 1, 0, 1 ...
@@ -177,8 +177,8 @@ TS_DEVICE_INLINE void copy_bulk(SharedWords shared, int32_t index, const void* f
 }
 
 // Begins sums = A B, modulo 2^32, or with kMore adds A B to the sums of a product that has begun. A has 64 x 128 signed bytes in the
-// registers of a warpgroup; B has 128 x 64 signed bytes from shared[index] on, at the places of product_place, where index is a multiple of
-// 64. With g = lane / 4, t = lane % 4 and w the warp's number in its group, a thread has
+// registers of a warpgroup; B has 128 x 64 signed bytes from shared[index] on, at the
+// places of product_place. index is a multiple of 64. With g = lane / 4, t = lane % 4 and w the warp's number in its group, a thread has
 // a: for each s of four, A[16w + g][32s + 4t..], A[16w + g + 8][32s + 4t..], A[16w + g][32s + 16 + 4t..], A[16w + g + 8][32s + 16 + 4t..];
 // sums: for each j of eight, C[16w + g][8j + 2t], C[16w + g][8j + 2t + 1], C[16w + g + 8][8j + 2t], C[16w + g + 8][8j + 2t + 1].
 // Until end_product nothing reads or writes sums and a, and no product with other sums begins. After it comes keep_operands for each a.

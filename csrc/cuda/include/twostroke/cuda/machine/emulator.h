@@ -133,7 +133,8 @@ typedef uint32_t Given[kMostGiven];
 const Given* exchanged(const uint32_t* own, int32_t count);
 void let_others_run();
 void note_advance();
-// For emulator.cpp. begin_block_copies: a block begins; land_copy: a copy under way arrives; the result is false where there is none; join_warps_at_barrier: all threads have met; copied_read and copied_write: accesses of an element that a bulk copy wrote last.
+// For emulator.cpp. begin_block_copies: a block begins. land_copy: a copy under way arrives; the result is false where there is none. join_warps_at_barrier: all
+// threads have met. copied_read and copied_write: accesses of an element that a bulk copy wrote last.
 void begin_block_copies();
 bool land_copy();
 void join_warps_at_barrier();

@@ -199,7 +199,7 @@ TS_DEVICE_INLINE Words4 load16_if(bool there, const void* from) {
                    : "l"(from), "r"(static_cast<int32_t>(there)));
   return Words4{a, b, c, d};
 }
-// And for four words that are loaded once.
+// The same for four words that are loaded once.
 TS_DEVICE_INLINE void load_once_if(bool there, const void* from, Words4& to) {
   uint32_t a = to[0], b = to[1], c = to[2], d = to[3];
   __asm__ volatile(TS_LOAD_IF("%5") TS_LOAD_ONCE ".v4.u32 {%0,%1,%2,%3}, [%4];\n\t}"

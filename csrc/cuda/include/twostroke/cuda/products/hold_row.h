@@ -42,8 +42,8 @@ struct HeldFloats {
       x[b][j] = first - second;
     }
   }
-  // The same for the columns of threads whose lanes differ in `mask`. First, threads give each other x[2], x[3] for x[0], x[1]: a thread
-  // without the bit then has the columns of both threads that were in its x[0], x[1], the other thread those that were in x[2], x[3].
+  // The same for the columns of threads whose lanes differ in `mask`. First, threads give each other x[2], x[3] for x[0], x[1]. A thread without the bit then has the columns of both threads that were in its
+// x[0], x[1]. The other thread has the columns that were in x[2], x[3].
   TS_MEMBER_INLINE void add_threads(int32_t mask) {
     const bool upper = (warp_lane() & mask) != 0;
     TS_EVERY_LANE
@@ -56,8 +56,8 @@ struct HeldFloats {
     add_pair(0, 2);
     add_pair(1, 3);
   }
-  // Rotates each 64 columns, with the additions of rotated_four. Afterwards, the thread with bits a, b, c (1, 2, 4) of its lane has columns
-  // 64a + 4b + 8c + 16 (i / 2) + 32 (i % 2) in x[i].
+  // Rotates each 64 columns, with the additions of rotated_four. Afterwards, x[i] of a thread has the column
+// `64a + 4b + 8c + 16(i / 2) + 32(i % 2)`. Here a, b and c are the bits 1, 2 and 4 of its lane.
   TS_MEMBER_INLINE void rotate() {
     TS_EVERY_LANE
     for (int i = 0; i < 4; ++i) {

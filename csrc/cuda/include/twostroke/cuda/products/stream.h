@@ -1,6 +1,6 @@
 // Weights of int8 or int4 in groups of 256 columns, as linear_row and linear_rows read them for up to eight rows of activations. A block
-// goes through strips of 32 rows of the matrix, and each of its warps has every eighth group of a strip. A warp's next group is under way
-// while it multiplies one: as soon as a step of 64 columns is multiplied, the same step of the next group is loaded in its place. So loads
+// goes through strips of 32 rows of the matrix, and each of its warps has every eighth group of a strip. A warp's next group is under way while it multiplies one. As soon as a step of 64 columns is multiplied,
+// the same step of the next group is loaded in its place. So loads
 // never wait for a barrier, also where the next group belongs to another strip.
 #pragma once
 #include "twostroke/cuda/products/chunks.h"

@@ -27,14 +27,17 @@ warp has at first."""
 STEPS_SPILLED = dict.fromkeys(("linear_steps_" + kind for kind in ("flat4", "flat8", "super4_min", "super6")), 256)
 """The most bytes of stack and of spills. Two blocks fit, and codes are loaded far ahead, which saves more than a few
 spills cost."""
+WORDS_SPILLED = {"linear_row_int4": 16, "linear_stored_super4_min": 8}
+"""Two kernels keep one to four words more than there are registers on chips of compute capability 8."""
 SPILLED_BYTES = {chip: STEPS_SPILLED for chip in CHIPS} | {
+    **{chip: {**STEPS_SPILLED, **WORDS_SPILLED} for chip in ("sm_80", "sm_86", "sm_89")},
     # One word, once in six products.
     "sm_90a": {**STEPS_SPILLED, "linear_prompt_int8_2x3": 16},
     # The last group of a super kind may be short. Its steps are then multiplied by zero, which takes two words more.
-    "sm_103": {**STEPS_SPILLED, "linear_steps_super6": 264},
+    "sm_103": {**STEPS_SPILLED, "linear_steps_super6": 264, "linear_wide_flat8": 12},
     # Each of the twelve paths of linear_few takes 113 to 128 registers alone and spills nothing. Together they share
-    # values, of which 12 words are stored once and loaded once in the code. For attention it is four words.
-    "sm_120": {**STEPS_SPILLED, "linear_few": 48, "attention_prompt_int4": 16},
+    # values, of which 20 words are stored once and loaded once in the code. For attention it is four words.
+    "sm_120": {**STEPS_SPILLED, "linear_few": 80, "attention_prompt_int4": 16},
 }
 
 

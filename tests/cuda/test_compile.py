@@ -86,7 +86,8 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
 
 
 SOURCES = "".join(path.read_text() for path in build.SOURCES.rglob("kernels/**/*.cpp"))
-AHEAD = re.findall(r"TS_KERNEL_AHEAD\((\w+),", SOURCES)
+MACROS = re.findall(r"#define (TS_\w+)\(name,[^\n]*\n *TS_KERNEL_AHEAD\(name,", SOURCES)
+AHEAD = re.findall(rf"\b(?:{'|'.join(['TS_KERNEL_AHEAD', *MACROS])})\((\w+),", SOURCES)
 """The kernels that load weights before the kernels before them have ended."""
 
 

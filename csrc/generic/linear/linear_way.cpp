@@ -68,7 +68,9 @@ inline void stored_by_group(int32_t kind, const Group& group, const RowSets& set
   }
 }
 
-inline void blocks_by_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t* block) { block_group(kind, group, sets, block); }
+inline void blocks_by_group(int32_t kind, const Group& group, const RowSets& sets, uint8_t* block) {
+  block_group(kind, group, sets, block);
+}
 
 // Runs the kernels of one group over all tiles of rows. kernel: returns the kernel for a number of rows. data: the group's bytes, as they
 // are stored or unpacked. The tiles of the first set fetch what is read next.

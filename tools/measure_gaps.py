@@ -4,9 +4,10 @@
         [--save FILE.json]
 
 The model has random weights and the tower of a family (qwen3-vl, gemma3, smolvlm) with the given width and layers. The
-tiles have the family's published size, and the language model is small. A gap is the time between two events of the
-stream. For the steps that worked on the image, the tool tells by kind of piece how many times longer than predicted the
-pieces took: next to the cost model alone, and next to the prediction that was learned from the pieces before them. The
+tiles have the family's published size, and the language model is small. A gap is the time between the ends of two steps
+with a token of the stream. The text of a random token may wait for the next one, so its events are no measure.
+For the steps that worked on the image, the tool tells by kind of piece how many times longer than predicted the pieces
+took: next to the cost model alone, and next to the prediction that was learned from the pieces before them. The
 processor seconds of a step, over the threads, are told next to its longest time: where the second is much larger, other
 programs used the cores. For a quiet machine: the bound of the default rule is 250 ms.
 """
@@ -65,18 +66,21 @@ class Gaps(Struct, frozen=True):
 
 
 class Watched:
-    """Collects the steps that worked on an image: their seconds, their processor seconds, and the seconds planned for
-    the image. For each kind of piece it collects the seconds of the cost model, those that were learned, and the
-    measured ones."""
+    """Collects the ends of the steps with tokens. Of the steps that worked on an image it collects their seconds, their
+    processor seconds, and the seconds planned for the image. For each kind of piece it collects the seconds of the cost
+    model, those that were learned, and the measured ones."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[float, float, float]] = []
+        self.ends: list[float] = []
         self.pieces: dict[PieceKind, list[tuple[float, float, float]]] = {}
         execute, learned = ModelRunner.execute, PieceTimes()
 
         def noted(runner: ModelRunner, plan: Plan) -> StepResult:
             begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
             result = execute(runner, plan)
+            if plan.sequences:
+                self.ends.append(time.perf_counter())
             if plan.encode is not None:
                 spent_s, cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
                 self.steps.append((spent_s, cpu_s, plan.encode_s))
@@ -183,16 +187,15 @@ def asked(live: Live, content: Any, **more: Any) -> http.client.HTTPResponse:
     return connection.getresponse()
 
 
-def measure(live: Live, image: str) -> dict[str, Any]:
-    """Measures the gaps of a stream, first alone and after some seconds with the image next to it."""
-    events: list[float] = []
+def measure(live: Live, image: str, ends: Sequence[float]) -> dict[str, Any]:
+    """Measures the gaps of a stream, first alone and after some seconds with the image next to it. ends: grows by the
+    end of each step with tokens."""
     over = threading.Event()
 
     def read() -> None:
         answer = asked(live, [text("words")], max_tokens=16_000, ignore_eos=True, stream=True)
-        while not over.is_set() and (line := answer.readline()):
-            if line.startswith(b"data:"):
-                events.append(time.perf_counter())
+        while not over.is_set() and answer.readline():
+            pass
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
@@ -205,7 +208,7 @@ def measure(live: Live, image: str) -> dict[str, Any]:
     end_s = time.perf_counter()
     over.set()
     reader.join(10)
-    gaps = [(at, at - before) for before, at in zip(events, events[1:], strict=False)]
+    gaps = [(at, at - before) for before, at in zip(ends, ends[1:], strict=False)]
     before, during = ([gap for at, gap in gaps if begin <= at < end] for begin, end in ((0, begin_s), (begin_s, end_s)))
     return {
         "status": answer.status,
@@ -230,7 +233,7 @@ def main() -> None:
         watched = Watched()
         options = {"weights": "int8", "context": 16_384, "threads": given.threads, "kv_memory": "100MB"}
         with build_server(folder, options) as built, serving(built.parts) as live:
-            found = measure(live, url_of(made.getvalue(), "image/jpeg"))
+            found = measure(live, url_of(made.getvalue(), "image/jpeg"), watched.ends)
     report = json.dumps({**found, "encode": watched.facts(given.threads)}, indent=2)
     print(report)
     if given.save is not None:

@@ -38,3 +38,23 @@ def test_archives_have_what_files_of_their_own_have(tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "lzma", None)
     with pytest.raises(BackendError, match="no module lzma"):
         images(folder, (8, 0), 13000)[0].read()
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "other bytes", "a byte in the middle"])
+def test_a_damaged_archive_is_told_by_name(tmp_path: Path, damage: str) -> None:
+    kernels = tmp_path / "kernels_sm_90a.cubin"
+    kernels.write_bytes(bytes(range(256)) * 64)
+    (name, content), *_ = build.packed({kernels.name: kernels}).items()
+    middle = bytearray(content)
+    middle[len(middle) // 2] ^= 0xFF
+    kinds = {
+        "cut": content[: len(content) // 2],
+        "empty": b"",
+        "other bytes": b"x" * 100,
+        "a byte in the middle": bytes(middle),
+    }
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / name).write_bytes(kinds[damage])
+    with pytest.raises(BackendError, match=f"{name} are damaged"):
+        images(folder, (9, 0), 13000)[0].read()

@@ -31,19 +31,33 @@ class Image(NamedTuple):
     has: int
 
     def read(self) -> bytes:
-        """Returns machine code, or the text of PTX. Raises BackendError where this Python cannot unpack archives."""
+        """Returns machine code, or the text of PTX. Raises BackendError where the archive is damaged, or where this
+        Python cannot unpack archives."""
         if self.path.name == self.name:
             return self.path.read_bytes()
         try:
             with tarfile.open(self.path, "r:xz") as archive:
                 file = archive.extractfile(self.name)
                 return file.read() if file else b""
+        except damages() as error:
+            raise BackendError(
+                f"The CUDA kernels in {self.path} are damaged.", why=str(error)[:200], fix="Install twostroke again."
+            ) from error
         except tarfile.CompressionError as error:
             raise BackendError(
                 "The CUDA kernels cannot be unpacked.",
                 why=f"They are in {self.path.name}, and this Python has no module lzma ({error}).",
                 fix="Install a Python that was built with liblzma; most have it.",
             ) from error
+
+
+def damages() -> tuple[type[Exception], ...]:
+    """Returns the errors that reading a damaged archive raises."""
+    try:
+        from lzma import LZMAError
+    except ImportError:
+        return (tarfile.ReadError, EOFError)
+    return (tarfile.ReadError, EOFError, LZMAError)
 
 
 def images_by_name(folder: Path) -> dict[str, Path]:

@@ -10,7 +10,8 @@ takes the same time, and what is left of the smaller time is the rest. All engin
 and the first round counts as warm-up; the median counts. An error is the largest difference from transformers in
 float32, as a share of the range of all rows, after the larger number of layers.
 
-The figures of a shape are written as soon as they are there. An engine that fails, or a shape, is told and left out.
+The figures of a shape are written as soon as they are there. The tool names an engine or a shape that fails, and leaves
+it out.
 
 The share of the limit: the operations of an encode (a multiply-add is two), over its seconds, over what the loops of
 `twostroke doctor` reach: in int8 where weights are int8 or int16, otherwise in float32. Two codes for a weight count
@@ -272,7 +273,7 @@ def ways_of(folder: Path, shape: EncoderShape, asked: argparse.Namespace, opened
 
 
 def measured(shape: EncoderShape, layers: int, asked: argparse.Namespace) -> dict[str, Measured]:
-    """Returns the figures of each engine with a tower of so many layers. An engine that fails is told and left out."""
+    """Returns the figures of each engine with a tower of so many layers. An engine that fails is named and left out."""
     family = structs.replace(shape.family, judge=partial(shape.family.judge, layers))
     own = structs.replace(shape, family=family)
     with tempfile.TemporaryDirectory(prefix="encoder-") as place, ExitStack() as opened:

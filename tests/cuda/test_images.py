@@ -15,7 +15,7 @@ from twostroke.types.errors import BackendError
 
 
 def test_archives_have_what_files_of_their_own_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of its own counts before an archive. A Python without lzma is told what it lacks."""
+    """A file of its own counts before an archive. Without lzma, the error names the missing module."""
     files = {path.name: path for path in built_folder().glob("kernels_*")}
     for chip in ("sm_80", "sm_89", "sm_90a", "sm_120"):
         files[f"kernels_{chip}.cubin"] = tmp_path / f"{chip}.cubin"

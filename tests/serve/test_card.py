@@ -1,4 +1,4 @@
-"""The card of a served model: what lists of models show about its files."""
+"""The card of a served model tells lists of models the format of its files."""
 
 from __future__ import annotations
 

@@ -196,16 +196,13 @@ int32_t ts_cuda_describe(ts_context* device, ts_cuda_device* out) {
   size_t free_bytes = 0, total_bytes = 0;
   status = checked(*device, "cuDeviceGetName", driver.device_name(out->name, sizeof out->name, device->device));
   if (status == TS_OK) status = checked(*device, "cuDriverGetVersion", driver.version(&out->driver_version));
-  const struct {
+  const struct Asked {
     int32_t* to;
     int32_t attribute;
   } asked[] = {{&out->major, kMajorAttribute}, {&out->minor, kMinorAttribute}};
   for (const auto& each : asked)
     if (status == TS_OK) status = checked(*device, "cuDeviceGetAttribute", driver.attribute(each.to, each.attribute, device->device));
-  const struct {
-    int32_t* to;
-    int32_t attribute;
-  } told[] = {{&out->clock_khz, kClockAttribute}, {&out->memory_clock_khz, kMemoryClockAttribute}, {&out->memory_bits, kMemoryBitsAttribute}};
+  const Asked told[] = {{&out->clock_khz, kClockAttribute}, {&out->memory_clock_khz, kMemoryClockAttribute}, {&out->memory_bits, kMemoryBitsAttribute}};
   for (const auto& each : told)
     if (driver.attribute(each.to, each.attribute, device->device) != 0) *each.to = 0;  // newer drivers may not tell it
   if (status == TS_OK) status = checked(*device, "cuMemGetInfo", driver.memory_info(&free_bytes, &total_bytes));

@@ -48,41 +48,12 @@ int64_t prompt_scratch(const ts_weight& w, int64_t rows) { return is_prompt_grou
 
 int32_t start_prompt(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows) {
   const PromptRoom room(w, rows.count);
-  const int64_t padded = padded_columns(w.kind, w.columns);
-  RoundArgs round = {};
-  round.x = rows.x;
-  round.q = reinterpret_cast<int8_t*>(scratch);
-  round.scales = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(room.scales));
-  round.x_stride = rows.x_stride;
-  round.rows = rows.count;
-  round.room = room.room;
-  round.columns = w.columns;
-  round.padded = padded;
-  round.group = w.group;
-  round.rotated = w.rotated;
-  round.groups = room.groups;
+  const RoundArgs round = common_round_args(w, rows, scratch, room.room, room.scales);
   const int64_t warps = rows.count * divide_up(room.groups * (w.group / kPiece), kPromptPiecesAtOnce);
   const int32_t status = start(device, kKernel_quantize_prompt, divide_up(warps, kTileRoundWarps), kTileRoundThreads, &round);
   if (status != TS_OK) return status;
-  TileArgs args = {};
-  args.out = rows.out;
-  args.data = static_cast<const uint8_t*>(w.data);
-  args.scales = w.scales;
-  args.bias = w.bias;
-  args.q = round.q;
-  args.x_scales = round.scales;
-  args.out_stride = rows.out_stride;
-  args.tokens = rows.count;
-  args.room = room.room;
-  args.rows = w.rows;
-  args.panel_bytes = panel_bytes(w.kind, padded);
-  args.group = w.group;
-  args.groups = static_cast<int32_t>(room.groups);
-  args.steps = static_cast<int32_t>(padded / kStep);
-  args.panels = static_cast<int32_t>(divide_up(w.rows, kPanel));
-  args.add = rows.add;
+  TileArgs args = common_tile_args(w, rows, round);
   const int64_t parts = best_parts(device, args.panels, rows.count);
-  args.gated = rows.gated;
   args.tiles = static_cast<int32_t>(divide_up(rows.count, parts * kPromptPart));
   const int64_t blocks = divide_up(args.panels, 2) * args.tiles;  // each half of a gated product has whole panels
   if (blocks > INT32_MAX) return TS_BAD_SHAPE;

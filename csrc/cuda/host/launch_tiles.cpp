@@ -79,19 +79,8 @@ struct TileRoom {
 };
 
 RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room, const ProductRows& rows) {
-  RoundArgs args = {};
-  args.x = rows.x;
-  args.q = reinterpret_cast<int8_t*>(scratch);
+  RoundArgs args = common_round_args(w, rows, scratch, room.room, room.scales);
   args.pairs = reinterpret_cast<TilePair*>(scratch + static_cast<uint64_t>(room.pairs));
-  args.scales = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(room.scales));
-  args.x_stride = rows.x_stride;
-  args.rows = rows.count;
-  args.room = room.room;
-  args.columns = w.columns;
-  args.padded = room.padded;
-  args.group = w.group;
-  args.rotated = w.rotated;
-  args.groups = room.groups;
   args.added = w.group <= kSmallGroup ? kSmallBits : 0;
   if (!is_stored_kind(w.kind)) return args;
   const StoredLayout layout = stored_layout(w.kind);
@@ -103,6 +92,45 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
 }
 
 }  // namespace
+
+RoundArgs common_round_args(const ts_weight& w, const ProductRows& rows, uint64_t scratch, int64_t room, int64_t scales) {
+  RoundArgs args = {};
+  args.x = rows.x;
+  args.q = reinterpret_cast<int8_t*>(scratch);
+  args.scales = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(scales));
+  args.x_stride = rows.x_stride;
+  args.rows = rows.count;
+  args.room = room;
+  args.columns = w.columns;
+  args.padded = padded_columns(w.kind, w.columns);
+  args.group = w.group;
+  args.rotated = w.rotated;
+  args.groups = divide_up(args.padded, w.group);
+  return args;
+}
+
+TileArgs common_tile_args(const ts_weight& w, const ProductRows& rows, const RoundArgs& round) {
+  TileArgs args = {};
+  args.out = rows.out;
+  args.data = static_cast<const uint8_t*>(w.data);
+  args.scales = w.scales;
+  args.bias = w.bias;
+  args.q = round.q;
+  args.pairs = round.pairs;
+  args.x_scales = round.scales;
+  args.out_stride = rows.out_stride;
+  args.tokens = rows.count;
+  args.room = round.room;
+  args.rows = w.rows;
+  args.panel_bytes = panel_bytes(w.kind, round.padded);
+  args.group = w.group;
+  args.groups = static_cast<int32_t>(round.groups);
+  args.steps = static_cast<int32_t>(round.padded / kStep);
+  args.panels = static_cast<int32_t>(divide_up(w.rows, kPanel));
+  args.add = rows.add;
+  args.gated = rows.gated;
+  return args;
+}
 
 KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows) { return shape_of(weight_kind, rows, false, true).kernel; }
 
@@ -131,32 +159,14 @@ int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, co
   if (status != TS_OK) return status;
   const int64_t together = kTileBlocks * device.multiprocessors;
   const TileShape shape = shape_on(device, w, rows.count, places != nullptr);
-  TileArgs args = {};
-  args.out = rows.out;
-  args.data = static_cast<const uint8_t*>(w.data);
-  args.scales = w.scales;
-  args.bias = w.bias;
-  args.q = round.q;
-  args.pairs = round.pairs;
-  args.out_stride = rows.out_stride;
-  args.tokens = rows.count;
-  args.room = room.room;
-  args.rows = w.rows;
-  args.panel_bytes = panel_bytes(w.kind, room.padded);
-  args.group = w.group;
-  args.groups = static_cast<int32_t>(room.groups);
-  args.steps = static_cast<int32_t>(room.padded / kStep);
-  args.panels = static_cast<int32_t>(divide_up(w.rows, kPanel));
+  TileArgs args = common_tile_args(w, rows, round);
   args.tiles = static_cast<int32_t>(divide_up(rows.count, shape.tokens));
-  args.add = rows.add;
   args.small = w.group <= kSmallGroup;
   args.stored = stored_layout(w.kind);
-  args.x_scales = round.scales;
   if (places != nullptr) {
     args.matrices = places->tiles;
     args.order = places->order;
   }
-  args.gated = rows.gated;
   const int64_t tiles = divide_up(w.rows, shape.strip) * args.tiles;  // with as many rows of both halves of a gated product
   if (tiles > INT32_MAX) return TS_BAD_SHAPE;
   args.blocks = static_cast<int32_t>(is_stored_kind(w.kind) && shape.strip != kWideStrip && tiles > together ? together : tiles);

@@ -27,7 +27,7 @@ int64_t panels_read_on(const Operands& job, int64_t num_together, int64_t thread
   return most < 1 ? 1 : most < kReadOn ? most : kReadOn;
 }
 
-// Chooses how the weights are read by so many rows.
+// Chooses how a product with this number of rows reads the weights.
 void choose_reading(const Operands& job, int64_t rows, const ts_context* context, int64_t num_together, Schedule& to) {
   to.in_turn = ts_reads_in_turn(context);
   to.way = &way_of(job.w.kind, rows, to.in_turn);

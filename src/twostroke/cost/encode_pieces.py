@@ -69,8 +69,8 @@ class EncodeWalk:
     def take(self, most_s: float, *, least: bool, pace: EncodePace = AS_PREDICTED) -> EncodePiece | None:
         """Returns the largest next piece that takes at most `most_s` seconds; None when there is none.
 
-        least: a piece of LEAST_ROWS is taken even when it takes longer. pace: how many times longer than predicted a
-        piece takes.
+        least: whether a piece of LEAST_ROWS is taken even when it takes longer. pace: the ratio of a piece's real time
+        to its predicted time.
         """
         if self.done:
             return None

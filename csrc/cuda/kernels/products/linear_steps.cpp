@@ -102,8 +102,8 @@ struct StepTile {
     }
   }
 
-  // Adds a part of this warp's group, from its column `first` on. It also begins to load the same number of columns, from column
-  // `next` on, of the rows that come next, which are in `behind`.
+  // Adds a part of this warp's group, from its column `first` on. It also begins to load as many columns of the
+  // rows in `behind`, which come next, from column `next` on.
   TS_MEMBER_INLINE void add_part(int32_t first_token, int32_t group, int32_t first, int32_t columns, const StoredRows& behind, int32_t next) {
     const int32_t last = args.steps - 1;
     TS_EVERY_LANE

@@ -17,14 +17,14 @@ WAITS, WARPGROUPS = 1, 2
 """What ts_cuda_load may be told of an image: each of its kernels waits by itself for the kernel before it; products of
 warpgroups may run."""
 HOPPER_HAS = WAITS
-"""What it is told of the Hopper images. They have products of warpgroups, but no GPU ran these as they are now
-(docs/gpu.md)."""
+"""The part of it that is true of the Hopper images. They contain products of warpgroups, too, but no GPU ran the
+present form of these (docs/gpu.md)."""
 PACKED = ".tar.xz"
 
 
 class Image(NamedTuple):
     """Kernels for one chip or for several. name: the name of the file with the kernels. path: that file, or the archive
-    that has it. has: what ts_cuda_load is told of it."""
+    that contains it. has: the flags that ts_cuda_load gets, WAITS and WARPGROUPS."""
 
     name: str
     path: Path

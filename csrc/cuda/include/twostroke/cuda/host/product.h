@@ -62,6 +62,11 @@ struct TilePlaces {
 
 int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows, const TilePlaces* places = nullptr);
 
+// What all kernels of tiles are told: how rows are rounded into scratch memory, and what is multiplied. room: the rows of scratch memory.
+// scales: the place of the rows' scales there.
+RoundArgs common_round_args(const ts_weight& weight, const ProductRows& rows, uint64_t scratch, int64_t room, int64_t scales);
+TileArgs common_tile_args(const ts_weight& weight, const ProductRows& rows, const RoundArgs& round);
+
 // The same for prompts, on devices that have products of warpgroups (launch_prompt.cpp).
 bool fits_prompt(const ts_context& device, const ts_weight& weight, int64_t rows);
 bool gates_prompt(const ts_context& device, const ts_weight& weight, int64_t rows);  // whether the kernel can apply the gate itself

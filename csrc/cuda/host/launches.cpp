@@ -38,7 +38,7 @@ int32_t start(ts_context& device, KernelNumber kernel, int64_t blocks, int32_t t
       TS_CUDA_KERNELS(K)
 #undef K
   };
-  static_assert(sizeof(LaunchHead) % 8 == 0, "arguments stand behind it");
+  static_assert(sizeof(LaunchHead) % 8 == 0, "the arguments follow it");
   if (blocks == 0) return TS_OK;
   if (blocks > INT32_MAX) return TS_BAD_SHAPE;
   LaunchList& list = device.collected;

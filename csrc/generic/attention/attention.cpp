@@ -34,17 +34,17 @@ void run_segment(const AttentionJob* job, const Block& block, int64_t segment, c
 
 // Queries are multiplied by log2(e), because weights are powers of two.
 void load_head(const AttentionJob* job, const Block& block, int64_t kv_head, const HeadRows& rows) {
-  const int64_t dim = job->layer->head_dim, padded = job->key_padded, behind = job->q_behind == nullptr ? 0 : dim - job->layer->value_dim;
+  const int64_t dim = job->layer->head_dim, padded = job->key_padded, turned = job->q_turned == nullptr ? 0 : dim - job->layer->value_dim;
   const float scale = job->scale * kLog2E;
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t head = kv_head * job->group + r % job->group;
     const int64_t token = block.first_token + r / job->group;
-    const float* from = job->q + token * job->q_stride + head * (dim - behind);
+    const float* from = job->q + token * job->q_stride + head * (dim - turned);
     float* to = rows.q + r * padded;
-    for (int64_t d = 0; d < dim - behind; ++d) to[d] = from[d] * scale;
-    if (behind > 0) {
-      from = job->q_behind + token * job->behind_stride + head * behind;
-      for (int64_t d = 0; d < behind; ++d) to[dim - behind + d] = from[d] * scale;
+    for (int64_t d = 0; d < dim - turned; ++d) to[d] = from[d] * scale;
+    if (turned > 0) {
+      from = job->q_turned + token * job->turned_stride + head * turned;
+      for (int64_t d = 0; d < turned; ++d) to[dim - turned + d] = from[d] * scale;
     }
     for (int64_t d = dim; d < padded; ++d) to[d] = 0.0f;
   }
@@ -149,10 +149,10 @@ void merge_task(void* opaque, int64_t index, int32_t thread) {
 
 int32_t check(const AttentionJob& job) {
   const ts_kv_layer* layer = job.layer;
-  const int64_t behind = job.q_behind == nullptr ? 0 : layer->head_dim - layer->value_dim;
+  const int64_t turned = job.q_turned == nullptr ? 0 : layer->head_dim - layer->value_dim;
   if (job.heads < 1 || job.heads % layer->kv_heads != 0 || job.heads / layer->kv_heads > kMostQueryHeads) return TS_BAD_SHAPE;
-  if (job.q_stride < job.heads * (layer->head_dim - behind) || job.out_stride < job.heads * layer->value_dim) return TS_BAD_SHAPE;
-  if (job.behind_stride < job.heads * behind || job.sequences < 0 || job.window == INT32_MIN || job.ahead < 0) return TS_BAD_SHAPE;
+  if (job.q_stride < job.heads * (layer->head_dim - turned) || job.out_stride < job.heads * layer->value_dim) return TS_BAD_SHAPE;
+  if (job.turned_stride < job.heads * turned || job.sequences < 0 || job.window == INT32_MIN || job.ahead < 0) return TS_BAD_SHAPE;
   if (!(job.soft_cap >= 0.0f)) return TS_BAD_VALUE;
   for (int64_t s = 0; s < job.sequences; ++s) {
     const int64_t rows = static_cast<int64_t>(job.row_starts[s + 1]) - job.row_starts[s];

@@ -20,8 +20,8 @@ int32_t fill(ts_context* context, const Args& a, AttentionJob* job) {
   if (s.row_starts == nullptr || s.context_tokens == nullptr || s.page_table == nullptr) return TS_BAD_POINTER;
   if (s.count > 0 && s.row_starts[s.count] != a.q.rows) return TS_BAD_INDEX;
   *job = job_of(a);
-  job->q_behind = a.q_turned.data;
-  job->behind_stride = a.q_turned.stride;
+  job->q_turned = a.q_turned.data;
+  job->turned_stride = a.q_turned.stride;
   return TS_OK;
 }
 

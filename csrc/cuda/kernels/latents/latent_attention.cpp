@@ -24,11 +24,11 @@ TS_DEVICE_INLINE float unless_chosen(const AttentionArgs& args, int64_t token, i
 
 TS_KERNEL(latent_attention, AttentionArgs) {
   const QueryRow row = query_row(args);
-  const int64_t dim = args.layer.head_dim, latent = args.layer.value_dim, behind = dim - latent;
+  const int64_t dim = args.layer.head_dim, latent = args.layer.value_dim, num_turned = dim - latent;
   const int32_t thread = thread_index();
   const float scale = args.scale * kLog2E;
   const float* q = args.q + row.token * args.q_stride + row.head * latent;
-  const float* turned = args.q_turned + row.token * args.turned_stride + row.head * behind;
+  const float* turned = args.q_turned + row.token * args.turned_stride + row.head * num_turned;
   for (int64_t d = thread; d < dim; d += kGroupThreads) latent_query[d] = (d < latent ? q[d] : turned[d - latent]) * scale;
   barrier();
   const auto score = [&](int64_t position) {

@@ -217,7 +217,7 @@ TS_DEVICE_INLINE void linear_few_of(const LinearArgs& args) {
   coming.load_rows(args, matrix, place);
   FewFold fold = {};
   while (place.all.unit < units) {
-    const int32_t span = place.all.span, behind = span + coming.kChunks, end = behind < matrix.chunks ? behind : matrix.chunks;
+    const int32_t span = place.all.span, following = span + coming.kChunks, end = following < matrix.chunks ? following : matrix.chunks;
     FewPlace next = place;
     next.all.next(args, matrix.chunks, coming.kChunks);
     coming.multiply(matrix.chunks - span);

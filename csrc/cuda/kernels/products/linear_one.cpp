@@ -190,7 +190,7 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
   const bool whole = args.padded <= kOneColumns;  // otherwise the columns of each span are rounded again
   const bool turns = matrix.chunks <= kOneSpan / 2;
   const auto span_of = [&](const StripPlace& at) {
-    const int32_t behind = at.span + span, end = behind < matrix.chunks ? behind : matrix.chunks;
+    const int32_t following = at.span + span, end = following < matrix.chunks ? following : matrix.chunks;
     const uint32_t row = static_cast<uint32_t>(at.row(args, kOneStrip));
     const int32_t panel = row / kPanel, column = row % kPanel;
     return OneSpan{matrix.data + panel * matrix.panel_bytes, matrix.scales + panel * matrix.groups * kPanel + column + strip_row(),
@@ -207,9 +207,9 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
   OneFold fold = {0.0f, 0.0f, 0};
   for (int32_t turn = 0; place.unit < strips;) {
     const int32_t end = now.end, room = turn - place.span, held = whole ? 0 : place.span / matrix.group_chunks;
-    StripPlace behind = place;
-    behind.next(args, matrix.chunks, span);
-    const OneSpan next = span_of(behind.unit < strips ? behind : place);
+    StripPlace following = place;
+    following.next(args, matrix.chunks, span);
+    const OneSpan next = span_of(following.unit < strips ? following : place);
     if (!whole) hold_groups<true>(args, token, held, span_groups, args.group, kOneWarps, held_row);
     for (; now.first < end; now.first += Batch::kRound) {
       OneSpan coming = now;
@@ -228,7 +228,7 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
     }
     if (turns) turn = kOneSpan / 2 - turn;  // with two halves, the other threads need not wait for those that fold
     else barrier();
-    place = behind;
+    place = following;
     now = next;
   }
 }

@@ -103,8 +103,8 @@ struct StepTile {
   }
 
   // Adds a part of this warp's group, from its column `first` on. It also begins to load as many columns of the
-  // rows in `behind`, which come next, from column `next` on.
-  TS_MEMBER_INLINE void add_part(int32_t first_token, int32_t group, int32_t first, int32_t columns, const StoredRows& behind, int32_t next) {
+  // rows in `following`, which come next, from column `next` on.
+  TS_MEMBER_INLINE void add_part(int32_t first_token, int32_t group, int32_t first, int32_t columns, const StoredRows& following, int32_t next) {
     const int32_t last = args.steps - 1;
     TS_EVERY_LANE
     for (int s = 0; s < kAhead; ++s) {
@@ -116,7 +116,7 @@ struct StepTile {
       coming[s].codes.unpack(layout, t, low, high);
       coming[s].factors(layout, super, 0, at < columns, scales[0], minima[0]);
       if (layout.sub == 16) coming[s].factors(layout, super, 1, at < columns, scales[1], minima[1]);
-      coming[s].load(layout, behind, next + 32 * s, t);
+      coming[s].load(layout, following, next + 32 * s, t);
       const uint32_t a[2][4] = {{low[0], low[1], high[0], high[1]}, {low[2], low[3], high[2], high[3]}};
       const int8_t* x = args.q + (step / 2 * args.room + first_token + g) * kStep + t * 16 + step % 2 * 8;
       const TilePair* pairs = args.pairs + step * 32 / layout.sub * args.room + first_token + 2 * t;
@@ -187,27 +187,27 @@ struct StepTile {
     TS_EVERY_LANE
     for (int s = 0; s < kAhead; ++s) coming[s].load(layout, rows, 32 * s, t);
     while (place.unit < units) {
-      StepPlace behind = place;
-      behind.next(args, kTokens);
+      StepPlace following = place;
+      following.next(args, kTokens);
       const int32_t group = group_at(place), first_token = place.token(args, kTokens), columns = rows.columns;
       const float scale = layout.fine != 0 ? 1.0f : args.x_scales[group * args.room + first_token + warp_lane() % kTokens];
       TS_EVERY_LANE
       for (int i = 0; i < 8 * kEights; ++i) totals[i / 8][i / 4 % 2][i % 4] = 0.0f;
-      StoredSuper super_behind = super;
+      StoredSuper super_following = super;
       TS_ONE_BY_ONE
       for (int32_t part = 0; part < kParts; ++part) {
         if (part == kParts - 1) {
-          rows = rows_at(behind.unit < units ? behind : place);
-          super_behind.load(layout, rows);
+          rows = rows_at(following.unit < units ? following : place);
+          super_following.load(layout, rows);
         }
         add_part(first_token, group, part * kPart, columns, rows, (part + 1) % kParts * kPart);
       }
-      super = super_behind;
+      super = super_following;
       hand_over(scale);
       barrier();
       fold(place);
       barrier();
-      place = behind;
+      place = following;
     }
   }
 };

@@ -197,14 +197,14 @@ struct StoredStrip {
   // Adds this thread's group at a place to `totals`. Meanwhile it begins to load the group that comes next.
   TS_MEMBER_INLINE void add_group(StoredRows& rows, int32_t first, const StoredPlace& there) {
     const int32_t columns = rows.columns;
-    StoredSuper super_behind = super;
+    StoredSuper super_following = super;
     TS_EVERY_LANE
     for (int r = 0; r < 4; ++r) totals[r] = 0.0f;
     TS_ONE_BY_ONE
     for (int32_t part = 0; part < kParts; ++part) {
       if (part == kParts - 1) {
         rows = rows_at(there);
-        super_behind.load(layout, rows);
+        super_following.load(layout, rows);
       }
       TS_EVERY_LANE
       for (int s = 0; s < kAhead; ++s) {
@@ -213,7 +213,7 @@ struct StoredStrip {
         coming[s].load(layout, rows, (part + 1) % kParts * kPart + 32 * s, kKind != kAnyKind);
       }
     }
-    super = super_behind;
+    super = super_following;
   }
 
   // Adds the groups of a round, in their order. buffer: where its sums are; held: the group at which the kept row begins.
@@ -260,21 +260,21 @@ struct StoredStrip {
         hold_row(token, place.span);
         kept = true;
       }
-      const StoredPlace behind = place.after(args, round);
-      add_group(rows, (group_at(place) - place.span) * static_cast<int32_t>(kStoredGroup), behind.unit < strips ? behind : place);
+      const StoredPlace following = place.after(args, round);
+      add_group(rows, (group_at(place) - place.span) * static_cast<int32_t>(kStoredGroup), following.unit < strips ? following : place);
       const Words4 four = {bits_of(totals[0]), bits_of(totals[1]), bits_of(totals[2]), bits_of(totals[3])};
       stored_totals[buffer * kStoredRound * kStoredQuads + thread_index()] = four;
       barrier();
       if (warp_index() == folds) {
         fold(place, buffer, place.span);
-        if (behind.span == 0) {
+        if (following.span == 0) {
           finish_half(args, matrix, token, int64_t{place.unit} * kStoredStrip + warp_lane(), place.half, sum, gate);
           sum = 0.0f;
         }
       }
       buffer = 1 - buffer;
-      if (behind.unit != place.unit) folds = folds + 1 < warps ? folds + 1 : 0;
-      place = behind;
+      if (following.unit != place.unit) folds = folds + 1 < warps ? folds + 1 : 0;
+      place = following;
     }
   }
 };

@@ -32,10 +32,10 @@ struct AttentionOperands {
   const ts_kv_layer* layer;
   const float* q;
   const float* chosen;  // for a layer of latents: `choices` positions that each token sees, rising, then -1; NULL for all
-  const float* q_behind;  // for a layer of latents: the query dimensions for the key's dimensions after the latent; else NULL
+  const float* q_turned;  // for a layer of latents: the query dimensions for the key's dimensions after the latent; else NULL
   const int32_t *row_starts, *context_tokens, *page_table;
   float* out;
-  int64_t q_stride, behind_stride, chosen_stride, choices, heads, sequences, page_table_stride, out_stride;
+  int64_t q_stride, turned_stride, chosen_stride, choices, heads, sequences, page_table_stride, out_stride;
   float scale, soft_cap;  // soft_cap: 0 for none
   const float *sinks, *slopes;  // one number for each query head, or NULL
   int32_t window, ahead;  // ahead: the positions after its own that a row sees as well

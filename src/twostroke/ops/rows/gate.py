@@ -28,9 +28,9 @@ def reference(
     half = x.shape[1] // 2
     gates, ups = x[:, :half], x[:, half:]
     most = np.float32(limit if limit > 0 else np.inf)
-    first, behind = (np.float32(np.inf), most) if hold_values else (most, np.float32(np.inf))
+    before, after = (np.float32(np.inf), most) if hold_values else (most, np.float32(np.inf))
     with np.errstate(over="ignore"):
-        values = np.minimum(activated(np.minimum(gates, first), activation), behind)
+        values = np.minimum(activated(np.minimum(gates, before), activation), after)
         out[...] = (values * (np.clip(ups, -most, most) + np.float32(shift))).astype(np.float32)
 
 

@@ -123,8 +123,8 @@ class EarlyRunner:
             return self._plain.execute(plan)
         asked_s = self._clock()
         same = set[str]() if early is None else early.keep(plan)
-        behind = following(plan)
-        if not (same or behind):
+        later = following(plan)
+        if not (same or later):
             return self._plain.execute(plan)
         parts = [early] if early is not None and same else []
         self.kept += len(same)
@@ -135,7 +135,7 @@ class EarlyRunner:
             if made is None:
                 return self._plain.execute(plan)
             parts.append(made)
-        following_step = self._begin_early(behind, parts)
+        following_step = self._begin_early(later, parts)
         for part in parts:
             part.device_s = self._forward.results(part.slot, part.row_results)
         model_end_s = self._clock()
@@ -155,13 +155,13 @@ class EarlyRunner:
         sampling_s = self._clock() - model_end_s
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 
-    def _begin_early(self, behind: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
+    def _begin_early(self, later: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
         """Starts the next step after these parts. Returns None where it cannot be started; then the error appears when
         its plan is executed."""
-        if not behind:
+        if not later:
             return None
         try:
-            return self._begin(behind, parts)
+            return self._begin(later, parts)
         except BackendError:
             return None
 

@@ -84,8 +84,8 @@ class Forecast(TypicalAnswer):
         # Each admitted request brings a prompt, so a step contains as many prompts as places that become free.
         prompts = sum(len(s.request.prompt_token_ids) for s in going) / self._typical
         chunk = min(round(prompts), self._room.max_step_tokens - len(streams))
-        beside = [Segment.prefill(0, chunk, True)] if chunk > 0 else []
-        return steps * self._times.usual_s([*streams, *beside])
+        prompt = [Segment.prefill(0, chunk, True)] if chunk > 0 else []
+        return steps * self._times.usual_s([*streams, *prompt])
 
 
 class Listeners:

@@ -83,7 +83,7 @@ def _no_nulls(messages: Messages) -> Messages:
     return [{**message, "content": ""} if message["content"] is None else message for message in messages]
 
 
-def _thinks_beside(message: Message) -> bool:
+def _thinks_with_calls(message: Message) -> bool:
     return bool(message.get("tool_calls") and message["content"] and message.get(NAMES[0]))
 
 
@@ -91,14 +91,14 @@ def _thoughts_as_text(messages: Messages) -> Messages:
     """Puts a thought in front of the text next to it, for a template that accepts only one of the two."""
     made = []
     for message in messages:
-        if _thinks_beside(message):
+        if _thinks_with_calls(message):
             text = GAP.join((message[NAMES[0]], message["content"]))
             message = {name: value for name, value in message.items() if name not in NAMES} | {"content": text}
         made.append(message)
     return made
 
 
-def _speaks_beside(message: Message) -> bool:
+def _speaks_with_calls(message: Message) -> bool:
     return bool(message.get("tool_calls") and message["content"])
 
 
@@ -106,7 +106,7 @@ def _text_before_calls(messages: Messages) -> Messages:
     """Moves the text next to calls into a message of its own, in front; the thought stays with the calls."""
     made: Messages = []
     for message in messages:
-        if _speaks_beside(message):
+        if _speaks_with_calls(message):
             made.append(assistant(message["content"]))
             message = {**message, "content": ""}
         made.append(message)
@@ -166,7 +166,7 @@ def _strays_as_text(messages: Messages) -> Messages:
     return [user(message["content"]) if place in strays else message for place, message in enumerate(messages)]
 
 
-def _speaks_behind_result(messages: Messages) -> bool:
+def _speaks_after_result(messages: Messages) -> bool:
     return any((first["role"], second["role"]) == ("tool", "user") for first, second in pairs(messages))
 
 
@@ -206,7 +206,7 @@ _OBJECT = Probe([_ASK, assistant("", _CALL), _GOT], ("qzkey", "qzvalue"))
 _TEXT = Probe([_ASK, assistant("", call("qztool", "qzbroken {")), _GOT], ("qzbroken {",))
 _FOREIGN = Probe([_ASK, assistant("", call("qztool", {}, _ID)), result("qzresult", _ID)], ("qzresult",))
 _NULL = Probe([_ASK, assistant(None, _CALL), _GOT], ("qzresult",), absent="None")
-_BESIDE = Probe(
+_WITH_CALLS = Probe(
     [_ASK, assistant("qzsay", _CALL, **dict.fromkeys(NAMES, "qzthought")), _GOT],
     ("qzsay", "qztool", "qzresult"),
     ordered=False,
@@ -223,7 +223,7 @@ _PARALLEL = Probe(
 )
 _UNANSWERED = Probe([_ASK, assistant("", _CALL), user("qzagain")], ("qztool", "qzagain"))
 _STRAY = Probe([_ASK, assistant("qzsay"), result("qzresult"), user("qzagain")], ("qzsay", "qzresult", "qzagain"))
-_BEHIND = Probe([_ASK, assistant("", _CALL), _GOT, user("qzagain")], ("qzresult", "qzagain"))
+_AFTER = Probe([_ASK, assistant("", _CALL), _GOT, user("qzagain")], ("qzresult", "qzagain"))
 
 
 def _has_object(messages: Messages) -> bool:
@@ -242,10 +242,10 @@ REPAIRS = (
     Repair("", _has_object, _OBJECT, _objects_as_text),
     Repair("arguments that are no object were put into one", _has_text, _TEXT, _texts_as_objects),
     Repair("a thought was put in front of the text next to a call: the chat template takes one of them",
-           lambda m: any(map(_thinks_beside, m)), _BESIDE, _thoughts_as_text),
-    Repair("", lambda m: any(map(_speaks_beside, m)), _SPOKEN, _text_before_calls),
+           lambda m: any(map(_thinks_with_calls, m)), _WITH_CALLS, _thoughts_as_text),
+    Repair("", lambda m: any(map(_speaks_with_calls, m)), _SPOKEN, _text_before_calls),
     Repair("a call without a result was answered with a line that says so", _unanswered, _UNANSWERED, _answered),
     Repair("", lambda m: any(len(e.get("tool_calls", ())) > 1 for e in m), _PARALLEL, _one_call_each),
     Repair("a user's text was put after the tool's result: the chat template takes no message there",
-           _speaks_behind_result, _BEHIND, _into_result),
+           _speaks_after_result, _AFTER, _into_result),
 )

@@ -48,8 +48,8 @@ def strict_calls(form: Format, schemas: Mapping[str, Any], special_id: SpecialId
     if not mark:  # any text that begins with the opening character is a call
         text = lark.rule(r"/[^\[](.|\n)*/" if written.listed else r"/[^{](.|\n)*/")
         return _grammar(f"{_run(written, (call, call), lark, '', parallel)} | {text}", lark)
-    first = call if begin.strip() else _rules(written, _behind(opening, mark), schemas, lark)
-    calls = _run(written, (first, call), lark, _behind(begin, mark), parallel)
+    first = call if begin.strip() else _rules(written, _after(opening, mark), schemas, lark)
+    calls = _run(written, (first, call), lark, _after(begin, mark), parallel)
     return _grammar(f"{lark.up_to(mark)} {calls} | {lark.rule(ANYTHING)}", lark)
 
 
@@ -79,7 +79,7 @@ def _rules(form: CallForm, opening: str, schemas: Mapping[str, Any], lark: Lark)
     return lark.rule(" | ".join(made))
 
 
-def _behind(text: str, mark: str) -> str:
+def _after(text: str, mark: str) -> str:
     """Returns the part of the text after the mark."""
     return text.partition(mark)[2] if text else ""
 

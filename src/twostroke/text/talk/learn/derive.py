@@ -60,8 +60,8 @@ def derived(probe: TemplateProbe, ends: Sequence[str]) -> Format | None:
 
 def thought_of(probe: TemplateProbe) -> ThoughtMarks | None:
     """Returns the marks that the template writes around a thought; None where it writes none."""
-    before, found, behind = (probe.turn(WITH_THOUGHT) or "").partition(THOUGHT)
-    closing, answered, _ = behind.partition(TEXT)
+    before, found, after = (probe.turn(WITH_THOUGHT) or "").partition(THOUGHT)
+    closing, answered, _ = after.partition(TEXT)
     if not found or not answered or not closing.strip() or len(closing) > MOST_MARK:
         return None
     opening = before if before.strip() else _opened(probe.prompt, closing)
@@ -93,23 +93,23 @@ def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
     if first is None:
         return
     notation = first.notation
-    before, behind = one[: first.start], one[first.end :]
+    before, after = one[: first.start], one[first.end :]
     second = find(two, OTHER) if OTHER in two else None
     again = find(two, NAME)
     if second is not None and again is not None:
         gap = two[again.end : second.start]
         opening = _common_end(before, gap)
-        close = _common_beginning(behind, gap[: len(gap) - len(opening)])
+        close = _common_beginning(after, gap[: len(gap) - len(opening)])
         between = gap[len(close) : len(gap) - len(opening)]
-        begin, end = before[: len(before) - len(opening)], behind[len(close) :]
+        begin, end = before[: len(before) - len(opening)], after[len(close) :]
         listed = begin.rstrip().endswith("[") and end.lstrip().startswith("]")
         if listed:
             begin, end = begin.rstrip()[:-1], end.lstrip()[1:]
         yield CallForm(notation, opening, close, between, begin, end, listed)
         return
-    if before.rstrip().endswith("[") and behind.lstrip().startswith("]"):
-        yield CallForm(notation, begin=before.rstrip()[:-1], end=behind.lstrip()[1:], between=", ", listed=True)
-    yield CallForm(notation, open=before, close=behind)
+    if before.rstrip().endswith("[") and after.lstrip().startswith("]"):
+        yield CallForm(notation, begin=before.rstrip()[:-1], end=after.lstrip()[1:], between=", ", listed=True)
+    yield CallForm(notation, open=before, close=after)
 
 
 def _common_end(one: str, other: str) -> str:
@@ -161,9 +161,9 @@ def _named(turn: str, name: str) -> _Core | None:
     if value != GIVEN or not middle or len(middle) > MOST_MARK:
         return None
     for call_id in IDS:
-        before, found, behind = middle.partition(call_id)
+        before, found, after = middle.partition(call_id)
         if found:
-            return _Core(place, end, NamedNotation(behind, id_open=before))
+            return _Core(place, end, NamedNotation(after, id_open=before))
     return _Core(place, end, NamedNotation(middle))
 
 

@@ -110,8 +110,8 @@ class TaggedNotation(Struct, frozen=True):
         return names.get(type(value), "null")
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
-        before, indexed, behind = self.name_close.partition("{index}")
-        head = lark.text(self.name_open + name + before) + (f" /[0-9]{{1,3}}/ {lark.text(behind)}" if indexed else "")
+        before, indexed, after = self.name_close.partition("{index}")
+        head = lark.text(self.name_open + name + before) + (f" /[0-9]{{1,3}}/ {lark.text(after)}" if indexed else "")
         last = lark.text(self.closing)
         return " ".join(part for part in (head, lark.pairs(schema, self._pair, ""), last) if part)
 

@@ -74,7 +74,7 @@ constexpr int32_t kClockAttribute = 13, kMemoryClockAttribute = 36, kMemoryBitsA
   F(cuGraphCreate, create, (CUgraph * graph, uint32_t flags))                                                          \
   F(cuGraphDestroy, destroy, (CUgraph graph))                                                                          \
   F(cuGraphAddKernelNode, add,                                                                                         \
-    (CUgraphNode * node, CUgraph graph, const CUgraphNode* behind, size_t count, const CUkernelNode* params))          \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode* depends_on, size_t count, const CUkernelNode* params))          \
   F(cuGraphInstantiateWithFlags, instantiate, (CUgraphExec * exec, CUgraph graph, unsigned long long flags))           \
   F(cuGraphUpload, upload, (CUgraphExec exec, CUstream stream))                                                        \
   F(cuGraphLaunch, launch, (CUgraphExec exec, CUstream stream))                                                        \

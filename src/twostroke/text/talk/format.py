@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from twostroke.text.talk.stream import Reading, TextStream
 
 
+FENCE = "```"
+"""The mark around a block of code in a text."""
+
+
 class Notation(Protocol):
     """The way in which one call is written, without the marks that all calls have in common."""
 
@@ -64,6 +68,12 @@ class CallForm(Struct, frozen=True):
     def bare(self) -> bool:
         """True where no mark tells a call from an answer: the call stands first in a text, and its name decides."""
         return not self.starts
+
+    @property
+    def fenced(self) -> bool:
+        """True where calls stand in a block of code. Such blocks also hold other text, so that names alone decide; in a
+        thought they are no calls."""
+        return self.begin.startswith(FENCE)
 
     @property
     def starts(self) -> tuple[str, ...]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 
 from twostroke.text.talk.calling import Calling, Tools
-from twostroke.text.talk.format import CallForm, Format
+from twostroke.text.talk.format import FENCE, CallForm, Format
 from twostroke.text.talk.message_turn import read_messages
 from twostroke.text.talk.pieces import CallBegan, Piece, Said, Thought
 from twostroke.text.talk.stream import Reading, TextStream, marks_of
 from twostroke.text.talk.trimmed import Trimmed
 
-_FENCES = ("```json", "```python", "```")
+_FENCES = (f"{FENCE}json", f"{FENCE}python", FENCE)
 
 
 class TurnReader:
@@ -33,7 +33,7 @@ class TurnReader:
         self.thinking = False
         self.text = Trimmed(self._say)
         self.says: Callable[[str], object] = self.text.say
-        self._behind_call = False  # True: no text since the last call
+        self._after_call = False  # True: no text since the last call
         self._num_calls = self._accepted = 0
         self._front = True  # True: only white space stands between the beginning and this place
         self._thought = self._unclosed = False
@@ -66,14 +66,14 @@ class TurnReader:
             return True
         if not (self.stream.says_at_once(text, self.says) and self.text.passes(text)):
             return False
-        self._behind_call = False
+        self._after_call = False
         return True
 
     def finish(self) -> list[Piece]:
         """Returns the pieces that were held back. A call that broke off keeps the arguments that came, and half a mark
         after it does not count as text."""
         rest = self.stream.text[self.stream.at :].strip()
-        if self._behind_call and rest and any(text.startswith(rest) for text in self.form.texts):
+        if self._after_call and rest and any(text.startswith(rest) for text in self.form.texts):
             self.stream.at = len(self.stream.text)
         self.stream.ended = True
         self._advance()
@@ -93,11 +93,11 @@ class TurnReader:
         return Trimmed(lambda text: self.out.append(Thought(text)), trim=True)
 
     def _say(self, text: str) -> None:
-        self._behind_call = False
+        self._after_call = False
         self.out.append(Said(text))
 
     def _called(self) -> None:
-        self._behind_call = True
+        self._after_call = True
         self.stream.forget()
         self.text.drop()
         self._unclosed = self._unclosed or self.thinking
@@ -140,7 +140,7 @@ class TurnReader:
             if thought.anywhere or self._unclosed or not self._thought:
                 marks.append(thought.closing)
         if self._accepted:
-            marks += [text for call in self._forms for text in (call.close, call.end)]
+            marks += [text for call in self._forms if not call.fenced for text in (call.close, call.end)]
         return tuple(mark.strip() for mark in marks)
 
     def _marked(self, mark: str) -> Reading[None]:
@@ -198,7 +198,7 @@ class TurnReader:
                 break
         if self._front and fenced:
             yield from stream.space()
-            yield from stream.match("```")
+            yield from stream.match(FENCE)
 
     def _think(self, again: bool = False) -> Reading[None]:
         """Reads a thought. again: True where the model may repeat the mark with which the prompt ended."""
@@ -211,7 +211,8 @@ class TurnReader:
             yield from stream.space()
             yield from stream.match(marks.opening.strip())
         thinker, closing = self.thinker(), marks.closing.strip()
-        ends = marks_of((closing, *self.starts))
+        begins = (text for call in self._forms if not call.fenced for text in call.starts)
+        ends = marks_of((closing, *dict.fromkeys(begins)))
         while True:
             mark = yield from stream.until(ends, thinker.say)
             if not mark or mark == closing or (yield from self.calls(mark, thinker.say)):

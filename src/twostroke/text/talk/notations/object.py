@@ -78,6 +78,19 @@ class ObjectNotation(Struct, frozen=True):
         return " ".join([before, between, lark.json(schema), lark.text(", " + call_id), ids, lark.text('"}')])
 
 
+class NameFirst(ObjectNotation, frozen=True):
+    """An object that begins with its name. Other objects are no calls, so that an answer in JSON is not held back."""
+
+    def fits(self, stream: TextStream) -> Reading[bool]:
+        """See Notation."""
+        expected = '{"' + self.name + '"'
+        while True:
+            begun = "".join(stream.text[stream.at : stream.at + MOST_SCALAR].split())[: len(expected)]
+            if begun == expected or stream.ended or not expected.startswith(begun):
+                return begun == expected
+            yield
+
+
 class _Object:
     """The part of one object that was read so far."""
 

@@ -1,17 +1,22 @@
-"""Hermes: Qwen 2.5 and 3, QwQ, Granite 4, SmolLM3, ERNIE 4.5 and many more."""
+"""Hermes: Qwen 2.5 and 3, QwQ, Granite 4, SmolLM3, ERNIE 4.5 and many more.
+
+Qwen2.5-Coder forgets the tags: the published model with 1.5 billion parameters writes the object into a block of code.
+"""
 
 from __future__ import annotations
 
 from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
 from twostroke.text.talk.formats.thoughts import THINK
-from twostroke.text.talk.notations.object import ObjectNotation
+from twostroke.text.talk.notations.object import NameFirst, ObjectNotation
 
 CALL = CallForm(ObjectNotation(), open="<tool_call>\n", close="\n</tool_call>", between="\n")
 LISTED = CallForm(ObjectNotation(), between=", ", begin="<tool_call>\n", end="\n</tool_call>", listed=True)
 _TOOLS = CallForm(ObjectNotation(), between=", ", begin="<tools>\n", end="\n</tools>", listed=True)
+_FENCED = CallForm(NameFirst(), between="\n", begin="```json\n", end="\n```", listed=True)
+_BARE = CallForm(NameFirst(), between="\n")
 FORMAT = Format(
     "hermes",
-    calls=(CALL, LISTED, _TOOLS),
+    calls=(CALL, LISTED, _TOOLS, _FENCED, _BARE),
     thought=THINK,
     ends=("<|im_end|>",),
     result=ResultForm("user", "<tool_response>\n", "\n</tool_response>"),
@@ -61,6 +66,32 @@ EXAMPLES = (
         calls=(("bell", "{}"), ("hours", '{"day": "Mon"}')),
     ),
     Example('<tools>\n{"name": "bell", "arguments": {}}\n</tools>', calls=(("bell", "{}"),)),
+    Example(
+        '```json\n{\n  "name": "hours",\n  "arguments": {\n    "day": "Mon"\n  }\n}\n{\n  "name": "bell",\n'
+        '  "arguments": {}\n}\n```',
+        calls=(("hours", '{\n    "day": "Mon"\n  }'), ("bell", "{}")),
+    ),
+    Example(
+        'I look.\n```json\n{"name": "hours", "arguments": {"day": "Mon"}}\n```\n',
+        "I look.",
+        calls=(("hours", '{"day": "Mon"}'),),
+    ),
+    Example('```json\n[{"name": "bell", "arguments": {}}]\n```', calls=(("bell", "{}"),)),
+    Example('{"name": "bell", "arguments": {}}', calls=(("bell", "{}"),)),
+    Example(
+        'In JSON:\n```json\n{"name": "Bob", "age": 3}\n```\n```json\n{"day": "Mon", "name": "bell"}\n```',
+        'In JSON:\n```json\n{"name": "Bob", "age": 3}\n```\n```json\n{"day": "Mon", "name": "bell"}\n```',
+    ),
+    Example(
+        '<tool_call>\n{"name": "bell", "arguments": {}}\n</tool_call>\n```python\nring()\n```',
+        "```python\nring()\n```",
+        calls=(("bell", "{}"),),
+    ),
+    Example(
+        '<think>\nPerhaps\n```json\n{"name": "bell", "arguments": {}}\n```\n</think>\nNo.',
+        "No.",
+        'Perhaps\n```json\n{"name": "bell", "arguments": {}}\n```',
+    ),
     Example("The tags <tools> and </tools>.", "The tags <tools> and </tools>."),
     Example("Write <tool_call> first.", "Write <tool_call> first."),
     Example("</think>\n\nAt nine.", "At nine.", prompt="<think>\n\n</think>\n\n"),

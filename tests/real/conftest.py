@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.packages import GEMMA, MARK, MINILM, SMOL, TRL, NotHere, Published, file_of
+from tests.real.packages import CODER, GEMMA, MARK, MINILM, SMOL, TRL, NotHere, Published, file_of
 
 
 def had(model: Published) -> Path:
@@ -27,6 +27,12 @@ def smol_file() -> Path:
 def gemma_file() -> Path:
     """Gemma 3 270M as GGUF (Q4_K_M)."""
     return had(GEMMA)
+
+
+@pytest.fixture(scope="session")
+def coder_file() -> Path:
+    """Qwen2.5-Coder 1.5B Instruct as GGUF (Q4_K_M)."""
+    return had(CODER)
 
 
 @pytest.fixture(scope="session")

@@ -151,9 +151,10 @@ def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) ->
         and (resolver.asked_value(CpuSettings.cpu_level) or best_level) == "generic"
     ):
         where = " at the level generic"
-    chosen = usual_kv_format(weights, bool(where), spec.widest_head)
-    if not where and chosen != usual_kv_format(weights, False, 0):
-        where = f" and heads of {spec.widest_head} dimensions"
+    elif spec.hard_keys:
+        where = f" and {spec.hard_keys}"
+    chosen = usual_kv_format(weights, bool(where))
+    where = "" if chosen == weights else where
     return chosen, f"default with {weights} weights{where}"
 
 

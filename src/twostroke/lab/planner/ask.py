@@ -98,7 +98,7 @@ def make_ask(
     Raises ConfigError that names the impossible option.
     """
     chosen = weights or usual_weights(spec)
-    kept = kv_format or usual_kv_format(chosen, spec.has_latents, spec.widest_head)
+    kept = kv_format or usual_kv_format(chosen, spec.has_latents or bool(spec.hard_keys))
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)
     if total > spec.longest_context:
         raise ConfigError(

@@ -98,22 +98,17 @@ def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
     return "int8", f"default for a {dtype} checkpoint on a CPU"
 
 
-WIDE_HEAD = 256
-"""The head size, in dimensions, from which K and V are in bf16 where no format is asked for. int8 has one scale for a
-head and position: on Gemma 3 270M (256) it adds 15% to the error of int8 weights, on SmolLM2 (64) nothing (ADR 56)."""
-
-
-def usual_kv_format(weights: str, slow_bytes: bool, head_dim: int) -> str:
-    """Returns the format of K and V where none is asked for. weights: the name of the weights' format. slow_bytes:
-    whether attention over int8 is slower than over bf16, as it is over latents and at the level `generic`. head_dim:
-    the size of the widest head.
+def usual_kv_format(weights: str, bytes_are_bad: bool) -> str:
+    """Returns the format of K and V where none is asked for. weights: the name of the weights' format. bytes_are_bad:
+    whether attention over int8 is slower than over bf16, as it is over latents and at the level `generic`, or int8 adds
+    too much to the error (`Model.hard_keys`).
 
     K and V are int8 for rounded weights, because CPUs multiply bytes twice as fast as floats, and the loss is far below
     that of the weights (docs/quantization.md).
     """
     if weights in ("f32", "bf16"):
         return weights
-    return "bf16" if slow_bytes or head_dim >= WIDE_HEAD else "int8"
+    return "bf16" if bytes_are_bad else "int8"
 
 
 def kv_warning(kv_format: str) -> str | None:

@@ -63,7 +63,8 @@ def test_it_calls_a_tool_by_itself(client: OpenAI, asked: str, name: str, argume
 
 
 def test_json_without_a_tool_stays_text(client: OpenAI) -> None:
-    messages: Any = [{"role": "user", "content": 'Repeat exactly: {"name": "get_weather", "arguments": {"city": "Rome"}}'}]
+    said = 'Repeat exactly: {"name": "get_weather", "arguments": {"city": "Rome"}}'
+    messages: Any = [{"role": "user", "content": said}]
     choice = client.chat.completions.create(model="coder", messages=messages, temperature=0, max_tokens=60).choices[0]
     assert "get_weather" in (choice.message.content or "") and not choice.message.tool_calls
 
@@ -71,9 +72,9 @@ def test_json_without_a_tool_stays_text(client: OpenAI) -> None:
 def tops(file: Path, kv_format: str | None) -> list[dict[int, float]]:
     """The log probabilities of the 20 likeliest tokens at each position of some questions."""
     asked = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=20)
-    chosen = {} if kv_format is None else {"kv_format": kv_format}
+    chosen: dict[str, Any] = {} if kv_format is None else {"kv_format": kv_format}
     with LLM(str(file), **ROOM, threads=2, **chosen) as llm:
-        return [dict(each.top) for made in llm.generate(QUESTIONS[:12], asked) for each in made.prompt_logprobs]
+        return [dict(each.top) for made in llm.generate(QUESTIONS[:12], asked) for each in made.prompt_logprobs or ()]
 
 
 def change(exact: list[dict[int, float]], found: list[dict[int, float]]) -> float:

@@ -100,8 +100,8 @@ def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
 
 def usual_kv_format(weights: str, bytes_are_bad: bool) -> str:
     """Returns the format of K and V where none is asked for. weights: the name of the weights' format. bytes_are_bad:
-    whether attention over int8 is slower than over bf16, as it is over latents and at the level `generic`, or int8 adds
-    too much to the error (`Model.hard_keys`).
+    whether attention over int8 is slower than over bf16, as it is over latents and at the level `generic`. It is also
+    true where int8 adds too much to the error (`Model.hard_keys`).
 
     K and V are int8 for rounded weights, because CPUs multiply bytes twice as fast as floats, and the loss is far below
     that of the weights (docs/quantization.md).

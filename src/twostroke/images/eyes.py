@@ -134,7 +134,7 @@ class Eyes:
                     part = {"type": "text", "text": marks.mark(len(found) - 1)}
                 parts.append(part)
             made.append({**message, "content": parts})
-        return Pictures(made, marks, found, self._shape) if found else None
+        return Pictures(made, marks, found, self._shape, self._processor.ahead) if found else None
 
     def _named(
         self,
@@ -263,15 +263,21 @@ class Pictures:
     `text.pictures.PlacedImages`."""
 
     def __init__(
-        self, messages: list[Any], marks: PictureMarks, images: Sequence[SeenImage], shape: SpanShape
+        self,
+        messages: list[Any],
+        marks: PictureMarks,
+        images: Sequence[SeenImage],
+        shape: SpanShape,
+        ahead: Callable[[int], str],
     ) -> None:
+        """ahead: see Processor."""
         self.messages, self.marks = messages, marks
-        self._images, self._shape = images, shape
+        self._images, self._shape, self._ahead = images, shape, ahead
         self._tiles: list[ImageTile] = []
 
     def expanded(self, text: str) -> str:
         """Returns the rendered text with the text that the model reads for each image. Raises InvalidRequest."""
-        made, order = self.marks.replaced(text, [image.text for image in self._images])
+        made, order = self.marks.replaced(text, [image.text for image in self._images], self._ahead)
         self._tiles = [tile for number in order for tile in self._images[number].tiles]
         return made
 

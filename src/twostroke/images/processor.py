@@ -102,6 +102,9 @@ class Processor(Protocol):
         """Returns the text that stands in the prompt for an image. lines: for each tile, the number of lines of image
         rows and of rows in a line."""
 
+    def ahead(self, place: int) -> str:
+        """Returns the text that stands before that of `text`. place: the number of images before it in the prompt."""
+
 
 class Colors(Struct, frozen=True):
     """The value of a byte is (byte * factor - mean) / std. word: Pillow's number of the filter. resizes: whether images
@@ -152,6 +155,10 @@ class OfColors:
         """See Processor."""
         return 0
 
+    def ahead(self, place: int) -> str:
+        """See Processor."""
+        return ""
+
 
 def too_narrow() -> InvalidRequest:
     """Returns the error for an image whose one side would vanish, or whose other side would be too long."""
@@ -160,8 +167,8 @@ def too_narrow() -> InvalidRequest:
 
 def require_tower(fields: Fields, names: Sequence[str], patching: Patching) -> None:
     """Raises CorruptModel where a file has another patch or another merge than the tower. names: the names of both
-    fields."""
-    for name, own in zip(names, (patching.patch, patching.merge), strict=True):
+    fields, or of the first alone."""
+    for name, own in zip(names, (patching.patch, patching.merge), strict=False):
         if fields.has(name) and fields.integer(name, 1, 4096) != own:
             raise fields.wrong(name, f"The tower has {own}.")
 

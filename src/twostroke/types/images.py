@@ -78,6 +78,20 @@ class Patching(Struct, frozen=True):
         return height // self.patch // self.merge, width // self.patch // self.merge
 
 
+class Fold(Struct, frozen=True):
+    """A place in the middle of a tower at which neighbouring patches become one row. layer: the number of the attention
+    before this place; its rows see only the patches that become one row with theirs. side: the number of patches on
+    each side of such a square."""
+
+    layer: int
+    side: int
+
+    @property
+    def group(self) -> int:
+        """The number of patches that become one row."""
+        return self.side**2
+
+
 class Sheet(Struct, frozen=True):
     """A grid of squares that show one picture together. Each square is encoded alone, and the rows of all squares are
     read line by line.

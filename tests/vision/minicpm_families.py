@@ -1,0 +1,90 @@
+"""MiniCPM-V 4.6 as tiny folders: patches become fewer rows in the middle of the tower, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import transformers
+from PIL import Image
+from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
+from transformers.models.minicpmv4_6.processing_minicpmv4_6 import MiniCPMV4_6Processor
+
+from tests.vision.family import TEXT, Family, Given, library
+
+MARKS = (
+    *("<|image_pad|>", "<|end|>", "<|start|>", "<image>", "</image>", "<slice>", "</slice>"),
+    *("<image_id>", "</image_id>"),
+)
+NAMES = ("image_start", "image_end", "slice_start", "slice_end", "image_id_start", "image_id_end")
+"""The names of tokens in transformers, in the order of MARKS from the fourth on."""
+SETTINGS: Given = {
+    **{"patch_size": 8, "scale_resolution": 64, "max_slice_nums": 5, "use_image_id": True},
+    **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7]},
+}
+TURN = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
+SIZES: Given = {
+    **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 4, "num_attention_heads": 2},
+    **{"image_size": 40, "patch_size": 8},
+}
+
+
+def minicpm_v(name: str = "MiniCPMV4_6", **more: Any) -> torch.nn.Module:
+    """Learned places of 5 x 5 patches, of which each patch takes the nearest one."""
+    text = {
+        **{**TEXT, "head_dim": 32, "rope_parameters": {**TURN, "partial_rotary_factor": 0.5}},
+        **{"full_attention_interval": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16},
+        **{"linear_num_key_heads": 2, "linear_num_value_heads": 4},
+    }
+    config = getattr(transformers, f"{name}Config")(
+        text_config=text,
+        vision_config=SIZES,
+        insert_layer_id=1,
+        image_token_id=library(MARKS).token_to_id(MARKS[0]),
+        tie_word_embeddings=False,
+        **more,
+    )
+    config.architectures = [f"{name}ForConditionalGeneration"]
+    made: torch.nn.Module = getattr(transformers, config.architectures[0])(config)
+    return made
+
+
+def processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """The patches of all tiles in one row, the grid of patches of each tile, and what the texts need."""
+    found = MiniCPMV4_6ImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
+    made = {name: found[name] for name in ("pixel_values", "target_sizes", "grids", "num_patches_per_image")}
+    return {**made, "divisor": 4 if settings.get("downsample_mode") == "4x" else 16}
+
+
+def texts(given: Given) -> list[str]:
+    """The texts that transformers writes for the images of one prompt, each with its number."""
+    writer = MiniCPMV4_6Processor.__new__(MiniCPMV4_6Processor)
+    writer.slice_mode, writer.image_token = True, MARKS[0]
+    for name, mark in zip(NAMES, MARKS[3:], strict=True):
+        setattr(writer, f"{name}_token", mark)
+    count = len(given["num_patches_per_image"])
+    made = [writer.replace_image_token(given, at, image_token_divisor=given["divisor"]) for at in range(count)]
+    found: list[str] = writer._prepend_local_ids([MARKS[0] * count], made, MARKS[0])
+    return found
+
+
+def pixels(given: Given) -> list[torch.Tensor]:
+    """The patches of each tile, in reading order."""
+    counts = given["target_sizes"].prod(-1).tolist()
+    tiles = given["pixel_values"][0].split([8 * count for count in counts], dim=-1)
+    both = zip(tiles, counts, strict=True)
+    return [tile.reshape(3, 8, count, 8).permute(2, 0, 1, 3) for tile, count in both]
+
+
+def _family(name: str, pool: str, **mode: Any) -> Family:
+    return Family(
+        *(name, partial(minicpm_v, **mode), MARKS, MARKS[0], {**SETTINGS, **mode}, processed, texts),
+        pool=pool,
+        pixels=pixels,
+        unread=("grids", "num_patches_per_image", "divisor"),
+    )
+
+
+MINICPM = (_family("minicpm-v-4.6", "280KB"), _family("minicpm-v-4.6-4x", "340KB", downsample_mode="4x"))

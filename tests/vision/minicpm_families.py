@@ -1,11 +1,16 @@
-"""MiniCPM-V 4.6 as tiny folders: patches become fewer rows in the middle of the tower, or not."""
+"""MiniCPM-V 4.6 as tiny folders: patches become fewer rows in the middle of the tower, or not. MiniCPM-OCR, whose
+processor in transformers needs torchvision; here its sizes and grids come without it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import torch
 import transformers
 from PIL import Image
@@ -13,6 +18,10 @@ from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import Min
 from transformers.models.minicpmv4_6.processing_minicpmv4_6 import MiniCPMV4_6Processor
 
 from tests.vision.family import TEXT, Family, Given, library
+from tests.vision.lfm2_family import STUBS
+
+with mock.patch.dict(sys.modules, STUBS):
+    ocr: Any = import_module("transformers.models.minicpm_ocr.image_processing_minicpm_ocr")
 
 MARKS = (
     *("<|image_pad|>", "<|end|>", "<|start|>", "<image>", "</image>", "<slice>", "</slice>"),
@@ -58,6 +67,36 @@ def processed(images: Sequence[Image.Image], settings: Given) -> Given:
     return {**made, "divisor": 4 if settings.get("downsample_mode") == "4x" else 16}
 
 
+class OcrByPillow(ocr.MiniCPMOcrImageProcessor):  # type: ignore[misc, name-defined]
+    """The judge's sizes and grids, with Pillow."""
+
+    def __init__(self) -> None:
+        """Makes the processor without torchvision."""
+
+    def resize(self, image: torch.Tensor, size: Any, resample: Any = None, **more: Any) -> torch.Tensor:
+        """See TorchvisionBackend."""
+        made = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((size.width, size.height), Image.Resampling(3))
+        return torch.from_numpy(np.asarray(made).copy()).permute(2, 0, 1)
+
+    def rescale_and_normalize(self, images: torch.Tensor, *given: Any) -> torch.Tensor:
+        """See TorchvisionBackend."""
+        mean, std = (torch.tensor(each)[:, None, None] for each in given[3:])
+        return (images * given[1] - mean) / std
+
+
+def processed_by_ocr(images: Sequence[Image.Image], settings: Given) -> Given:
+    """The same as `processed`, by the processor of MiniCPM-OCR."""
+    asked = {name: settings[name] for name in ("patch_size", "scale_resolution", "max_slice_nums")}
+    asked |= {name: settings[name] for name in ("image_mean", "image_std", "small_image_upsize")}
+    usual = {"resample": 3, "do_resize": True, "do_rescale": True, "do_normalize": True, "rescale_factor": 1 / 255}
+    given = [torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1) for image in images]
+    found = OcrByPillow()._preprocess(
+        given, **asked, **usual, slice_mode=True, return_tensors="pt", disable_grouping=True
+    )
+    made = {name: found[name] for name in ("pixel_values", "target_sizes", "grids", "num_patches_per_image")}
+    return {**made, "divisor": 4}
+
+
 def texts(given: Given) -> list[str]:
     """The texts that transformers writes for the images of one prompt, each with its number."""
     writer = MiniCPMV4_6Processor.__new__(MiniCPMV4_6Processor)
@@ -78,13 +117,26 @@ def pixels(given: Given) -> list[torch.Tensor]:
     return [tile.reshape(3, 8, count, 8).permute(2, 0, 1, 3) for tile, count in both]
 
 
-def _family(name: str, pool: str, **mode: Any) -> Family:
+def _family(
+    name: str,
+    pool: str,
+    kind: str = "MiniCPMV4_6",
+    process: Callable[[Sequence[Image.Image], Given], Given] = processed,
+    more: Given | None = None,
+    **mode: Any,
+) -> Family:
+    """more: further settings of the processor. mode: fields of the config and settings of the processor."""
+    judge, settings = partial(minicpm_v, kind, **mode), {**SETTINGS, **mode, **(more or {})}
     return Family(
-        *(name, partial(minicpm_v, **mode), MARKS, MARKS[0], {**SETTINGS, **mode}, processed, texts),
+        *(name, judge, MARKS, MARKS[0], settings, process, texts),
         pool=pool,
         pixels=pixels,
         unread=("grids", "num_patches_per_image", "divisor"),
     )
 
 
-MINICPM = (_family("minicpm-v-4.6", "280KB"), _family("minicpm-v-4.6-4x", "340KB", downsample_mode="4x"))
+MINICPM = (
+    _family("minicpm-v-4.6", "280KB"),
+    _family("minicpm-v-4.6-4x", "340KB", downsample_mode="4x"),
+    _family("minicpm-ocr", "280KB", "MiniCPMOcr", processed_by_ocr, {"small_image_upsize": "never"}),
+)

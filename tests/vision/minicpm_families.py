@@ -29,14 +29,16 @@ MARKS = (
 )
 NAMES = ("image_start", "image_end", "slice_start", "slice_end", "image_id_start", "image_id_end")
 """The names of tokens in transformers, in the order of MARKS from the fourth on."""
+PATCH = 4
+IDS = ("image_start_id", "image_end_id", "slice_start_id", "slice_end_id", "newline_id")
 SETTINGS: Given = {
-    **{"patch_size": 8, "scale_resolution": 64, "max_slice_nums": 5, "use_image_id": True},
+    **{"patch_size": PATCH, "scale_resolution": 32, "max_slice_nums": 5, "use_image_id": True},
     **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7]},
 }
 TURN = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
 SIZES: Given = {
     **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 4, "num_attention_heads": 2},
-    **{"image_size": 40, "patch_size": 8},
+    **{"image_size": 5 * PATCH, "patch_size": PATCH},
 }
 
 
@@ -53,6 +55,7 @@ def minicpm_v(name: str = "MiniCPMV4_6", **more: Any) -> torch.nn.Module:
         insert_layer_id=1,
         image_token_id=library(MARKS).token_to_id(MARKS[0]),
         tie_word_embeddings=False,
+        **(dict(zip(IDS, map(library(MARKS).token_to_id, (*MARKS[3:7], "\u010a")), strict=True)) if "7" in name else {}),
         **more,
     )
     config.architectures = [f"{name}ForConditionalGeneration"]
@@ -112,9 +115,9 @@ def texts(given: Given) -> list[str]:
 def pixels(given: Given) -> list[torch.Tensor]:
     """The patches of each tile, in reading order."""
     counts = given["target_sizes"].prod(-1).tolist()
-    tiles = given["pixel_values"][0].split([8 * count for count in counts], dim=-1)
+    tiles = given["pixel_values"][0].split([PATCH * count for count in counts], dim=-1)
     both = zip(tiles, counts, strict=True)
-    return [tile.reshape(3, 8, count, 8).permute(2, 0, 1, 3) for tile, count in both]
+    return [tile.reshape(3, PATCH, count, PATCH).permute(2, 0, 1, 3) for tile, count in both]
 
 
 def _family(
@@ -123,12 +126,14 @@ def _family(
     kind: str = "MiniCPMV4_6",
     process: Callable[[Sequence[Image.Image], Given], Given] = processed,
     more: Given | None = None,
+    types: str = "",
     **mode: Any,
 ) -> Family:
     """more: further settings of the processor. mode: fields of the config and settings of the processor."""
     judge, settings = partial(minicpm_v, kind, **mode), {**SETTINGS, **mode, **(more or {})}
     return Family(
         *(name, judge, MARKS, MARKS[0], settings, process, texts),
+        types=types,
         pool=pool,
         pixels=pixels,
         unread=("grids", "num_patches_per_image", "divisor"),
@@ -136,7 +141,8 @@ def _family(
 
 
 MINICPM = (
-    _family("minicpm-v-4.6", "280KB"),
-    _family("minicpm-v-4.6-4x", "340KB", downsample_mode="4x"),
-    _family("minicpm-ocr", "280KB", "MiniCPMOcr", processed_by_ocr, {"small_image_upsize": "never"}),
+    _family("minicpm-v-4.6", "340KB"),
+    _family("minicpm-v-4.6-4x", "500KB", downsample_mode="4x"),
+    _family("minicpm-ocr", "500KB", "MiniCPMOcr", processed_by_ocr, {"small_image_upsize": "never"}),
+    _family("minicpm-v-4.7", "340KB", "MiniCPMV4_7", types="mm_token_type_ids"),
 )

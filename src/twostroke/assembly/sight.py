@@ -101,7 +101,8 @@ class SightPlan(Struct, frozen=True, eq=False):
         """Returns the object that opens images for prompts."""
         sight, limits = self.encoder.sight, ImageLimits()
         fetcher = fetcher_of(settings.images.image_urls, limits.file_bytes)
-        return Eyes(self.processor, ImageDecoder(limits), sight.patching, sight.placeholder, self.together, fetcher)
+        decoder, together = ImageDecoder(limits), self.together
+        return Eyes(self.processor, decoder, sight.patching, sight.placeholder, together, fetcher, sight.marks)
 
     def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
         """Returns the cost model of encoding on this machine."""

@@ -1,4 +1,4 @@
-"""Tiles of MiniCPM-V 4.6 and MiniCPM-OCR: the whole image with an area near that of a square of fixed side; a large
+"""Tiles of MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: the whole image with an area near that of a square of fixed side; a large
 image is also cut into a grid of slices, and each of them is enlarged to this area (Guo et al. 2024).
 """
 
@@ -24,7 +24,7 @@ from twostroke.images.processor import (
     too_narrow,
 )
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.images import Patching
+from twostroke.types.images import Canvas, Patching
 from twostroke.types.spec.fields import Fields
 
 IMAGE = "<|image_pad|>"
@@ -40,7 +40,7 @@ MOST_RATIO = 200
 class MiniCPMVProcessor(OfColors, Struct, frozen=True):
     """side: the side of a square in pixels, which has the area of a tile. slices: the most slices of an image; 1 where
     images are not cut. enlarges: whether small images grow to this area. numbered: whether the number of an image stands
-    before it. most_rows: the most image rows of a tile."""
+    before it. most_rows: the most image rows of a tile. canvas: whether tiles have places on a canvas."""
 
     family: ClassVar[str] = "minicpm_v"
     patching: Patching
@@ -49,6 +49,7 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
     enlarges: bool
     numbered: bool
     most_rows: int
+    canvas: bool
     colors: Colors
     breaks_lines: bool = False
 
@@ -114,6 +115,17 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
         return f"{WHOLE[0]}{whole}{WHOLE[1]}" + "\n".join(rows)
 
 
+    def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
+        """See Processor. The whole image is stretched over the plane that its slices cover."""
+        if not self.canvas:
+            return (None,) * len(lines)
+        high, wide = lines[-1]
+        height, width = (high * cut.rows, wide * cut.columns) if cut.rows else lines[0]
+        places = [(high * row, wide * column) for row in range(cut.rows) for column in range(cut.columns)]
+        slices = (Canvas(height, width, *place, high, wide) for place in places)
+        return (Canvas(height, width, 0, 0, height, width), *slices)
+
+
 def _multiple(length: float, unit: int) -> int:
     return max(round(length / unit) * unit, unit)
 
@@ -150,5 +162,6 @@ def read(fields: Fields, tiling: Tiling) -> MiniCPMVProcessor:
         grows == "always",
         fields.boolean("use_image_id", True),
         min(most_rows(side / patching.unit), tiling.most_rows),
+        tiling.canvas,
         read_resizing(fields, HALF, BICUBIC, MULTIPLES),
     )

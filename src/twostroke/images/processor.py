@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from twostroke.images.decoder import Step
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.images import Patching, Sheet
+from twostroke.types.images import Canvas, Patching, Sheet
 from twostroke.types.spec.fields import Fields
 
 NEAREST, LANCZOS, BILINEAR, BICUBIC = range(4)
@@ -23,7 +23,8 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 class Tiling(Struct, frozen=True):
     """side: the side of all tiles in pixels; 0 where the image decides. most_rows: the most image rows of a tile.
     grids: heights and widths in pixels of the grids of tiles that the model knows. most_tiles: the number of tiles
-    whose image rows a grid may have; 0 for no bound. apart: whether an image among others becomes one tile."""
+    whose image rows a grid may have; 0 for no bound. apart: whether an image among others becomes one tile. canvas:
+    whether the tiles of an image have places on a canvas."""
 
     patching: Patching
     side: int
@@ -31,6 +32,7 @@ class Tiling(Struct, frozen=True):
     grids: tuple[tuple[int, int], ...] = ()
     most_tiles: int = 0
     apart: bool = False
+    canvas: bool = False
 
 
 class Cut(Struct, frozen=True):
@@ -105,6 +107,9 @@ class Processor(Protocol):
     def ahead(self, place: int) -> str:
         """Returns the text that stands before that of `text`. place: the number of images before it in the prompt."""
 
+    def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
+        """Returns the places of each tile on the canvas of its image. lines: see `text`."""
+
 
 class Colors(Struct, frozen=True):
     """The value of a byte is (byte * factor - mean) / std. word: Pillow's number of the filter. resizes: whether images
@@ -158,6 +163,10 @@ class OfColors:
     def ahead(self, place: int) -> str:
         """See Processor."""
         return ""
+
+    def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
+        """See Processor."""
+        return (None,) * len(lines)
 
 
 def too_narrow() -> InvalidRequest:

@@ -46,7 +46,7 @@ ENCODERS: Mapping[str, LazyModule] = {
     **{"gemma3": _GEMMA3, "gemma4": _GEMMA4, "gemma4_unified": _UNIFIED, "paddleocr_vl": _PADDLE},
     **{"glm4v": _GLM4V, "glm46v": _GLM4V, "glm4v_moe": _GLM4V, "glm_ocr": _GLM_OCR},
     **{"internvl": _INTERNVL, "lfm2_vl": _LFM2_VL},
-    **{"minicpmv4_6": _MINICPM_V, "minicpm_ocr": _MINICPM_V},
+    **{"minicpmv4_6": _MINICPM_V, "minicpmv4_7": _MINICPM_V, "minicpm_ocr": _MINICPM_V},
     **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL, "lighton_ocr": _PIXTRAL},
     **{f"{name} {tower}_vision_model": _LLAVA for name in ("llava", "llava_next") for tower in ("clip", "siglip")},
     "llava_onevision siglip_vision_model": _LLAVA,

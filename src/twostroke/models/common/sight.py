@@ -105,7 +105,8 @@ class Sight(Struct, frozen=True, kw_only=True):
     rows of an image see each other. colors_last: the colours of a pixel are neighbours in a patch. filler: the token id
     of image rows wherever the language model reads ids, except in the embedding; None for the id in the prompt.
     newline: the tensor of the row that ends lines of a sheet. grids, most_tiles, apart: see Tiling. fold: the place in
-    the tower at which patches become fewer rows.
+    the tower at which patches become fewer rows. marks: the token ids that count to the image before them, where the
+    tiles of an image have places on a canvas.
     """
 
     family: str
@@ -127,6 +128,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     most_tiles: int = 0
     apart: bool = False
     fold: Fold | None = None
+    marks: tuple[int, ...] = ()
 
     @property
     def tensors(self) -> frozenset[str]:
@@ -136,7 +138,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     def tiling(self, asked: int) -> Tiling:
         """Returns the numbers that a processor needs to divide images. asked: see most_rows."""
         rows = self.most_rows(asked)
-        return Tiling(self.patching, self.side, rows, self.grids, self.most_tiles, self.apart)
+        return Tiling(self.patching, self.side, rows, self.grids, self.most_tiles, self.apart, bool(self.marks))
 
     def most_rows(self, asked: int) -> int:
         """Returns the most image rows of a tile. asked: the limit where an image decides the size of its tile."""

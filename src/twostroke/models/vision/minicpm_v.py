@@ -1,15 +1,18 @@
-"""MiniCPM-V 4.6 and MiniCPM-OCR: SigLIP over tiles of any size. In the middle of the tower, four patches become one row,
+"""MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: SigLIP over tiles of any size. In the middle of the tower, four patches become one row,
 and four rows of its result become one image row (OpenBMB 2026).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.tower import mean_of, two_products
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.families.siglip import TABLE, TOWER, Siglip, read_siglip
+from twostroke.models.common.fields.nested import text_fields
+from twostroke.models.common.fields.places import text_turns
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
 from twostroke.models.kit import CommonFacts, Fields, Tracer, Value
 from twostroke.ops.products.linear import linear
@@ -23,7 +26,8 @@ USUAL = {
     **{"image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
 """The defaults of transformers for fields that vision_config does not have."""
-OCR = "minicpm_ocr"
+OCR, CANVAS = "minicpm_ocr", "minicpmv4_7"
+MARKS = ("image_start", "image_end", "slice_start", "slice_end", "newline")
 SIDE = 2
 """The rows on each side of a square that becomes one row, in the tower and after it."""
 LAST = Norm(1e-6, NormKind.LAYER)
@@ -42,6 +46,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
         patching=Patching(tower.patch, SIDE * (fold.side if fold else 1)),
         learned=LearnedPlaces(f"{TOWER}{TABLE}.weight", tower.grid, Between.NEAREST),
         fold=fold,
+        **_of_canvas(fields),
     )
 
     def program(t: Tracer) -> tuple[Value, ...]:
@@ -72,6 +77,16 @@ def _fold(fields: Fields, own: Fields, tower: Siglip) -> Fold | None:
     if layer >= tower.layers - 1:
         raise fields.wrong("insert_layer_id", f"The tower has layers 0 to {tower.layers - 1}, and one follows.")
     return Fold(layer + 1, SIDE)
+
+
+def _of_canvas(fields: Fields) -> dict[str, Any]:
+    """Returns the fields of a Sight about places of images; none for a model whose positions are numbers."""
+    if fields.text("model_type", "") != CANVAS:
+        return {}
+    return {
+        "text_turns": text_turns(text_fields(fields), (11, 11, 10), interleaved=True),
+        "marks": tuple(fields.integer(f"{name}_id", 0, 1 << 24) for name in MARKS),
+    }
 
 
 def _of_tower(t: Tracer, tower: Siglip, fold: Fold | None) -> tuple[Value, tuple[Value, ...]]:

@@ -49,13 +49,15 @@ def minicpm_v(name: str = "MiniCPMV4_6", **more: Any) -> torch.nn.Module:
         **{"full_attention_interval": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16},
         **{"linear_num_key_heads": 2, "linear_num_value_heads": 4},
     }
+    names = (*MARKS[3:7], "\u010a")
+    ids = dict(zip(IDS, map(library(MARKS).token_to_id, names), strict=True)) if name == "MiniCPMV4_7" else {}
     config = getattr(transformers, f"{name}Config")(
         text_config=text,
         vision_config=SIZES,
         insert_layer_id=1,
         image_token_id=library(MARKS).token_to_id(MARKS[0]),
         tie_word_embeddings=False,
-        **(dict(zip(IDS, map(library(MARKS).token_to_id, (*MARKS[3:7], "\u010a")), strict=True)) if "7" in name else {}),
+        **ids,
         **more,
     )
     config.architectures = [f"{name}ForConditionalGeneration"]

@@ -9,7 +9,7 @@ from msgspec import Struct
 from twostroke.cost.encode_pieces import EncodePart, EncodeWalk
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.types.encode import PieceKind
-from twostroke.types.images import Fold, ImageTile
+from twostroke.types.images import ImageTile, RowFold
 
 NO_PRODUCTS = ("attention", "head", "host")
 """The parts of a step that are no work of the rows alone. A piece has no share in what Python does for a step."""
@@ -36,7 +36,7 @@ class EncodeCost(Struct, frozen=True):
     layers: int = 1
     window: int = 0
     whole: frozenset[int] = frozenset()
-    fold: Fold | None = None
+    fold: RowFold | None = None
 
     def seconds(self, rows: int) -> float:
         """Returns the predicted seconds of a square that becomes `rows` image rows."""

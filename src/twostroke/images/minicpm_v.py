@@ -1,5 +1,5 @@
-"""Tiles of MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: the whole image with an area near that of a square of fixed side; a large
-image is also cut into a grid of slices, and each of them is enlarged to this area (Guo et al. 2024).
+"""Tiles of MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: the whole image with an area near that of a square of fixed side. A
+large image is also cut into a grid of slices, and each of them is enlarged to this area (Guo et al. 2024).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from twostroke.images.decoder import Step
 from twostroke.images.processor import (
     BICUBIC,
     HALF,
@@ -39,7 +40,7 @@ MOST_RATIO = 200
 
 class MiniCPMVProcessor(OfColors, Struct, frozen=True):
     """side: the side of a square in pixels, which has the area of a tile. slices: the most slices of an image; 1 where
-    images are not cut. enlarges: whether small images grow to this area. numbered: whether the number of an image stands
+    images are not cut. enlarges: whether small images grow to this area. numbered: whether an image's number stands
     before it. most_rows: the most image rows of a tile. canvas: whether tiles have places on a canvas."""
 
     family: ClassVar[str] = "minicpm_v"
@@ -70,7 +71,7 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
             return self._allowed(whole)
         columns, rows = found
         wide, high = self._size(_multiple(width, columns) / columns, _multiple(height, rows) / rows, grows=True)
-        steps = [("resize", wide * columns, high * rows, self.colors.word)]
+        steps: list[Step] = [("resize", wide * columns, high * rows, self.colors.word)]
         steps += [("tile", wide * x, high * y, wide, high) for y in range(rows) for x in range(columns)]
         sizes = (*whole.sizes, *((wide, high),) * (columns * rows))
         return self._allowed(Cut((*whole.steps, *steps), sizes, columns, rows))
@@ -81,7 +82,7 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
         return cut
 
     def _size(self, width: float, height: float, *, grows: bool) -> tuple[int, int]:
-        """Returns width and height of a tile, as multiples of an image row. grows: whether a smaller one is enlarged."""
+        """Returns width and height of a tile, as multiples of an image row. grows: whether a small one is enlarged."""
         if height * width > self.side * self.side or grows:
             ratio = width / height
             height = int(self.side / math.sqrt(ratio))
@@ -113,7 +114,6 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
         shown = [f"{SLICE[0]}{rows}{SLICE[1]}" for rows in slices]
         rows = ("".join(shown[at : at + cut.columns]) for at in range(0, len(shown), cut.columns or 1))
         return f"{WHOLE[0]}{whole}{WHOLE[1]}" + "\n".join(rows)
-
 
     def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
         """See Processor. The whole image is stretched over the plane that its slices cover."""

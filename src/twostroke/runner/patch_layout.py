@@ -19,8 +19,8 @@ ALL = slice(None)
 class PatchOrder(Struct, frozen=True, eq=False):
     """lines, columns: (patches,), the line and the column of each patch in its tile, in the order of the step. back:
     for each image row, the number of the group of patches in the step that makes it. windows: how many patches each
-    window has, in order, or each group of patches that become one row; empty where no layer has windows. rest: how many rows that are no patches stand after the
-    patches."""
+    window has, in order, or each group of patches that become one row; empty where no layer has windows. rest: how many
+    rows that are no patches stand after the patches."""
 
     lines: I32Array
     columns: I32Array

@@ -49,7 +49,7 @@ class _Window:
     @property
     def end(self) -> int:
         """The position after the last one."""
-        return self._start + self._made.shape[1]
+        return self._start + len(self._made[0])
 
     def put(self, first: int, end: int, origin: int, line: I32Array | int, column: I32Array | int) -> None:
         """Writes the places of positions [first, end). origin: the time. line, column: height and width after it, as

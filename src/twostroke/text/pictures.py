@@ -96,9 +96,7 @@ class PictureMarks:
                 made.append({"type": "image"})
         return made
 
-    def replaced(
-        self, text: str, texts: Sequence[str], ahead: Callable[[int], str]
-    ) -> tuple[str, list[int]]:
+    def replaced(self, text: str, texts: Sequence[str], ahead: Callable[[int], str]) -> tuple[str, list[int]]:
         """Returns the rendered text with texts[i] in the place of image i, and the numbers of the images in the order
         of their places. ahead: returns the text before an image, from the number of images before it.
 

@@ -78,7 +78,7 @@ class Patching(Struct, frozen=True):
         return height // self.patch // self.merge, width // self.patch // self.merge
 
 
-class Fold(Struct, frozen=True):
+class RowFold(Struct, frozen=True):
     """A place in the middle of a tower at which neighbouring patches become one row. layer: the number of the attention
     before this place; its rows see only the patches that become one row with theirs. side: the number of patches on
     each side of such a square."""

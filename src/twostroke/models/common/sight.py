@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from twostroke.images.processor import Tiling
 from twostroke.ops.program.values import Rope
-from twostroke.types.images import Fold, Patching, SpanLayers
+from twostroke.types.images import Patching, RowFold, SpanLayers
 
 
 class Between(enum.Enum):
@@ -127,7 +127,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     grids: tuple[tuple[int, int], ...] = ()
     most_tiles: int = 0
     apart: bool = False
-    fold: Fold | None = None
+    fold: RowFold | None = None
     marks: tuple[int, ...] = ()
 
     @property

@@ -1,5 +1,5 @@
-"""MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: SigLIP over tiles of any size. In the middle of the tower, four patches become one row,
-and four rows of its result become one image row (OpenBMB 2026).
+"""MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: SigLIP over tiles of any size. In the middle of the tower, four patches become
+one row, and four rows of its result become one image row (OpenBMB 2026).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.join_rows import join_rows
-from twostroke.types.images import Fold, Patching
+from twostroke.types.images import Patching, RowFold
 
 USUAL = {
     **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
@@ -60,7 +60,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     return sight, CommonFacts(1, tower.width, tower.layers, 1, None, (), "float32"), program
 
 
-def _fold(fields: Fields, own: Fields, tower: Siglip) -> Fold | None:
+def _fold(fields: Fields, own: Fields, tower: Siglip) -> RowFold | None:
     """Returns the place at which patches become fewer rows; None for a tower whose rows are always patches."""
     ocr = fields.text("model_type", "") == OCR
     mode = fields.text("downsample_mode", WHOLE if ocr else FOLDED)
@@ -76,7 +76,7 @@ def _fold(fields: Fields, own: Fields, tower: Siglip) -> Fold | None:
         return None
     if layer >= tower.layers - 1:
         raise fields.wrong("insert_layer_id", f"The tower has layers 0 to {tower.layers - 1}, and one follows.")
-    return Fold(layer + 1, SIDE)
+    return RowFold(layer + 1, SIDE)
 
 
 def _of_canvas(fields: Fields) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _of_canvas(fields: Fields) -> dict[str, Any]:
     }
 
 
-def _of_tower(t: Tracer, tower: Siglip, fold: Fold | None) -> tuple[Value, tuple[Value, ...]]:
+def _of_tower(t: Tracer, tower: Siglip, fold: RowFold | None) -> tuple[Value, tuple[Value, ...]]:
     """Returns the rows after the last layer, and those before the fold."""
     layers, x = tower.tower, tower.of_patches(t)
     if fold is None:

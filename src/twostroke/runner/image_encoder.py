@@ -17,6 +17,7 @@ from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.encode_pieces import EncodePiece
 from twostroke.models.common.encoders import SightEncoder
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.folded import FoldPlace, fold_of
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
@@ -36,20 +37,19 @@ patches of an image of 4,096 x 4,096 pixels would take hundreds of megabytes tha
 
 class TowerValues(Struct, frozen=True, eq=False):
     """Values of an encoder's program. pixels: takes patches. places: takes the learned places of patches. added: the
-    rows that are added after layers of the language model, in addition to the encoder's result. folded: the rows before
-    a fold, and the value that takes groups of them, each as one row."""
+    rows that are added after layers of the language model, in addition to the encoder's result. fold: the place at
+    which patches become fewer rows."""
 
     pixels: Value
     places: Value | None = None
     added: tuple[Value, ...] = ()
-    folded: tuple[Value, Value] | None = None
+    fold: FoldPlace | None = None
 
     @classmethod
     def of(cls, encoder: SightEncoder, program: Program) -> TowerValues:
         """Returns the values of an encoder. program: the encoder's program as it computes."""
-        if encoder.sight.fold is None:
-            return cls(encoder.pixels, encoder.places, program.kept)
-        return cls(encoder.pixels, encoder.places, (), (program.kept[-1], program.given[-1]))
+        fold = fold_of(program)
+        return cls(encoder.pixels, encoder.places, program.kept if fold is None else (), fold)
 
 
 class ImageEncoder:
@@ -133,13 +133,12 @@ class ImageEncoder:
 
     def _fold(self, piece: EncodePiece, sizes: StepSizes) -> None:
         """Writes groups of neighbouring rows as the rows of this piece."""
-        if self._values.folded is None:
+        fold = self._values.fold
+        if fold is None:
             raise ValueError("the program folds no rows")
-        source, target = self._values.folded
-        group = target.width // source.width
-        rows = StepSizes(group * sizes.tokens, sizes.sequences, 0, group * piece.first)
-        made = self._memory.numbers(source, rows).reshape(sizes.tokens, target.width)
-        self._memory.fill(target, sizes, made)
+        rows = StepSizes(fold.group * sizes.tokens, sizes.sequences, 0, fold.group * piece.first)
+        made = self._memory.numbers(fold.source, rows).reshape(sizes.tokens, fold.target.width)
+        self._memory.fill(fold.target, sizes, made)
 
     def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
         """Runs the head for a piece, and keeps its image rows: (rows, width of the text model), followed by the same

@@ -16,8 +16,9 @@ from twostroke.cost.shape import StepCost
 from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight, TextTurns
 from twostroke.ops.passes.patterns import PATTERNS
-from twostroke.ops.passes.row_cuts import fold_place, with_row_cuts
+from twostroke.ops.passes.row_cuts import with_row_cuts
 from twostroke.ops.program.check import check
+from twostroke.ops.program.folded import fold_of
 from twostroke.ops.program.fuse import fuse
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import OpPart
@@ -102,11 +103,12 @@ def encode_cost(encoder: SightEncoder, model: Model, cost_of: Callable[[Model], 
     returns the cost of steps of a program."""
     sight, merge, program = encoder.sight, encoder.sight.patching.merge**2, model.program
     layers = sum(call.PART is OpPart.ATTENTION for call in program.body)
-    first, folded = program.cuts[0], fold_place(program)
-    after = next((cut for cut in program.cuts if cut > folded), 0) if folded else 0
-    others = program.body[first:folded] + program.body[after:] if folded else program.body[first:]
-    bodies = [program.body[:first], others or program.body, program.head]
-    bodies += [program.body[folded:after]] if folded else []
+    first, fold = program.cuts[0], fold_of(program)
+    bodies = [program.body[:first], program.body[first:] or program.body, program.head]
+    if fold is not None:
+        after = next(cut for cut in program.cuts if cut > fold.at)
+        bodies[1] = program.body[first : fold.at] + program.body[after:]
+        bodies.append(program.body[fold.at : after])
     parts = (replace(model, program=replace(program, body=body, head=(), cuts=())) for body in bodies)
     costs = PartCosts(*map(cost_of, parts))
     if sight.fold is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from twostroke.ops.program.folded import fold_of
 from twostroke.ops.program.op import OpPart
 from twostroke.ops.program.program import Program
-from twostroke.ops.program.values import Value
 
 
 def with_row_cuts(program: Program) -> Program:
@@ -18,20 +18,8 @@ def with_row_cuts(program: Program) -> Program:
     """
     places = [place for place, call in enumerate(program.body) if call.PART is OpPart.ATTENTION]
     cuts = {cut for place in places for cut in (place, place + 1)} - {0} | {len(program.body)}
-    folded = fold_place(program)
-    return replace(program, cuts=tuple(sorted(cuts | ({folded} if folded else set()))))
-
-
-def fold_place(program: Program) -> int:
-    """Returns the place of the first call that reads a given value which no call before the first attention reads; 0
-    without such a value. The value takes rows that the host makes from rows of the calls before this place."""
-    first: dict[Value, int] = {}
-    for place, call in enumerate(program.body):
-        for value in call.reads():
-            first.setdefault(value.root, place)
-    begin = next((place for place, call in enumerate(program.body) if call.PART is OpPart.ATTENTION), len(program.body))
-    found = [place for value in program.given if (place := first.get(value.root, 0)) > begin]
-    return found[0] if found else 0
+    fold = fold_of(program)
+    return replace(program, cuts=tuple(sorted(cuts | ({fold.at} if fold else set()))))
 
 
 def parts_of(program: Program) -> tuple[Program, ...]:

@@ -21,7 +21,7 @@ from twostroke.distributed.wire.frames import (
     TileSent,
 )
 from twostroke.distributed.wire.translate import EncodeJob, wire_key, wire_request, wire_spans
-from twostroke.types.images import ImageSpan, ImageTile, Sheet, key_of
+from twostroke.types.images import Canvas, ImageSpan, ImageTile, Sheet, key_of
 from twostroke.types.request import Request
 
 
@@ -212,6 +212,23 @@ def test_a_grid_of_squares_keeps_its_sheet() -> None:
         assert pulls.begin(1, asked) == []
         ((_, found),) = run(pulls, one)
         assert isinstance(found, Assignment) and found.request.images[0].tile.sheet == sheet
+
+
+@pytest.mark.parametrize("ends", [6, 0, 1, 9])
+def test_an_image_keeps_its_places_on_a_canvas(ends: int) -> None:
+    """An end that lies inside the image or after the prompt is refused."""
+    request, one = replace(plain(1), prompt_token_ids=tuple(range(8))), tile(1)
+    spans = (ImageSpan(2, one, 0, 2, canvas=Canvas(3, 4, 1, 2, 2, 2, ends)),)
+    (asked,) = FrameReader().feed(encode(Assignment(1, wire_request(request, 0.0), images=wire_spans(spans))))
+    assert isinstance(asked, Assignment)
+    pulls = TilePulls()
+    if ends in (1, 9):
+        with pytest.raises(ValueError, match="no place"):
+            pulls.begin(1, asked)
+        return
+    assert pulls.begin(1, asked) == []
+    ((_, found),) = run(pulls, one)
+    assert isinstance(found, Assignment) and found.request.images[0].canvas == spans[0].canvas
 
 
 def replace_shape(one: ImageTile) -> ImageTile:

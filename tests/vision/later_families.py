@@ -15,6 +15,7 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2Im
 from tests.vision.family import TEXT, Family, Given, library
 from tests.vision.lfm2_family import LFM2_VL
 from tests.vision.llava_families import LLAVA
+from tests.vision.minicpm_families import MINICPM
 
 GEMMA4_MARKS = ("<|image|>", "<|end|>", "<|start|>", "<|image>", "<image|>", "<|V|>", "<|a|>", "<|a>", "<a|>")
 GEMMA4_SETTINGS: Given = {
@@ -235,4 +236,5 @@ LATER = (
     _internvl("internvl-large", internvl_large),
     LFM2_VL,
     *LLAVA,
+    *MINICPM,
 )

@@ -17,9 +17,9 @@ from PIL import Image
 from tests.vision.family import TEXT, Family, Given, library
 
 _NAMES = ("torchvision", "torchvision.transforms", "torchvision.transforms.v2")
-_STUBS = {name: ModuleType(name) for name in _NAMES}
-vars(_STUBS[_NAMES[-1]])["functional"] = ModuleType("functional")
-with mock.patch.dict(sys.modules, _STUBS):
+STUBS = {name: ModuleType(name) for name in _NAMES}
+vars(STUBS[_NAMES[-1]])["functional"] = ModuleType("functional")
+with mock.patch.dict(sys.modules, STUBS):
     judges: Any = import_module("transformers.models.lfm2_vl.image_processing_lfm2_vl")
 
 LFM2_MARKS = (

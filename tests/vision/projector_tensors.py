@@ -14,7 +14,10 @@ from tests.weights.gguf.export import interleaved, read_tensors
 Given = dict[str, Any]
 Writer = gguf.GGUFWriter
 ENDINGS = (".weight", ".bias", ".input_max", ".input_min", ".output_max", ".output_min")
-SEEN = ("visual.", "model.visual.", "model.vision", "model.multi_modal", "model.embed_vision", "model.connector")
+SEEN = (
+    *("visual.", "model.visual.", "model.vision", "model.multi_modal", "model.embed_vision", "model.connector"),
+    "model.merger.",
+)
 WHOLE = ("vision_tower.", "multi_modal_projector.", "embed_vision.")
 
 
@@ -59,6 +62,8 @@ def _changed(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[t
         yield _internvl(name, values)
     elif word in ("idefics3", "newest"):
         yield name, values
+    elif word == "minicpmv4_6":
+        yield _minicpm(name), values
     elif word == "mlp":
         yield from _llava(name.removeprefix("model."), values, own)
     else:
@@ -132,6 +137,25 @@ def _internvl(name: str, values: np.ndarray) -> tuple[str, np.ndarray]:
     for ours, stored in (("layer_norm", 0), ("linear_1", 1), ("linear_2", 3)):
         name = name.replace(f"model.multi_modal_projector.{ours}.", f"mm.model.mlp.{stored}.")
     return name + ".weight" * (".lambda_" in name or "position_embedding" in name), values
+
+
+MINICPM = {
+    **{"layer_norm1": "ln1", "self_attn.out_proj": "attn_out", "pre_norm": "ds_ln"},
+    **{"linear_1": "ds_ffn_up", "linear_2": "ds_ffn_down"},
+    **{f"self_attn.{part}_proj": f"attn_{part}" for part in "qkv"},
+}
+
+
+def _minicpm(name: str) -> str:
+    """The names of the mergers are those of newer versions of the package."""
+    stem, _, ending = name.rpartition(".")
+    _, merger, word = stem.partition(".vit_merger.")
+    if merger:
+        return f"v.vit_merger.{MINICPM[word]}.{ending}"
+    if stem.startswith("model.merger.mlp.0."):
+        last = {"pre_norm": "input_norm", "linear_1": "up", "linear_2": "down"}
+        return f"mm.{last[stem.rpartition('.')[2]]}.{ending}"
+    return name.replace("model.vision_tower.", "vision_tower.vision_model.")
 
 
 def _idefics3_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
@@ -210,6 +234,13 @@ def _unified_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> 
     _gemma4_keys(writer, outer, own, settings)
 
 
+def _minicpm_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    """The side of a slice takes the place of the tower's."""
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_projector_scale_factor(2 if outer["downsample_mode"] == "4x" else 4)
+    writer.add_vision_wa_layer_indexes([outer["insert_layer_id"]])
+
+
 def _llava_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
     """The keys as old scripts write them: the width is that of CLIP's own projection."""
     writer.add_bool("clip.use_gelu", own["model_type"] == "siglip_vision_model")
@@ -223,5 +254,5 @@ KEYS = {
     **{"qwen2vl_merger": _qwen2_keys, "qwen2.5vl_merger": _qwen2_5_keys, "pixtral": _pixtral_keys},
     "mlp": _llava_keys,
     **{"lfm2": _lfm2_keys, "internvl": _internvl_keys, "gemma4v": _gemma4_keys, "newest": _idefics3_keys},
-    "gemma4uv": _unified_keys,
+    **{"gemma4uv": _unified_keys, "minicpmv4_6": _minicpm_keys},
 }

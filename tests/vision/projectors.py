@@ -90,7 +90,23 @@ def _glm4_keys(config: Given) -> Given:
     }
 
 
-OTHER_KEYS = {"lfm2": _lfm2_keys, "gemma4": _gemma4_keys, "glm4": _glm4_keys}
+def _qwen35_keys(config: Given) -> Given:
+    turn, dim, wide = config["rope_parameters"], config["head_dim"], config["linear_value_head_dim"]
+    return {
+        "rope.freq_base": (6, turn["rope_theta"]),
+        "rope.dimension_count": (4, int(dim * turn["partial_rotary_factor"])),
+        "rope.dimension_sections": (5, [*turn["mrope_section"], 0]),
+        **{f"attention.{part}_length": (4, dim) for part in ("key", "value")},
+        "attention.recurrent_layers": (7, [kind == "linear_attention" for kind in config["layer_types"]]),
+        "ssm.conv_kernel": (4, config["linear_conv_kernel_dim"]),
+        "ssm.state_size": (4, config["linear_key_head_dim"]),
+        "ssm.group_count": (4, config["linear_num_key_heads"]),
+        "ssm.time_step_rank": (4, config["linear_num_value_heads"]),
+        "ssm.inner_size": (4, config["linear_num_value_heads"] * wide),
+    }
+
+
+OTHER_KEYS = {"lfm2": _lfm2_keys, "gemma4": _gemma4_keys, "glm4": _glm4_keys, "qwen35": _qwen35_keys}
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, path: Path, config: Given) -> None:
@@ -136,7 +152,8 @@ def write_projector(folder: Path, path: Path, word: str, type_of: TypeOf = FLOAT
     writer.add_clip_has_vision_encoder(True)
     writer.add_clip_projector_type(word)
     writer.add_vision_projection_dim(changed.pop("width", outer["text_config"]["hidden_size"]))
-    _add_sizes(writer, own, int(word == "mlp"))
+    sides = {"image_size": settings["scale_resolution"]} if "scale_resolution" in settings else {}
+    _add_sizes(writer, {**own, **sides}, int(word == "mlp"))
     writer.add_vision_image_mean(settings["image_mean"])
     writer.add_vision_image_std(settings["image_std"])
     KEYS[word](writer, outer, own, settings)

@@ -24,7 +24,7 @@ from twostroke.images.parts import AskedImage
 from twostroke.runner import image_encoder
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.types.encode import EncodePace, PieceKind
-from twostroke.types.images import ImageTile
+from twostroke.types.images import ImageTile, RowFold
 
 SIZES = ((90, 31), (150, 140))
 
@@ -147,6 +147,21 @@ def test_rows_of_a_window_see_the_window_alone() -> None:
     rows = 32
     assert cost.piece_s(PieceKind.WINDOWS, rows, 400) == pytest.approx(rows * 64 / 300, rel=0.02)
     assert cost.piece_s(PieceKind.ATTENTION, rows, 400) == pytest.approx(rows * 400 / 300, rel=0.02)
+
+
+def test_after_a_fold_there_are_fewer_rows() -> None:
+    """A fold after the second of three layers leaves a quarter of the rows, and its part has a cost of its own."""
+    costs = PartCosts(*[PartsCost(3.0, 0.01)] * 3, PartsCost(7.0, 0.0))
+    cost = EncodeCost(costs, 16, layers=3, window=4, whole=frozenset({0, 2}), fold=RowFold(1, 2))
+    walk, rows = cost.walk(100), []
+    while (piece := walk.take(1e9, least=True)) is not None:
+        rows.append((piece.kind, piece.rows))
+    A, W, P = PieceKind.ATTENTION, PieceKind.WINDOWS, PieceKind.PRODUCTS
+    first = [(PieceKind.PATCHES, 1600), (A, 1600), (P, 1600), (W, 1600), (P, 1600)]
+    assert rows == [*first, (PieceKind.FOLD, 400), (A, 400), (P, 400), (PieceKind.HEAD, 100)]
+    pairs = (1600 * 1600 + 1600 * 4 + 400 * 400) / 3
+    products = 1600 * 3 + (2 * 1600 + 400) * 1 + 400 * 7 + 100 * 3
+    assert cost.seconds(100) == pytest.approx(products + 0.01 * pairs, rel=0.01)
 
 
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system knows no niceness")

@@ -24,6 +24,7 @@ KINDS = {
     **{"internvl": ("qwen2", "internvl"), "internvl-large": ("qwen2", "internvl"), "lfm2-vl": ("lfm2", "lfm2")},
     **{"gemma4": ("gemma4", "gemma4v"), "gemma4-small": ("gemma4", "gemma4v")},
     "gemma4-unified": ("gemma4", "gemma4uv"),
+    **{name: ("qwen35", "minicpmv4_6") for name in ("minicpm-v-4.6", "minicpm-v-4.6-4x")},
     **{"llava-clip": ("llama", "mlp"), "llava-next": ("llama", "mlp"), "llava-next-siglip": ("llama", "mlp")},
 }
 PARAMS = SamplingParams(max_tokens=8, temperature=0.0, logprobs=0, prompt_logprobs=0, ignore_eos=True)

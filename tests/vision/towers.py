@@ -65,9 +65,9 @@ def open_encoder(
     memory = StepMemory(model.program, weights.matrices, weights.vectors, form.kv, sizes)
     ops = CpuOps(level, 2)
     parts = [ops.compile(part, memory) for part in parts_of(model.program)]
-    made = TowerValues(found.pixels, found.places, model.program.kept)
+    made = TowerValues.of(found, model.program)
     usual = encode_cost(found, model, lambda _part: LineCost())
-    cost = RowsOfPieces(usual.costs, usual.merge, usual.layers, usual.window, usual.whole)
+    cost = RowsOfPieces(usual.costs, usual.merge, usual.layers, usual.window, usual.whole, usual.fold)
     try:
         yield ImageEncoder(parts, memory, made, PatchLayout(sight, values, table, newline), cost)
     finally:

@@ -101,7 +101,8 @@ class SightPlan(Struct, frozen=True, eq=False):
         """Returns the object that opens images for prompts."""
         sight, limits = self.encoder.sight, ImageLimits()
         fetcher = fetcher_of(settings.images.image_urls, limits.file_bytes)
-        return Eyes(self.processor, ImageDecoder(limits), sight.patching, sight.placeholder, self.together, fetcher)
+        decoder, together = ImageDecoder(limits), self.together
+        return Eyes(self.processor, decoder, sight.patching, sight.placeholder, together, fetcher, sight.marks)
 
     def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
         """Returns the cost model of encoding on this machine."""
@@ -129,7 +130,7 @@ class SightPlan(Struct, frozen=True, eq=False):
         own = StepMemory(model.program, weights.matrices, weights.vectors, form.kv, self._sizes())
         layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table, newline)
         parts = [where.ops.compile(part, own) for part in parts_of(model.program)]
-        values = TowerValues(encoder.pixels, encoder.places, model.program.kept)
+        values = TowerValues.of(encoder, model.program)
         made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine))
         return KeptRows(made, settings.images.image_cache, time.perf_counter)
 
@@ -162,8 +163,7 @@ def fetcher_of(hosts: tuple[str, ...], most_bytes: int) -> FetchesImages:
 def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
     """Returns the sizes of an encoder's memory for tiles of at most `rows` image rows. A window has pages of its own,
     and its last page may not be full."""
-    patches = sight.most_patches(rows)
-    windows = sight.windows.most(rows) if sight.windows else 1
+    patches, windows = sight.most_patches(rows), sight.most_windows(rows)
     return MemorySizes(-(-patches // PAGE_TOKENS) + windows, patches, patches, windows, max_draft_tokens=rows)
 
 

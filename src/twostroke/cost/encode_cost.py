@@ -6,34 +6,37 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from twostroke.cost.encode_pieces import EncodeWalk
+from twostroke.cost.encode_pieces import EncodePart, EncodeWalk
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.types.encode import PieceKind
-from twostroke.types.images import ImageTile
+from twostroke.types.images import ImageTile, RowFold
 
 NO_PRODUCTS = ("attention", "head", "host")
 """The parts of a step that are no work of the rows alone. A piece has no share in what Python does for a step."""
 
 
 class PartCosts(NamedTuple):
-    """The costs of steps of three programs, which are an encoder's program together. patches: all ops before the first
-    attention. layers: all ops from there to the end of the body. head: the ops of the head, as a body."""
+    """The costs of steps of programs, which are an encoder's program together. patches: all ops before the first
+    attention. layers: all ops from there to the end of the body. head: the ops of the head, as a body. fold: the ops
+    from the place at which patches become fewer rows to the next attention, which are then no part of the layers."""
 
     patches: StepCost
     layers: StepCost
     head: StepCost
+    fold: StepCost | None = None
 
 
 class EncodeCost(Struct, frozen=True):
     """costs: predict the parts of the encoder. merge: the patches that become one image row. layers: the number of
     layers of the encoder. window: the patches of a window; 0 without windows. whole: the layers that see all patches
-    although there are windows."""
+    although there are windows. fold: the place in the layers at which patches become fewer rows."""
 
     costs: PartCosts
     merge: int
     layers: int = 1
     window: int = 0
     whole: frozenset[int] = frozenset()
+    fold: RowFold | None = None
 
     def seconds(self, rows: int) -> float:
         """Returns the predicted seconds of a square that becomes `rows` image rows."""
@@ -59,19 +62,25 @@ class EncodeCost(Struct, frozen=True):
         square, where they are known. times: the number of such squares. sheet: the image rows that all squares make
         together."""
         count = rows * self.merge if patches is None else patches
-        parts = [PieceKind.PATCHES]
+        parts = [EncodePart(PieceKind.PATCHES, count)]
         for layer in range(self.layers):
             windowed = self.window and layer not in self.whole
-            parts += [PieceKind.WINDOWS if windowed else PieceKind.ATTENTION, PieceKind.PRODUCTS]
-        ends = (PieceKind.SHEET,) if sheet else ()
-        return EncodeWalk((*((*parts, PieceKind.HEAD) * times), *ends), count, rows, self.piece_s, sheet)
+            parts.append(EncodePart(PieceKind.WINDOWS if windowed else PieceKind.ATTENTION, count))
+            parts.append(EncodePart(PieceKind.PRODUCTS, count))
+            if self.fold is not None and layer == self.fold.layer:
+                count //= self.fold.group
+                parts.append(EncodePart(PieceKind.FOLD, count))
+        ends = [EncodePart(PieceKind.SHEET, sheet)] if sheet else []
+        return EncodeWalk([*([*parts, EncodePart(PieceKind.HEAD, rows)] * times), *ends], self.piece_s)
 
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
-        """Returns the predicted seconds of one piece of `rows` rows. patches: the patches of the whole square."""
+        """Returns the predicted seconds of one piece of `rows` rows. patches: all rows of the part of the encoder."""
         if kind is PieceKind.PATCHES:
             return _rows_s(self.costs.patches, rows)
         if kind in (PieceKind.HEAD, PieceKind.SHEET):  # one row of a sheet moves less data than the head multiplies
             return _rows_s(self.costs.head, rows)
+        if kind is PieceKind.FOLD and self.costs.fold is not None:
+            return _rows_s(self.costs.fold, rows)
         if kind is PieceKind.PRODUCTS:
             return _rows_s(self.costs.layers, rows) / self.layers
         seen = min(self.window, patches) if kind is PieceKind.WINDOWS else patches
@@ -80,7 +89,7 @@ class EncodeCost(Struct, frozen=True):
         return sum(part.seconds for part in made if part.name == "attention") * rows / own / self.layers
 
     def flops(self, tile: ImageTile) -> int:
-        """Returns the operations of a tile without windows and without a sheet; a multiply-add is two."""
+        """Returns the operations of a tile without windows, a sheet or a fold; a multiply-add is two."""
         patches, costs = tile.rows * self.merge, self.costs
         own = (costs.patches, [Segment.prefill(0, patches, False)]), (costs.layers, [_seeing(patches, patches)])
         steps = (*own, (costs.head, [Segment.prefill(0, tile.rows, False)]))

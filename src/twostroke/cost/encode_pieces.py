@@ -8,8 +8,8 @@ The runner and the simulator take the same pieces for the same seconds. The rows
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -20,7 +20,14 @@ LEAST_ROWS = 32
 
 
 PieceSeconds = Callable[[PieceKind, int, int], float]
-"""Called with the kind, the rows of a piece and the patches of the whole square; returns the predicted seconds."""
+"""Called with the kind, the rows of a piece and all rows of its part; returns the predicted seconds."""
+
+
+class EncodePart(NamedTuple):
+    """One part of the encoder, in one square. rows: all rows of the part."""
+
+    kind: PieceKind
+    rows: int
 
 
 class EncodePiece(Struct, frozen=True):
@@ -41,30 +48,28 @@ class EncodePiece(Struct, frozen=True):
 
 
 class EncodeWalk:
-    """kinds: the kinds of the encoder's parts, in order. patches: the rows of every part but the head. rows: the rows
-    of the head. sheet: the rows of a sheet."""
+    """parts: the encoder's parts, in order, for one square after the other."""
 
-    def __init__(
-        self, kinds: tuple[PieceKind, ...], patches: int, rows: int, seconds: PieceSeconds, sheet: int = 0
-    ) -> None:
-        self._kinds, self._patches, self._seconds = kinds, patches, seconds
-        self._rows = {PieceKind.HEAD: rows, PieceKind.SHEET: sheet}
-        self._known: dict[tuple[PieceKind, int], float] = {}
+    def __init__(self, parts: Sequence[EncodePart], seconds: PieceSeconds) -> None:
+        self._parts, self._seconds = tuple(parts), seconds
+        self._known: dict[tuple[EncodePart, int], float] = {}
         self._part = self._row = 0
 
     @property
     def done(self) -> bool:
         """Whether all pieces were taken."""
-        return self._part == len(self._kinds)
+        return self._part == len(self._parts)
 
     def is_windowed(self, part: int) -> bool:
         """Whether the K and V that this part reads, or writes for the next part, are those of windows."""
-        return PieceKind.WINDOWS in self._kinds[part : part + 2]
+        return any(each.kind is PieceKind.WINDOWS for each in self._parts[part : part + 2])
 
     def seconds_by_kind(self) -> dict[PieceKind, float]:
         """Returns the predicted seconds of all pieces of each kind, where every part is one piece."""
-        counts = Counter(self._kinds)
-        return {kind: count * self._predicted(kind, self._rows_of(kind)) for kind, count in counts.items()}
+        found: dict[PieceKind, float] = {}
+        for part in self._parts:
+            found[part.kind] = found.get(part.kind, 0.0) + self._predicted(part, part.rows)
+        return found
 
     def take(self, most_s: float, *, least: bool, pace: EncodePace = AS_PREDICTED) -> EncodePiece | None:
         """Returns the largest next piece that takes at most `most_s` seconds; None when there is none.
@@ -74,38 +79,35 @@ class EncodeWalk:
         """
         if self.done:
             return None
-        kind = self._kinds[self._part]
-        rows = self._rows_of(kind)
-        count = self._within(kind, rows - self._row, most_s / pace.of(kind))
+        part = self._parts[self._part]
+        kind, rows = part
+        count = self._within(part, rows - self._row, most_s / pace.of(kind))
         if not count:
             if not least:
                 return None
             count = min(LEAST_ROWS, rows - self._row)
         begin, self._row = self._row, self._row + count
-        piece = EncodePiece(self._part, kind, begin, self._row, rows, self._predicted(kind, count))
+        piece = EncodePiece(self._part, kind, begin, self._row, rows, self._predicted(part, count))
         if piece.ends_part:
             self._part, self._row = self._part + 1, 0
         return piece
 
-    def _rows_of(self, kind: PieceKind) -> int:
-        return self._rows.get(kind, self._patches)
-
-    def _within(self, kind: PieceKind, left: int, most_s: float) -> int:
+    def _within(self, part: EncodePart, left: int, most_s: float) -> int:
         """Returns the most rows that are predicted to take at most `most_s` seconds: all `left` rows, or a multiple of
         LEAST_ROWS."""
-        if self._predicted(kind, left) <= most_s:
+        if self._predicted(part, left) <= most_s:
             return left
         low, high = 0, -(-left // LEAST_ROWS)
         while high - low > 1:
             middle = (low + high) // 2
-            if self._predicted(kind, middle * LEAST_ROWS) <= most_s:
+            if self._predicted(part, middle * LEAST_ROWS) <= most_s:
                 low = middle
             else:
                 high = middle
         return low * LEAST_ROWS
 
-    def _predicted(self, kind: PieceKind, rows: int) -> float:
-        found = self._known.get((kind, rows))
+    def _predicted(self, part: EncodePart, rows: int) -> float:
+        found = self._known.get((part, rows))
         if found is None:
-            found = self._known[kind, rows] = self._seconds(kind, rows, self._patches)
+            found = self._known[part, rows] = self._seconds(part.kind, rows, part.rows)
         return found

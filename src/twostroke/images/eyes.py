@@ -19,23 +19,26 @@ from typing import Any, Protocol
 
 from msgspec import Struct, structs
 
+from twostroke.images.canvases import with_ends
 from twostroke.images.decoder import ImageDecoder
 from twostroke.images.parts import AskedImage, ImageName, image_of
 from twostroke.images.processor import Cut, Processor
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, FetchesImages
 from twostroke.text.pictures import PictureMarks
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.images import ImageSpan, ImageTile, Patching, PlacedPart, Sheet, is_image, key_of
+from twostroke.types.images import Canvas, ImageSpan, ImageTile, Patching, PlacedPart, Sheet, is_image, key_of
 
 VERSION = b"twostroke image 1"
 MEMO_BYTES = 64 << 20
 
 
 class SeenImage(Struct, frozen=True):
-    """An image in the form that the model takes. text: the text that stands in the prompt for the image."""
+    """An image in the form that the model takes. text: the text that stands in the prompt for the image. canvases: the
+    places of each tile."""
 
     tiles: tuple[ImageTile, ...]
     text: str
+    canvases: tuple[Canvas | None, ...] = ()
 
     @property
     def num_bytes(self) -> int:
@@ -48,11 +51,13 @@ NOT_SEEN = SeenImage((), "")
 
 
 class SpanShape(Struct, frozen=True):
-    """placeholder: the token id of each image row. breaks_lines: see Processor. together: see ImageSpan."""
+    """placeholder: the token id of each image row. breaks_lines: see Processor. together: see ImageSpan. marks:
+    see Sight."""
 
     placeholder: int
     breaks_lines: bool
     together: bool
+    marks: tuple[int, ...] = ()
 
 
 class WantedImage(Struct, frozen=True):
@@ -82,7 +87,7 @@ class Looks(Protocol):
 
 class Eyes:
     """Opens images for prompts; any thread may ask. patching: how the encoder divides tiles. placeholder: the token id
-    of each image row. together: see ImageSpan. fetcher: fetches files from other machines."""
+    of each image row. together: see ImageSpan. fetcher: fetches files from other machines. marks: see Sight."""
 
     def __init__(
         self,
@@ -92,9 +97,10 @@ class Eyes:
         placeholder: int,
         together: bool = False,
         fetcher: FetchesImages = NOTHING_ELSEWHERE,
+        marks: tuple[int, ...] = (),
     ) -> None:
         self._processor, self._decoder, self.fetcher = processor, decoder, fetcher
-        self._patching, self._shape = patching, SpanShape(placeholder, processor.breaks_lines, together)
+        self._patching, self._shape = patching, SpanShape(placeholder, processor.breaks_lines, together, marks)
         self._lock = threading.Lock()
         self._memo: OrderedDict[ImageName, SeenImage] = OrderedDict()
         self._memo_bytes = self.num_opened = 0
@@ -134,7 +140,7 @@ class Eyes:
                     part = {"type": "text", "text": marks.mark(len(found) - 1)}
                 parts.append(part)
             made.append({**message, "content": parts})
-        return Pictures(made, marks, found, self._shape) if found else None
+        return Pictures(made, marks, found, self._shape, self._processor.ahead) if found else None
 
     def _named(
         self,
@@ -201,16 +207,19 @@ class Eyes:
         pixels, at, tiles = self._decoder.tiles(asked.data, steps_of), 0, []
         cut = cuts[0]
         lines, sheets = cut.lines(self._patching), cut.sheets or (None,) * len(cut.sizes)
-        for (width, height), shape, sheet in zip(cut.sizes, lines, sheets, strict=True):
+        canvases = tuple(self._processor.canvases(cut, lines))
+        for (width, height), shape, sheet, canvas in zip(cut.sizes, lines, sheets, canvases, strict=True):
             own = pixels[at : at + 3 * width * height]
             at += len(own)
-            tiles.append(ImageTile(self._key(width, height, own, sheet), *shape, width, height, own, sheet))
-        return SeenImage(tuple(tiles), self._processor.text(cut, lines))
+            key = self._key(width, height, own, sheet or canvas)
+            tiles.append(ImageTile(key, *shape, width, height, own, sheet))
+        return SeenImage(tuple(tiles), self._processor.text(cut, lines), canvases)
 
-    def _key(self, width: int, height: int, pixels: bytes, sheet: Sheet | None) -> int:
-        """Returns the key of a tile. Two tiles have the same key only where the encoder makes the same rows of them."""
+    def _key(self, width: int, height: int, pixels: bytes, more: Sheet | Canvas | None) -> int:
+        """Returns the key of a tile. Two tiles have the same key only where the encoder makes the same rows of them,
+        and where these rows and the marks after them have the same places."""
         digest = hashlib.sha256(VERSION)
-        size = b"%d x %d" % (width, height) + (b"" if sheet is None else repr(sheet).encode())
+        size = b"%d x %d" % (width, height) + (b"" if more is None else repr(more).encode())
         for part in (self._processor.settings.encode(), size, pixels):
             digest.update(b"%d:" % len(part))
             digest.update(part)
@@ -263,34 +272,41 @@ class Pictures:
     `text.pictures.PlacedImages`."""
 
     def __init__(
-        self, messages: list[Any], marks: PictureMarks, images: Sequence[SeenImage], shape: SpanShape
+        self,
+        messages: list[Any],
+        marks: PictureMarks,
+        images: Sequence[SeenImage],
+        shape: SpanShape,
+        ahead: Callable[[int], str],
     ) -> None:
+        """ahead: see Processor."""
         self.messages, self.marks = messages, marks
-        self._images, self._shape = images, shape
-        self._tiles: list[ImageTile] = []
+        self._images, self._shape, self._ahead = images, shape, ahead
+        self._tiles: list[tuple[ImageTile, Canvas | None]] = []
 
     def expanded(self, text: str) -> str:
         """Returns the rendered text with the text that the model reads for each image. Raises InvalidRequest."""
-        made, order = self.marks.replaced(text, [image.text for image in self._images])
-        self._tiles = [tile for number in order for tile in self._images[number].tiles]
+        made, order = self.marks.replaced(text, [image.text for image in self._images], self._ahead)
+        found = [self._images[number] for number in order]
+        self._tiles = [pair for image in found for pair in zip(image.tiles, image.canvases, strict=True)]
         return made
 
     def spans(self, token_ids: Sequence[int]) -> tuple[ImageSpan, ...]:
         places = [place for place, token_id in enumerate(token_ids) if token_id == self._shape.placeholder]
         spans, at = [], 0
-        for tile in self._tiles:
+        for tile, canvas in self._tiles:
             length = tile.columns if self._shape.breaks_lines else tile.rows
             for skipped in range(0, tile.rows, length):
                 own = places[at : at + length]
                 if len(own) == length and own[-1] - own[0] == length - 1:
-                    spans.append(ImageSpan(own[0], tile, skipped, length, self._shape.together))
+                    spans.append(ImageSpan(own[0], tile, skipped, length, self._shape.together, canvas))
                 at += length
         if at != len(places) or sum(span.count for span in spans) != at:
-            wanted = sum(tile.rows for tile in self._tiles)
+            wanted = sum(tile.rows for tile, _ in self._tiles)
             raise InvalidRequest(
                 f"The prompt has {len(places)} places for {wanted} image rows.",
                 param="messages",
                 why="The tokenizer has made other tokens of the images' marks than the model expects.",
                 fix="Send no control tokens in texts.",
             )
-        return tuple(spans)
+        return with_ends(spans, token_ids, self._shape.marks) if self._shape.marks else tuple(spans)

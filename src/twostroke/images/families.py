@@ -16,7 +16,7 @@ SETTINGS, ALL_SETTINGS, GROUP = "preprocessor_config.json", "processor_config.js
 MAX_BYTES = 1 << 20
 NAMES = (
     *("gemma3", "gemma4", "gemma4_unified", "glm4v", "idefics3", "internvl", "lfm2_vl", "lighton_ocr", "llava"),
-    *("llava_next", "paddleocr_vl", "pixtral", "qwen_vl"),
+    *("llava_next", "minicpm_v", "paddleocr_vl", "pixtral", "qwen_vl"),
 )
 FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from twostroke.images.decoder import Step
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.images import Patching, Sheet
+from twostroke.types.images import Canvas, Patching, Sheet
 from twostroke.types.spec.fields import Fields
 
 NEAREST, LANCZOS, BILINEAR, BICUBIC = range(4)
@@ -23,7 +23,8 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 class Tiling(Struct, frozen=True):
     """side: the side of all tiles in pixels; 0 where the image decides. most_rows: the most image rows of a tile.
     grids: heights and widths in pixels of the grids of tiles that the model knows. most_tiles: the number of tiles
-    whose image rows a grid may have; 0 for no bound. apart: whether an image among others becomes one tile."""
+    whose image rows a grid may have; 0 for no bound. apart: whether an image among others becomes one tile. canvas:
+    whether the tiles of an image have places on a canvas."""
 
     patching: Patching
     side: int
@@ -31,6 +32,7 @@ class Tiling(Struct, frozen=True):
     grids: tuple[tuple[int, int], ...] = ()
     most_tiles: int = 0
     apart: bool = False
+    canvas: bool = False
 
 
 class Cut(Struct, frozen=True):
@@ -102,6 +104,12 @@ class Processor(Protocol):
         """Returns the text that stands in the prompt for an image. lines: for each tile, the number of lines of image
         rows and of rows in a line."""
 
+    def ahead(self, place: int) -> str:
+        """Returns the text that stands before that of `text`. place: the number of images before it in the prompt."""
+
+    def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
+        """Returns the places of each tile on the canvas of its image. lines: see `text`."""
+
 
 class Colors(Struct, frozen=True):
     """The value of a byte is (byte * factor - mean) / std. word: Pillow's number of the filter. resizes: whether images
@@ -152,6 +160,14 @@ class OfColors:
         """See Processor."""
         return 0
 
+    def ahead(self, place: int) -> str:
+        """See Processor."""
+        return ""
+
+    def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
+        """See Processor."""
+        return (None,) * len(lines)
+
 
 def too_narrow() -> InvalidRequest:
     """Returns the error for an image whose one side would vanish, or whose other side would be too long."""
@@ -160,8 +176,8 @@ def too_narrow() -> InvalidRequest:
 
 def require_tower(fields: Fields, names: Sequence[str], patching: Patching) -> None:
     """Raises CorruptModel where a file has another patch or another merge than the tower. names: the names of both
-    fields."""
-    for name, own in zip(names, (patching.patch, patching.merge), strict=True):
+    fields, or of the first alone."""
+    for name, own in zip(names, (patching.patch, patching.merge), strict=False):
         if fields.has(name) and fields.integer(name, 1, 4096) != own:
             raise fields.wrong(name, f"The tower has {own}.")
 

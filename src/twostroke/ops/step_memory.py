@@ -272,7 +272,14 @@ class StepMemory:
         # When a call has a cache, its pages, the place of new K and V, and its sequences are those of the cache's
         # group.
         group = next((self._group_of[item] for item in items if isinstance(item, Cache) and item in self._group_of), 0)
-        return tuple(self._operand(item, sizes or self._largest, self.page_inputs[group]) for item in items)
+        own = sizes or self._largest_of(items)
+        return tuple(self._operand(item, own, self.page_inputs[group]) for item in items)
+
+    def _largest_of(self, items: Iterable[Any]) -> StepSizes:
+        """Returns the sizes of the largest step in a call with these operands."""
+        roots = (item.root for item in items if isinstance(item, Value))
+        fewer = [self._placement.fewer[root] for root in roots if root in self._placement.fewer]
+        return self._largest._replace(tokens=min(fewer)) if fewer else self._largest
 
     def _operand(self, item: Any, sizes: StepSizes, inputs: GroupInputs) -> Any:
         if isinstance(item, Value):

@@ -15,7 +15,10 @@ from msgspec import Struct
 
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.encode_pieces import EncodePiece
+from twostroke.models.common.encoders import SightEncoder
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.folded import FoldPlace, fold_of
+from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
@@ -34,11 +37,19 @@ patches of an image of 4,096 x 4,096 pixels would take hundreds of megabytes tha
 
 class TowerValues(Struct, frozen=True, eq=False):
     """Values of an encoder's program. pixels: takes patches. places: takes the learned places of patches. added: the
-    rows that are added after layers of the language model, in addition to the encoder's result."""
+    rows that are added after layers of the language model, in addition to the encoder's result. fold: the place at
+    which patches become fewer rows."""
 
     pixels: Value
     places: Value | None = None
     added: tuple[Value, ...] = ()
+    fold: FoldPlace | None = None
+
+    @classmethod
+    def of(cls, encoder: SightEncoder, program: Program) -> TowerValues:
+        """Returns the values of an encoder. program: the encoder's program as it computes."""
+        fold = fold_of(program)
+        return cls(encoder.pixels, encoder.places, program.kept if fold is None else (), fold)
 
 
 class ImageEncoder:
@@ -98,11 +109,13 @@ class ImageEncoder:
         if piece.kind is PieceKind.HEAD:
             self._join(piece, order, place * square.rows)
             return piece
-        lengths = order.windows if self._walk.is_windowed(piece.part) else (order.rows,)
+        lengths = order.windows if self._walk.is_windowed(piece.part) else (piece.rows,)
         count = _write_sequences(self._memory, lengths, piece.first, piece.end)
         sizes = StepSizes(piece.end - piece.first, count, 0, piece.first)
         if part == 0:
             self._fill(square, order, piece, sizes)
+        if piece.kind is PieceKind.FOLD:
+            self._fold(piece, sizes)
         self._parts[part](sizes)
         return piece
 
@@ -117,6 +130,15 @@ class ImageEncoder:
             memory.fill(self._values.pixels, block, self._layout.patches(square, own))
             if self._values.places is not None:
                 memory.fill(self._values.places, block, self._layout.places(square, own))
+
+    def _fold(self, piece: EncodePiece, sizes: StepSizes) -> None:
+        """Writes groups of neighbouring rows as the rows of this piece."""
+        fold = self._values.fold
+        if fold is None:
+            raise ValueError("the program folds no rows")
+        rows = StepSizes(fold.group * sizes.tokens, sizes.sequences, 0, fold.group * piece.first)
+        made = self._memory.numbers(fold.source, rows).reshape(sizes.tokens, fold.target.width)
+        self._memory.fill(fold.target, sizes, made)
 
     def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
         """Runs the head for a piece, and keeps its image rows: (rows, width of the text model), followed by the same

@@ -19,8 +19,8 @@ ALL = slice(None)
 class PatchOrder(Struct, frozen=True, eq=False):
     """lines, columns: (patches,), the line and the column of each patch in its tile, in the order of the step. back:
     for each image row, the number of the group of patches in the step that makes it. windows: how many patches each
-    window has, in order; empty where no layer has windows. rest: how many rows that are no patches stand after the
-    patches."""
+    window has, in order, or each group of patches that become one row; empty where no layer has windows. rest: how many
+    rows that are no patches stand after the patches."""
 
     lines: I32Array
     columns: I32Array
@@ -88,11 +88,21 @@ class PatchLayout:
                 for column in range(0, columns, windows.side)
             ]
             groups, lengths = np.concatenate(cut), [len(each) * merge**2 for each in cut]
-        inner = np.arange(merge**2, dtype=np.int32)
         own_line, own_column = np.divmod(groups, np.int32(columns))
-        line = (own_line[:, None] * merge + inner // merge).reshape(-1).astype(np.int32)
-        column = (own_column[:, None] * merge + inner % merge).reshape(-1).astype(np.int32)
+        inner_line, inner_column = self._inner()
+        line = (own_line[:, None] * merge + inner_line).reshape(-1).astype(np.int32)
+        column = (own_column[:, None] * merge + inner_column).reshape(-1).astype(np.int32)
+        if self._sight.fold:
+            lengths = [self._sight.fold.group] * (len(line) // self._sight.fold.group)
         return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths), self._sight.rest)
+
+    def _inner(self) -> tuple[I32Array, I32Array]:
+        """Returns the lines and the columns of an image row's patches, in order. The patches that become one row in the
+        tower are neighbours."""
+        merge, side = self._sight.patching.merge, self._sight.fold.side if self._sight.fold else 1
+        square, own = np.divmod(np.arange(merge**2, dtype=np.int32), np.int32(side**2))
+        line, column = np.divmod(square, np.int32(merge // side))
+        return line * side + own // side, column * side + own % side
 
     def places(self, tile: ImageTile, rows: slice = ALL) -> F32Array:
         """Returns the learned places (rows, width) of a tile's rows. rows: the rows of the step that are returned.
@@ -125,6 +135,8 @@ def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[
     index = np.arange(count, dtype=np.float32)
     if between is Between.GRID:
         return [np.minimum(index.astype(np.int32), side - 1)], [np.ones(count, np.float32)]
+    if between is Between.NEAREST:
+        return [np.arange(count, dtype=np.int32) * np.int32(side) // np.int32(count)], [np.ones(count, np.float32)]
     if between is Between.CORNERS:
         source = index * np.float32(side - 1) / np.float32(max(count - 1, 1))
     else:

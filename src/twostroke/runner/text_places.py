@@ -1,5 +1,5 @@
 """Places of a prompt's positions in time, height and width. The time after an image is later by the longer side of its
-rows.
+rows, or of its canvas.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ def places_of(spans: Sequence[ImageSpan], start: int, end: int) -> I32Array:
     """
     positions = np.arange(start, end, dtype=np.int32)
     made = np.repeat(positions[None], 3, axis=0)
+    if spans and spans[0].canvas is not None:
+        _place_on_canvases(_Window(made, start), spans)
+        return made
     shift = 0
     for span in spans:
         if span.first >= end:
@@ -35,3 +38,70 @@ def places_of(spans: Sequence[ImageSpan], start: int, end: int) -> I32Array:
         shift += span.end - span.first - length
         made[:, max(span.end - start, 0) :] = positions[max(span.end - start, 0) :] - shift
     return made
+
+
+class _Window:
+    """The places (3, rows) of positions from `start` on. A write changes the positions that are in the window."""
+
+    def __init__(self, made: I32Array, start: int) -> None:
+        self._made, self._start = made, start
+
+    @property
+    def end(self) -> int:
+        """The position after the last one."""
+        return self._start + len(self._made[0])
+
+    def put(self, first: int, end: int, origin: int, line: I32Array | int, column: I32Array | int) -> None:
+        """Writes the places of positions [first, end). origin: the time. line, column: height and width after it, as
+        numbers or as one number for each position."""
+        begin, stop = max(first, self._start), min(end, self.end)
+        if begin < stop:
+            own, part = slice(begin - self._start, stop - self._start), slice(begin - first, stop - first)
+            self._made[0, own] = origin
+            for axis, given in ((1, line), (2, column)):
+                self._made[axis, own] = origin + (given if isinstance(given, int) else given[part])
+
+    def shift(self, first: int, shift: int) -> None:
+        """Gives positions from `first` on three times their number minus `shift`."""
+        begin = max(first, self._start)
+        if begin < self.end:
+            self._made[:, begin - self._start :] = np.arange(begin - shift, self.end - shift, dtype=np.int32)
+
+
+def _place_on_canvases(window: _Window, spans: Sequence[ImageSpan]) -> None:
+    """Writes the places of images, their slices and the marks around them. The whole image is stretched over the canvas
+    of its slices. The marks before and after a tile lie at its corners, and the breaks between lines of slices lie at
+    the right edge of the canvas. Further marks after the last tile lie where the canvas begins."""
+    shift = origin = 0
+    for place, span in enumerate(spans):
+        canvas, tile = span.canvas, span.tile
+        if canvas is None or span.first > window.end:
+            break
+        if canvas.is_whole:
+            origin = span.first - 1 - shift
+            before = -min(origin, 1)
+            window.put(span.first - 1, span.first, origin, before, before)
+            window.put(span.end, span.end + 1, origin, canvas.lines, canvas.columns)
+        else:
+            bottom, right = canvas.top + canvas.height - 1, canvas.left + canvas.width - 1
+            window.put(span.first - 1, span.first, origin, canvas.top, canvas.left)
+            window.put(span.end, span.end + 1, origin, bottom, right)
+            if not canvas.ends:
+                window.put(span.end + 1, spans[place + 1].first - 1, origin, bottom, canvas.columns)
+        lines = canvas.top + _spread(tile.lines, canvas.height)
+        columns = canvas.left + _spread(tile.columns, canvas.width)
+        window.put(span.first, span.end, origin, np.repeat(lines, tile.columns), np.tile(columns, tile.lines))
+        if canvas.ends:
+            window.put(span.end + 1, canvas.ends, origin, 0, 0)
+            shift = canvas.ends - (origin + max(canvas.lines, canvas.columns) + 1)
+            window.shift(canvas.ends, shift)
+
+
+def _spread(count: int, length: int) -> I32Array:
+    """Returns `count` whole numbers from 0 to length - 1, as far from each other as possible. The same floats are
+    rounded as in torch.linspace, half to even."""
+    step = np.float32(length - 1) / np.float32(max(count - 1, 1))
+    index = np.arange(count, dtype=np.float32)
+    upper = np.float32(length - 1) - step * (np.float32(count - 1) - index)
+    found: I32Array = np.rint(np.where(index < count // 2, step * index, upper)).astype(np.int32)
+    return found if count > 1 else np.zeros(count, np.int32)

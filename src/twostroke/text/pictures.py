@@ -96,9 +96,9 @@ class PictureMarks:
                 made.append({"type": "image"})
         return made
 
-    def replaced(self, text: str, texts: Sequence[str]) -> tuple[str, list[int]]:
+    def replaced(self, text: str, texts: Sequence[str], ahead: Callable[[int], str]) -> tuple[str, list[int]]:
         """Returns the rendered text with texts[i] in the place of image i, and the numbers of the images in the order
-        of their places.
+        of their places. ahead: returns the text before an image, from the number of images before it.
 
         Raises InvalidRequest where the template has placed another number of images.
         """
@@ -117,8 +117,8 @@ class PictureMarks:
                 fix="Send the images in a user's message, and no control tokens in texts.",
             )
         made = [pieces[0]]
-        for number, piece in zip(order, pieces[1:], strict=True):
-            made += [texts[number], piece]
+        for place, (number, piece) in enumerate(zip(order, pieces[1:], strict=True)):
+            made += [ahead(place), texts[number], piece]
         return "".join(made), order
 
 

@@ -10,7 +10,8 @@ from msgspec import Struct
 class PieceKind(enum.IntEnum):
     """PATCHES: pixels become rows, and the ops before the first attention. PRODUCTS: the ops between two attentions and
     after the last one, where each row depends on itself alone. ATTENTION: rows that see all rows of the square.
-    WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line."""
+    WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line. FOLD:
+    groups of patches become one row each, and the ops up to the next attention."""
 
     PATCHES = 0
     PRODUCTS = 1
@@ -18,6 +19,7 @@ class PieceKind(enum.IntEnum):
     WINDOWS = 3
     HEAD = 4
     SHEET = 5
+    FOLD = 6
 
 
 class PieceTime(Struct, frozen=True):

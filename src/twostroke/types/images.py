@@ -78,6 +78,20 @@ class Patching(Struct, frozen=True):
         return height // self.patch // self.merge, width // self.patch // self.merge
 
 
+class RowFold(Struct, frozen=True):
+    """A place in the middle of a tower at which neighbouring patches become one row. layer: the number of the attention
+    before this place; its rows see only the patches that become one row with theirs. side: the number of patches on
+    each side of such a square."""
+
+    layer: int
+    side: int
+
+    @property
+    def group(self) -> int:
+        """The number of patches that become one row."""
+        return self.side**2
+
+
 class Sheet(Struct, frozen=True):
     """A grid of squares that show one picture together. Each square is encoded alone, and the rows of all squares are
     read line by line.
@@ -138,16 +152,36 @@ class ImageTile(Struct, frozen=True, eq=False, weakref=True):
         return self.lines * self.columns
 
 
+class Canvas(Struct, frozen=True):
+    """The plane on which an image, its slices and the marks around them have places. All numbers are image rows. lines,
+    columns: the size of the plane. top, left, height, width: the part of it that a tile shows. ends: the position after
+    the last mark of the image, for its last tile; 0 for others."""
+
+    lines: int
+    columns: int
+    top: int
+    left: int
+    height: int
+    width: int
+    ends: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the tile shows the whole plane; it is then the first tile of the image."""
+        return (self.height, self.width) == (self.lines, self.columns)
+
+
 class ImageSpan(Struct, frozen=True, eq=False):
     """Positions [first, end) of a prompt, which hold rows of a tile in order, beginning with row `skipped`. count: the
     number of rows; 0 means all rows from there on. together: True where the rows see each other, so that they are
-    computed in one step."""
+    computed in one step. canvas: the places of the tile, where its image has a canvas."""
 
     first: int
     tile: ImageTile
     skipped: int = 0
     count: int = 0
     together: bool = False
+    canvas: Canvas | None = None
 
     @property
     def end(self) -> int:

@@ -198,6 +198,10 @@ def _check(span: WireSpan, length: int) -> None:
     inside = 0 < end - span.first <= rows - span.skipped and end <= length
     if span.sheet is not None:
         inside = inside and span.sheet.shape == (span.lines, span.columns) and span.sheet.squares > 0
+    if (canvas := span.canvas) is not None:
+        height, width = canvas.top + canvas.height, canvas.left + canvas.width
+        inside = inside and 0 < height <= canvas.lines <= length and 0 < width <= canvas.columns <= length
+        inside = inside and min(canvas.top, canvas.left) >= 0 and (not canvas.ends or end <= canvas.ends <= length)
     if not (inside and 0 < _bytes_of(span) <= MOST_TILE_BYTES):
         raise ValueError("An image of this request has no place in its prompt.")
 

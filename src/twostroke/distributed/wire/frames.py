@@ -16,7 +16,7 @@ import msgspec
 
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.types.event import FinishedEvent
-from twostroke.types.images import Sheet
+from twostroke.types.images import Canvas, Sheet
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
@@ -119,6 +119,7 @@ class WireSpan(msgspec.Struct, array_like=True, frozen=True):
     count: Count
     together: bool
     sheet: Sheet | None = None
+    canvas: Canvas | None = None
 
 
 class KeySpan(msgspec.Struct, array_like=True, frozen=True):

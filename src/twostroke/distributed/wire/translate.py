@@ -51,6 +51,7 @@ def wire_spans(images: Sequence[ImageSpan]) -> tuple[WireSpan, ...]:
             span.count,
             span.together,
             span.tile.sheet,
+            span.canvas,
         )
         for span in images
     )
@@ -84,7 +85,8 @@ def seen_by(work: Assignment | TilesAhead, tiles: Mapping[bytes, ImageTile]) -> 
     if isinstance(work, TilesAhead):
         return EncodeJob(work.number, tuple(tiles[key] for key in dict.fromkeys(span.key for span in work.images)))
     spans = (
-        ImageSpan(span.first, tiles[span.key], span.skipped, span.count, span.together) for span in work.images
+        ImageSpan(span.first, tiles[span.key], span.skipped, span.count, span.together, span.canvas)
+        for span in work.images
     )
     return structs.replace(work, request=replace(work.request, images=tuple(spans)), images=())
 

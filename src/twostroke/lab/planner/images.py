@@ -100,7 +100,7 @@ class PlannedSight(Struct, frozen=True):
         cut = self.processor.cut(size.width, size.height)
         lines = cut.lines(self.encoder.sight.patching)
         rows = [each * columns for each, columns in lines]
-        tokens, cost = self.count(self.processor.text(cut, lines)), self.cost(machine)
+        tokens, cost = self.count(self.processor.ahead(0) + self.processor.text(cut, lines)), self.cost(machine)
         sheets = cut.sheets or (None,) * len(lines)
         tiles = [ImageTile(-1, *shape, 0, 0, b"", sheet) for shape, sheet in zip(lines, sheets, strict=True)]
         encode_s = sum(map(cost.tile_s, tiles))

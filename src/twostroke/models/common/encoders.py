@@ -18,6 +18,7 @@ from twostroke.models.common.sight import Sight, TextTurns
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.passes.row_cuts import with_row_cuts
 from twostroke.ops.program.check import check
+from twostroke.ops.program.folded import fold_of
 from twostroke.ops.program.fuse import fuse
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import OpPart
@@ -28,7 +29,7 @@ from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
 EncoderText = Callable[[Tracer], tuple[Value, ...]]
-"""Traces an encoder and returns its image rows, then the rows that are added after layers."""
+"""Traces an encoder and returns its image rows, then the rows that are added after layers, or those that are folded."""
 
 
 def _home(name: str) -> LazyModule:
@@ -38,7 +39,7 @@ def _home(name: str) -> LazyModule:
 _IDEFICS3, _QWEN2_VL, _QWEN3_VL, _PIXTRAL = map(_home, ("idefics3", "qwen2_vl", "qwen3_vl", "pixtral"))
 _GEMMA3, _GEMMA4, _PADDLE, _GLM4V = map(_home, ("gemma3", "gemma4", "paddleocr_vl", "glm4v"))
 _INTERNVL, _LFM2_VL, _LLAVA, _UNIFIED = map(_home, ("internvl", "lfm2_vl", "llava", "gemma4_unified"))
-_GLM_OCR = _home("glm_ocr")
+_GLM_OCR, _MINICPM_V = _home("glm_ocr"), _home("minicpm_v")
 ENCODERS: Mapping[str, LazyModule] = {
     **{"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3},
     **{"qwen2_vl": _QWEN2_VL, "qwen2_5_vl": _QWEN2_VL},
@@ -46,6 +47,7 @@ ENCODERS: Mapping[str, LazyModule] = {
     **{"gemma3": _GEMMA3, "gemma4": _GEMMA4, "gemma4_unified": _UNIFIED, "paddleocr_vl": _PADDLE},
     **{"glm4v": _GLM4V, "glm46v": _GLM4V, "glm4v_moe": _GLM4V, "glm_ocr": _GLM_OCR},
     **{"internvl": _INTERNVL, "lfm2_vl": _LFM2_VL},
+    **{"minicpmv4_6": _MINICPM_V, "minicpmv4_7": _MINICPM_V, "minicpm_ocr": _MINICPM_V},
     **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL, "lighton_ocr": _PIXTRAL},
     **{f"{name} {tower}_vision_model": _LLAVA for name in ("llava", "llava_next") for tower in ("clip", "siglip")},
     "llava_onevision siglip_vision_model": _LLAVA,
@@ -92,7 +94,7 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     check(program)
     facts = replace(facts, dtype=text.dtype)
     model = Model.of(facts, f"encoder of {text.architecture}", plain, program, Task.EMBED)
-    pixels, *places = program.given
+    pixels, *places = program.given[: len(program.given) - (sight.fold is not None)]
     return SightEncoder(sight, replace(model, part="the encoder of images"), pixels, places[0] if places else None)
 
 
@@ -101,10 +103,17 @@ def encode_cost(encoder: SightEncoder, model: Model, cost_of: Callable[[Model], 
     returns the cost of steps of a program."""
     sight, merge, program = encoder.sight, encoder.sight.patching.merge**2, model.program
     layers = sum(call.PART is OpPart.ATTENTION for call in program.body)
-    first = program.cuts[0]
-    bodies = program.body[:first], program.body[first:] or program.body, program.head
+    first, fold = program.cuts[0], fold_of(program)
+    bodies = [program.body[:first], program.body[first:] or program.body, program.head]
+    if fold is not None:
+        after = next(cut for cut in program.cuts if cut > fold.at)
+        bodies[1] = program.body[first : fold.at] + program.body[after:]
+        bodies.append(program.body[fold.at : after])
     parts = (replace(model, program=replace(program, body=body, head=(), cuts=())) for body in bodies)
     costs = PartCosts(*map(cost_of, parts))
+    if sight.fold is not None:
+        whole = frozenset(range(layers)) - {sight.fold.layer}
+        return EncodeCost(costs, merge, layers, sight.fold.group, whole, sight.fold)
     if sight.windows is None:
         return EncodeCost(costs, merge, layers)
     return EncodeCost(costs, merge, layers, sight.windows.side**2 * merge, frozenset(sight.windows.whole))

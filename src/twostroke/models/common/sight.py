@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from twostroke.images.processor import Tiling
 from twostroke.ops.program.values import Rope
-from twostroke.types.images import Patching, SpanLayers
+from twostroke.types.images import Patching, RowFold, SpanLayers
 
 
 class Between(enum.Enum):
@@ -16,7 +16,8 @@ class Between(enum.Enum):
     corners. BILINEAR, BICUBIC: places are the middles of squares. SMOOTH: BILINEAR over all places that a square of a
     smaller grid covers. GRID: the first lines and columns as they are. AXES: the tensor has two tables; a place is the
     sum of a row of the first by its column and one of the second by its line. PAIRS: the tables of AXES, with the two
-    rows of a number next to each other."""
+    rows of a number next to each other. NEAREST: the row of the largest place that does not lie after a patch's own
+    place."""
 
     CORNERS = enum.auto()
     BILINEAR = enum.auto()
@@ -25,6 +26,7 @@ class Between(enum.Enum):
     GRID = enum.auto()
     AXES = enum.auto()
     PAIRS = enum.auto()
+    NEAREST = enum.auto()
 
 
 class LearnedPlaces(Struct, frozen=True):
@@ -102,7 +104,9 @@ class Sight(Struct, frozen=True, kw_only=True):
     rows too. added: layers of the language model after which further image rows are added. spans: layers in which the
     rows of an image see each other. colors_last: the colours of a pixel are neighbours in a patch. filler: the token id
     of image rows wherever the language model reads ids, except in the embedding; None for the id in the prompt.
-    newline: the tensor of the row that ends lines of a sheet. grids, most_tiles, apart: see Tiling.
+    newline: the tensor of the row that ends lines of a sheet. grids, most_tiles, apart: see Tiling. fold: the place in
+    the tower at which patches become fewer rows. marks: the token ids that count to the image before them, where the
+    tiles of an image have places on a canvas.
     """
 
     family: str
@@ -123,6 +127,8 @@ class Sight(Struct, frozen=True, kw_only=True):
     grids: tuple[tuple[int, int], ...] = ()
     most_tiles: int = 0
     apart: bool = False
+    fold: RowFold | None = None
+    marks: tuple[int, ...] = ()
 
     @property
     def tensors(self) -> frozenset[str]:
@@ -132,7 +138,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     def tiling(self, asked: int) -> Tiling:
         """Returns the numbers that a processor needs to divide images. asked: see most_rows."""
         rows = self.most_rows(asked)
-        return Tiling(self.patching, self.side, rows, self.grids, self.most_tiles, self.apart)
+        return Tiling(self.patching, self.side, rows, self.grids, self.most_tiles, self.apart, bool(self.marks))
 
     def most_rows(self, asked: int) -> int:
         """Returns the most image rows of a tile. asked: the limit where an image decides the size of its tile."""
@@ -145,6 +151,12 @@ class Sight(Struct, frozen=True, kw_only=True):
     def rest(self) -> int:
         """The number of rows of a tile that are no patches."""
         return int(self.learned is not None and bool(self.learned.first))
+
+    def most_windows(self, asked: int) -> int:
+        """Returns the most sequences that the rows of a tile are in one layer. asked: see most_rows."""
+        if self.fold is not None:
+            return self.most_patches(asked) // self.fold.group
+        return self.windows.most(self.most_rows(asked)) if self.windows else 1
 
     def most_patches(self, asked: int) -> int:
         """Returns the most patches and other rows of a tile. asked: see most_rows."""

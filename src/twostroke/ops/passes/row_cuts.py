@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from twostroke.ops.program.folded import fold_of
 from twostroke.ops.program.op import OpPart
 from twostroke.ops.program.program import Program
 
 
 def with_row_cuts(program: Program) -> Program:
     """Returns the program with a cut before and after each attention and one at the end of its body, so that it can be
-    computed in blocks of rows.
+    computed in blocks of rows. There is also a cut where the rows are folded.
 
     All other calls of a body make each row from the same row of their inputs. K and V of all rows are written before
     the attention that reads them. No row writes K and V of the next layer before that attention has ended.
     """
     places = [place for place, call in enumerate(program.body) if call.PART is OpPart.ATTENTION]
-    cuts = sorted({cut for place in places for cut in (place, place + 1)} - {0} | {len(program.body)})
-    return replace(program, cuts=tuple(cuts))
+    cuts = {cut for place in places for cut in (place, place + 1)} - {0} | {len(program.body)}
+    fold = fold_of(program)
+    return replace(program, cuts=tuple(sorted(cuts | ({fold.at} if fold else set()))))
 
 
 def parts_of(program: Program) -> tuple[Program, ...]:

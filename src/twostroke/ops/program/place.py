@@ -13,6 +13,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from twostroke.ops.program.check import writes
+from twostroke.ops.program.folded import fold_of
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Size, Value
 
@@ -25,10 +26,11 @@ ELEMENT_BYTES = 4
 
 class Placement(Struct, frozen=True, eq=False):
     """offsets: for each value that owns memory, the distance from the arena's begin, in bytes. num_bytes: the size of
-    the arena."""
+    the arena. fewer: the most rows of the values that have fewer rows than a step."""
 
     offsets: Mapping[Value, int]
     num_bytes: int
+    fewer: Mapping[Value, int]
 
 
 def _first_byte(placed: tuple[int, int, _Life]) -> int:
@@ -48,6 +50,9 @@ def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
     """Places all values for steps of at most `max_tokens` rows and `max_logit_rows` rows of logits."""
     rows = {Size.TOKENS: max_tokens, Size.LOGIT_ROWS: max_logit_rows}
     lives = _lives(program, rows)
+    fewer = _with_fewer_rows(program, lives, max_tokens)
+    for root, count in fewer.items():
+        lives[root].num_bytes = _num_bytes(root, {root.rows: count})
     placed: list[tuple[int, int, _Life]] = []
     offsets: dict[Value, int] = {}
     for root, life in sorted(lives.items(), key=lambda item: -item[1].num_bytes):
@@ -58,7 +63,16 @@ def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
                 at = end
         offsets[root] = at
         insort(placed, (at, at + life.num_bytes, life), key=_first_byte)
-    return Placement(offsets, max((end for _, end, _ in placed), default=0))
+    return Placement(offsets, max((end for _, end, _ in placed), default=0), fewer)
+
+
+def _with_fewer_rows(program: Program, lives: Mapping[Value, _Life], max_tokens: int) -> dict[Value, int]:
+    """Returns the most rows of the values that are written after the rows of a step were folded."""
+    fold = fold_of(program)
+    if fold is None:
+        return {}
+    written = {root: life.first >= fold.at or root is fold.target for root, life in lives.items()}
+    return {root: -(-max_tokens // fold.group) for root in written if written[root] and root.rows is Size.TOKENS}
 
 
 def _lives(program: Program, rows: Mapping[Size, int]) -> dict[Value, _Life]:

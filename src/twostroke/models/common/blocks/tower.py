@@ -15,7 +15,7 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ROW_NUMBERS, Indices, PagedKV, Rope, RowTurns, Tensor, Value, join
+from twostroke.ops.program.values import ROW_NUMBERS, Cache, Indices, PagedKV, Rope, RowTurns, Tensor, Value, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add, scale, scale_columns
 from twostroke.ops.rows.join_rows import join_rows
@@ -99,25 +99,36 @@ class Tower:
     scales: tuple[str, ...] = ()
 
     def __call__(self, t: Tracer, x: Value) -> Value:
-        """Returns the rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
-        shape = self.heads
-        cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, ahead=shape.ahead))
-        for index in range(self.num_layers):
+        """Returns the rows after the last layer."""
+        return self.of_layers(t, x, self.cache(t), range(self.num_layers))
+
+    def cache(self, t: Tracer) -> Cache:
+        """Makes the cache in which all layers keep K and V, because a tile is one step."""
+        return t.cache(PagedKV(self.heads.num_kv_heads, self.heads.head_dim, ahead=self.heads.ahead))
+
+    def of_layers(self, t: Tracer, x: Value, cache: Cache, layers: range) -> Value:
+        """Returns the rows after these layers."""
+        for index in layers:
             with t.layer(f"{self.layers}{index}."):
-                h = self.norm(t, self.norms[0], x)
-                names = {shape.names.q: shape.query, shape.names.k: shape.kv, shape.names.v: shape.kv}
-                matrix = shape.joined(t, shape) if shape.joined else None
-                joined = linear(h, matrix or t.matrix("qkv", names, shape.hidden_size, bias=shape.qkv_bias))
-                q, k, v = self._turned(t, joined)
-                kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
-                seen = attention(q, cache, shape.head_dim**-0.5)
-                out = {shape.names.o: shape.hidden_size}
-                made = linear(seen.flat(), t.matrix("o", out, shape.query, bias=shape.output_bias))
-                x = add(x, self._scaled(t, 0, made))
+                x = self.attended(t, x, cache)
                 x = add(x, self._scaled(t, 1, self.feed(t, self.norm(t, self.norms[1], x))))
             if self.after:
                 self.after(t, index, x)
         return x
+
+    def attended(self, t: Tracer, x: Value, cache: Cache) -> Value:
+        """Returns the rows after the first block of a layer."""
+        shape = self.heads
+        h = self.norm(t, self.norms[0], x)
+        names = {shape.names.q: shape.query, shape.names.k: shape.kv, shape.names.v: shape.kv}
+        matrix = shape.joined(t, shape) if shape.joined else None
+        joined = linear(h, matrix or t.matrix("qkv", names, shape.hidden_size, bias=shape.qkv_bias))
+        q, k, v = self._turned(t, joined)
+        kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
+        seen = attention(q, cache, shape.head_dim**-0.5)
+        out = {shape.names.o: shape.hidden_size}
+        made = linear(seen.flat(), t.matrix("o", out, shape.query, bias=shape.output_bias))
+        return add(x, self._scaled(t, 0, made))
 
     def _scaled(self, t: Tracer, block: int, made: Value) -> Value:
         return scale_columns(made, t.vector(self.scales[block], made.width, suffix="")) if self.scales else made
@@ -150,8 +161,12 @@ def by_channel(t: Tracer, joined: Value, width: int) -> Value:
 
 def mean_rows(x: Value, rows: Indices, group: int) -> Value:
     """Returns the mean of each group of `group` neighbouring rows; `rows` names the groups."""
-    joined, width = join_rows(x, rows, group), x.width
-    total, *others = joined.split(*[width] * group)
+    return mean_of(join_rows(x, rows, group), group)
+
+
+def mean_of(joined: Value, group: int) -> Value:
+    """Returns the mean of the `group` rows that stand next to each other in a row."""
+    total, *others = joined.split(*[joined.width // group] * group)
     for other in others:
         total = add(total, other)
     return scale(total, 1 / group)

@@ -53,15 +53,26 @@ class Siglip:
 
     def __call__(self, t: Tracer) -> Value:
         """Returns the rows of all patches after the last norm."""
-        norm = Norm(self.eps, NormKind.LAYER)
+        return self.norm(t, "post_layernorm", self.of_layers(t, self.of_patches(t)))
+
+    @property
+    def norm(self) -> Norm:
+        """The norm of all blocks."""
+        return Norm(self.eps, NormKind.LAYER)
+
+    def of_patches(self, t: Tracer) -> Value:
+        """Returns the rows of all patches before the first layer."""
         x = Patches(self.patch, self.width, "embeddings.patch_embedding", colors_last=self.colors_last)(t)
-        x = with_given_places(t, x) if self.fitted else with_table(t, x, TABLE, self.grid**2)
-        return norm(t, "post_layernorm", self.of_layers(t, x))
+        return with_given_places(t, x) if self.fitted else with_table(t, x, TABLE, self.grid**2)
+
+    @property
+    def tower(self) -> Tower:
+        """The layers."""
+        return Tower("encoder.layers.", self.layers, self.heads, self.feed, self.norm, turn=self.turn)
 
     def of_layers(self, t: Tracer, x: Value) -> Value:
         """Returns the rows after the last layer."""
-        norm = Norm(self.eps, NormKind.LAYER)
-        return Tower("encoder.layers.", self.layers, self.heads, self.feed, norm, turn=self.turn)(t, x)
+        return self.tower(t, x)
 
 
 def read_siglip(own: Fields, silent: Mapping[str, object]) -> Siglip:

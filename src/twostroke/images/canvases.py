@@ -1,0 +1,38 @@
+"""The marks after an image that has places on a canvas: they count to the image, and move no later position."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from twostroke.types.images import ImageSpan, ImageTile, key_of
+
+LAST = b"the prompt ends with this image"
+
+
+def with_ends(spans: Sequence[ImageSpan], token_ids: Sequence[int], marks: Sequence[int]) -> tuple[ImageSpan, ...]:
+    """Returns the spans of a prompt, with the end of each image in its last span. spans: in order, each with a canvas.
+    marks: the token ids of marks.
+
+    A mark that the model makes after a prompt does not count to the image, but it does where it stands in a later
+    prompt. So an image at the end of a prompt has a key of its own, and shares no pages with images that text follows.
+    """
+    made: list[ImageSpan] = []
+    for place, span in enumerate(spans):
+        after = spans[place + 1] if place + 1 < len(spans) else None
+        begins = after is None or after.canvas is None or after.canvas.is_whole
+        if span.canvas is None or not begins:
+            made.append(span)
+            continue
+        ends, limit = span.end, len(token_ids) if after is None else after.first - 1
+        while ends < limit and token_ids[ends] in marks:
+            ends += 1
+        tile = span.tile if ends < len(token_ids) else _at_the_end(span.tile)
+        made.append(structs.replace(span, tile=tile, canvas=structs.replace(span.canvas, ends=ends)))
+    return tuple(made)
+
+
+def _at_the_end(tile: ImageTile) -> ImageTile:
+    return structs.replace(tile, key=key_of(hashlib.sha256(LAST + str(tile.key).encode()).digest()))

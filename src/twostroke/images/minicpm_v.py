@@ -1,0 +1,167 @@
+"""Tiles of MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: the whole image with an area near that of a square of fixed side. A
+large image is also cut into a grid of slices, and each of them is enlarged to this area (Guo et al. 2024).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from msgspec import Struct
+
+from twostroke.images.decoder import Step
+from twostroke.images.processor import (
+    BICUBIC,
+    HALF,
+    MULTIPLES,
+    Colors,
+    Cut,
+    OfColors,
+    Tiling,
+    one_tile,
+    read_resizing,
+    require_tower,
+    too_narrow,
+)
+from twostroke.types.errors import UnsupportedModel
+from twostroke.types.images import Canvas, Patching
+from twostroke.types.spec.fields import Fields
+
+IMAGE = "<|image_pad|>"
+NUMBER, WHOLE, SLICE = (("<" + name + ">", "</" + name + ">") for name in ("image_id", "image", "slice"))
+"""The marks before and after an image's number, the rows of a whole image, and the rows of a slice."""
+MODES = {"4x": 2, "16x": 4}
+"""The patches on each side of the square that becomes one image row, by the name of this way."""
+USUAL_SIDE, USUAL_SLICES = 448, 9
+MOST_RATIO = 200
+"""How many times as long as the other one a side of a tile may be."""
+
+
+class MiniCPMVProcessor(OfColors, Struct, frozen=True):
+    """side: the side of a square in pixels, which has the area of a tile. slices: the most slices of an image; 1 where
+    images are not cut. enlarges: whether small images grow to this area. numbered: whether an image's number stands
+    before it. most_rows: the most image rows of a tile. canvas: whether tiles have places on a canvas."""
+
+    family: ClassVar[str] = "minicpm_v"
+    patching: Patching
+    side: int
+    slices: int
+    enlarges: bool
+    numbered: bool
+    most_rows: int
+    canvas: bool
+    colors: Colors
+    breaks_lines: bool = False
+
+    @property
+    def mark(self) -> str:
+        """See Processor."""
+        return IMAGE
+
+    def ahead(self, place: int) -> str:
+        """See Processor."""
+        return f"{NUMBER[0]}{place}{NUMBER[1]}" if self.numbered else ""
+
+    def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
+        """See Processor. low: True for only the whole image."""
+        found = None if self.slices == 1 else self._grid(width, height)
+        whole = one_tile(*self._size(width, height, grows=found is None and self.enlarges), self.colors.word)
+        if found is None or low:
+            return self._allowed(whole)
+        columns, rows = found
+        wide, high = self._size(_multiple(width, columns) / columns, _multiple(height, rows) / rows, grows=True)
+        steps: list[Step] = [("resize", wide * columns, high * rows, self.colors.word)]
+        steps += [("tile", wide * x, high * y, wide, high) for y in range(rows) for x in range(columns)]
+        sizes = (*whole.sizes, *((wide, high),) * (columns * rows))
+        return self._allowed(Cut((*whole.steps, *steps), sizes, columns, rows))
+
+    def _allowed(self, cut: Cut) -> Cut:
+        if any(lines * columns > self.most_rows for lines, columns in cut.lines(self.patching)):
+            raise too_narrow()
+        return cut
+
+    def _size(self, width: float, height: float, *, grows: bool) -> tuple[int, int]:
+        """Returns width and height of a tile, as multiples of an image row. grows: whether a small one is enlarged."""
+        if height * width > self.side * self.side or grows:
+            ratio = width / height
+            height = int(self.side / math.sqrt(ratio))
+            width = int(height * ratio)
+        return _multiple(width, self.patching.unit), _multiple(height, self.patching.unit)
+
+    def _grid(self, width: int, height: int) -> tuple[int, int] | None:
+        """Returns columns and rows of the grid whose shape is nearest to that of the image; None for one that is not
+        cut. Of grids that are equally near, it is the one with more rows."""
+        asked = min(math.ceil(width * height / (self.side * self.side)), self.slices)
+        if asked <= 1:
+            return None
+        shape, found, nearest = math.log(width / height), (1, 1), math.inf
+        for count in (asked - 1, asked, asked + 1):
+            if count == 1 or count > self.slices:
+                continue
+            for rows in range(1, count + 1):
+                if count % rows:
+                    continue
+                columns = count // rows
+                apart = abs(shape - math.log(columns / rows))
+                if apart < nearest or (apart == nearest and rows > found[1]):
+                    found, nearest = (columns, rows), apart
+        return found
+
+    def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
+        """See Processor."""
+        whole, *slices = (IMAGE * (count * columns) for count, columns in lines)
+        shown = [f"{SLICE[0]}{rows}{SLICE[1]}" for rows in slices]
+        rows = ("".join(shown[at : at + cut.columns]) for at in range(0, len(shown), cut.columns or 1))
+        return f"{WHOLE[0]}{whole}{WHOLE[1]}" + "\n".join(rows)
+
+    def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
+        """See Processor. The whole image is stretched over the plane that its slices cover."""
+        if not self.canvas:
+            return (None,) * len(lines)
+        high, wide = lines[-1]
+        height, width = (high * cut.rows, wide * cut.columns) if cut.rows else lines[0]
+        places = [(high * row, wide * column) for row in range(cut.rows) for column in range(cut.columns)]
+        slices = (Canvas(height, width, *place, high, wide) for place in places)
+        return (Canvas(height, width, 0, 0, height, width), *slices)
+
+
+def _multiple(length: float, unit: int) -> int:
+    return max(round(length / unit) * unit, unit)
+
+
+def most_rows(side: float) -> int:
+    """Returns the most image rows of a tile. side: the side of a square with its area, in image rows. Both sides of a
+    tile are rounded, so it may have half a row more along either side. A tile has one line at least."""
+    longest = math.sqrt(MOST_RATIO)
+    return math.floor(max(side**2 + side / 2 * (longest + 1 / longest) + 0.25, side * longest + 0.5))
+
+
+def read(fields: Fields, tiling: Tiling) -> MiniCPMVProcessor:
+    """Returns the processor that a file describes. Raises CorruptModel, UnsupportedModel."""
+    patching = tiling.patching
+    require_tower(fields, ("patch_size",), patching)
+    if MODES.get(mode := fields.text("downsample_mode", "4x" if patching.merge == MODES["4x"] else "16x")) is None:
+        raise fields.wrong("downsample_mode", f"It is {' or '.join(MODES)}.")
+    if MODES[mode] != patching.merge:
+        raise fields.wrong("downsample_mode", f"The tower makes an image row of {patching.merge**2} patches.")
+    grows = fields.text("small_image_upsize", "always")
+    if grows not in ("always", "never"):
+        raise UnsupportedModel(
+            f"preprocessor_config.json: small_image_upsize {grows!r} is not implemented.",
+            why="It decides by the size of letters in an image how large the image is shown.",
+            fix='Use a model with "always" or "never", or start with --images off.',
+        )
+    side = fields.integer("scale_resolution", patching.unit, 1 << 12, default=USUAL_SIDE)
+    side = min(side, math.isqrt(tiling.most_rows) * patching.unit)
+    sliced = fields.boolean("slice_mode", True)
+    return MiniCPMVProcessor(
+        patching,
+        side,
+        fields.integer("max_slice_nums", 1, 256, default=USUAL_SLICES) if sliced else 1,
+        grows == "always",
+        fields.boolean("use_image_id", True),
+        min(most_rows(side / patching.unit), tiling.most_rows),
+        tiling.canvas,
+        read_resizing(fields, HALF, BICUBIC, MULTIPLES),
+    )

@@ -13,6 +13,8 @@ from twostroke.assembly.settings.config import resolve_images
 from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.env import Machine
 from twostroke.assembly.settings.resolver import Resolved, Resolver
+from twostroke.cost.shape import StepCost
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from twostroke.assembly.sight import SightPlan
     from twostroke.images.eyes import Eyes
     from twostroke.runner.image_encoder import ImageRows
+    from twostroke.runner.span_runner import SpanRunner
 
 TOWER = "vision_config"
 
@@ -69,11 +72,18 @@ def build_sight(
     memory: StepMemory,
     program: Program,
     closing: ExitStack,
-) -> tuple[Eyes | None, ImageRows | None]:
-    """Returns the object that opens images, and the object that writes image rows into steps of the program. Both are
-    None for a model that reads no images."""
+) -> tuple[Eyes | None, ImageRows | None, SpanRunner | None]:
+    """Returns the object that opens images, the object that writes image rows into steps of the program, and the object
+    that computes spans in pieces. They are None where the model reads no images, or has no use for them."""
     if plan is None:
-        return None, None
+        return None, None, None
     eyes = plan.eyes(resolved)
     closing.callback(eyes.close)
-    return eyes, plan.rows(resolved, machine, place, memory, program)
+    rows = plan.rows(resolved, machine, place, memory, program)
+    return eyes, rows, plan.spans(place, memory, program, rows)
+
+
+def tell_scheduler(scheduler: Scheduler, images: ImageRows | None, spans: SpanRunner | None, steps: StepCost) -> None:
+    """Gives the scheduler the costs by which it plans pieces of images. steps: the cost of steps of the model."""
+    scheduler.images.cost = None if images is None else images.kept.cost
+    scheduler.spans.cost = None if spans is None else spans.cost(steps)

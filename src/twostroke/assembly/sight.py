@@ -34,6 +34,7 @@ from twostroke.models.common.encoders import SightEncoder, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
 from twostroke.ops.passes.row_cuts import parts_of
+from twostroke.ops.passes.span_parts import body_of, head_of, span_parts
 from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
@@ -41,6 +42,7 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
+from twostroke.runner.span_runner import KeptHead, KeptValues, SpanProgram, SpanRunner
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import ImageTile, SpanLayers
 from twostroke.types.lazy_module import LazyModule
@@ -115,6 +117,18 @@ class SightPlan(Struct, frozen=True, eq=False):
         places for the rows."""
         kept, given = self.kept(settings, machine, where), given_rows(program)
         return ImageRows(kept, memory, given, time.perf_counter, self.encoder.sight.filler)
+
+    def spans(self, where: RunPlace, memory: StepMemory, program: Program, images: ImageRows) -> SpanRunner | None:
+        """Returns the object that computes rows of an image that see each other in pieces; None where no rows do, or
+        where a device computes the program."""
+        if not self.together or where.device is not None or not (parts := span_parts(program)):
+            return None
+        bodies = [where.compiled(body_of(program, part), memory) for part in parts]
+        kept, head = KeptValues(memory), where.compiled(head_of(program), memory)
+        kept_head = KeptHead(head, kept, parts[-1].kept)
+        sampled = where.runner(kept_head, memory, program.logits.width)
+        own = SpanProgram(parts, bodies, where.ops)
+        return SpanRunner(own, memory, images, kept, sampled, kept_head, time.perf_counter)
 
     def kept(self, settings: Resolved, machine: Machine, where: RunPlace) -> KeptRows:
         """Loads the encoder, and returns it with the rows that it will make and keep."""

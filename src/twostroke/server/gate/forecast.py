@@ -55,7 +55,7 @@ class Forecast(TypicalAnswer):
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """Correct the cost model, and remember the running sequences."""
-        if not (result.cold or result.faulty):
+        if not (result.cold or result.faulty or plan.span):
             self._times.observe(plan.sequences, max(duration_s, result.model_s + result.sampling_s))
         self._last = (plan.sequences, result.sampled)
 

@@ -32,8 +32,8 @@ Steps = list[tuple[Plan, StepResult]]
 
 
 class LittleTime:
-    """Satisfies `limits.TimeLimiter`. Next to streams a prompt gets a few tokens of a step, and a span gets its smallest
-    piece."""
+    """Satisfies `limits.TimeLimiter`. Next to streams a prompt gets a few tokens of a step, and a span gets its
+    smallest piece."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         return min(wanted_tokens, 5) if sequence.role is Role.PREFILL and step.streams() else wanted_tokens
@@ -100,17 +100,22 @@ def test_the_same_bits_in_pieces(
 
 
 def test_a_span_goes_on_when_its_streams_have_ended(folder: Path, alone: list[Any]) -> None:
-    """The last pieces are computed together then. All times belong to a part, and the pieces are the prompt's own."""
+    """The last pieces are computed together then. Their time is that of the prompt's own positions."""
     with hurried(folder, max_step_tokens=24) as (llm, steps):
-        words, *seeing = asked(llm)
-        short = replace(words, params=replace(words.params, max_tokens=4))
-        outputs = llm.engine.generate([short, *seeing])
-        assert [bits(each) for each in outputs[1:]] == alone[1:]
-        accounts = {each.request_id: each for each in llm._built.session.ledger.accounts.latest(10)}
-    last = [plan for plan, _ in steps if plan.span is not None and not plan.sequences]
-    assert last and any(len(plan.span.pieces) > 1 for plan in last if plan.span is not None)
-    spent_s = sum(result.span_s for plan, result in steps if plan.span is not None)
-    assert 0 < spent_s <= sum(each.parts.own_prefill_s for each in accounts.values())
+        words, seeing, _ = asked(llm)
+        stepper, token_ids = llm._built.stepper, list[int]()
+        names = [stepper.submit(each) for each in (words, seeing)]
+        while len(works(steps)) < 3:
+            stepper.step()
+        stepper.abort(names[0])
+        while stepper.has_work:
+            token_ids += [token for delta in stepper.step() or () for token in delta.token_ids]
+        (account,) = (each for each in llm._built.session.ledger.accounts.since(0, 9) if each.group_id == names[1])
+    assert tuple(token_ids) == alone[1][0]
+    (rest,) = (plan.span for plan, _ in steps if plan.span is not None and not plan.sequences)
+    assert rest is not None and rest.ends and len(rest.pieces) > 1
+    spent_s = sum(result.span_s for _, result in steps)
+    assert 0 < spent_s <= account.parts.own_prefill_s
 
 
 def test_the_same_bits_where_the_image_ends_the_prompt(folder: Path) -> None:
@@ -129,13 +134,94 @@ def test_the_same_bits_where_the_image_ends_the_prompt(folder: Path) -> None:
     assert [work.planned.samples for work in ended if work is not None] == [True]
 
 
-def test_a_prefix_that_ends_inside_of_a_span(folder: Path, alone: list[Any]) -> None:
+def test_a_prefix_that_ends_inside_of_a_span(folder: Path) -> None:
     """The cached pages hold some rows of the image. The others are computed together, in pieces."""
+    with opened(folder) as llm:
+        words, usual, _ = asked(llm)
+        before = "." * ((8 - usual.images[0].first) % 16)  # so the image begins in the middle of a page
+        seeing, other = (prompt_of(llm, before + "See ", picture(40, 40), tail, tokens=8) for tail in ("this", "that"))
+        alone = bits(llm.engine.generate([seeing])[0])
     with hurried(folder, max_step_tokens=24) as (llm, steps):
-        words, seeing, _ = asked(llm)
-        llm.engine.generate([seeing])
+        llm.engine.generate([other])
         steps.clear()
         outputs = llm.engine.generate([words, seeing])
-    assert bits(outputs[1]) == alone[1]
-    span, starts = seeing.images[0], {work.planned.start for work in works(steps)}
-    assert outputs[1].num_cached_tokens in range(span.first + 1, span.end) and starts == {outputs[1].num_cached_tokens}
+    assert bits(outputs[1]) == alone
+    span, cached = seeing.images[0], outputs[1].num_cached_tokens
+    assert span.first < cached < span.end and {work.planned.start for work in works(steps)} == {cached}
+
+
+def test_the_same_bits_after_preemption(folder: Path, alone: list[Any]) -> None:
+    """A sequence that loses its pages between two pieces begins the span again."""
+    with hurried(folder, max_step_tokens=24) as (llm, steps):
+        scheduler, taken = llm._built.scheduler, list[str]()
+        schedule = scheduler.schedule
+
+        def disturbed(now: float) -> Plan | None:
+            """Preempts the first sequence with an open span when three of its parts are done."""
+            found = scheduler.spans._open
+            if found is not None and len(works(steps)) == 3 and not taken:
+                taken.append(found.sequence.request.request_id)
+                scheduler._give_up(found.sequence, "another")
+            return schedule(now)
+
+        scheduler.schedule = disturbed
+        outputs = llm.engine.generate(asked(llm))
+        assert [bits(each) for each in outputs] == alone
+        assert taken and sum(each.completions[0].num_preemptions for each in outputs) == 1
+    begun = [work for work in works(steps) if (work.pieces[0].part, work.pieces[0].first) == (0, 0)]
+    assert len(begun) == 4 and sum(work.ends for work in works(steps)) == 3
+
+
+def test_an_abort_between_two_pieces(folder: Path, alone: list[Any]) -> None:
+    with hurried(folder, max_step_tokens=24) as (llm, steps):
+        words, seeing, other = asked(llm)
+        stepper = llm._built.stepper
+        names = [stepper.submit(each) for each in (words, seeing)]
+        while len(works(steps)) < 3:
+            stepper.step()
+        stepper.abort(names[1])
+        assert llm._built.scheduler.spans._open is None
+        stepper.abort(names[0])
+        assert [bits(each) for each in llm.engine.generate([words, other, seeing])] == [alone[0], alone[2], alone[1]]
+        llm._built.cache.check()
+
+
+def test_a_fault_of_a_piece_ends_its_request_alone(
+    folder: Path, alone: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, calls = SpanRunner._make, 0
+
+    def failing(own: SpanRunner, *given: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise ValueError("no such part")
+        make(own, *given)
+
+    monkeypatch.setattr(SpanRunner, "_make", failing)
+    with hurried(folder, max_step_tokens=24) as (llm, _):
+        outputs = llm.engine.generate(asked(llm))
+        llm._built.cache.check()
+    ended = [each.completions[0].finish_reason for each in outputs]
+    assert ended == [FinishReason.LENGTH, FinishReason.ERROR, FinishReason.LENGTH]
+    assert [bits(outputs[0]), bits(outputs[2])] == [alone[0], alone[2]]
+
+
+def test_what_is_kept_between_two_pieces(folder: Path) -> None:
+    """It is counted by the plan of memory: a few values of each row, and not what a step needs."""
+    with hurried(folder, max_step_tokens=24) as (llm, _):
+        sizes = list[int]()
+        program = llm._built.spec.program
+        most = kept_bytes(program, 16)
+        own = SpanRunner._compute
+
+        def noted(self: SpanRunner, *given: Any) -> None:
+            own(self, *given)
+            sizes.append(sum(each.nbytes for each in self._kept._arrays.values()))
+
+        SpanRunner._compute = noted  # type: ignore[method-assign]
+        try:
+            llm.engine.generate(asked(llm))
+        finally:
+            SpanRunner._compute = own  # type: ignore[method-assign]
+    assert 0 < max(sizes) <= most

@@ -81,11 +81,12 @@ def alone(folder: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("least", [32, 3])
-@pytest.mark.parametrize("options", [{}, {"threads": 2, "max_step_tokens": 24}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"threads": 2, "max_step_tokens": 24}, {"max_step_tokens": 8}], ids=str)
 def test_the_same_bits_in_pieces(
     folder: Path, alone: list[Any], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], least: int
 ) -> None:
-    """Each part of the model is a step, or several where a piece has few rows. The stream has a token in each."""
+    """Each part of the model is a step, or several where a piece has few rows. The stream has a token in each. An image
+    may have more rows than a step."""
     monkeypatch.setattr(span_pieces, "LEAST_ROWS", least)
     with hurried(folder, **options) as (llm, steps):
         assert [bits(each) for each in llm.engine.generate(asked(llm))] == alone

@@ -43,7 +43,6 @@ from twostroke.assembly.settings.resolver import Resolved, Resolver, collect
 from twostroke.assembly.task import read_for_task
 from twostroke.backends.cpu import best_level, require_level
 from twostroke.cost.memory import KVPlan
-from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
 from twostroke.ops.program.model import Model
 from twostroke.runner.folder import read_headers
@@ -166,7 +165,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     spec = with_calibrated_keys(spec, named.path, resolver)
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
-    spec, seeing = plan_sight(resolver, spec, folder.path, alone=asked is None)
+    spec, seeing = plan_sight(resolver, spec, folder.path, alone=asked is None, pieces=device is None)
     placing.settle_early_steps(device, spec, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
@@ -191,9 +190,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         check_objectives(costs, settings.steps.objectives)
         resolver.put(StepSettings.step_cost, "measured" if costs.measured else "guessed", costs.source)
     if seeing is not None and seeing.together:
-        rows = seeing.most_rows
-        beside = [Segment.decode(0), Segment.prefill(0, rows, False)._replace(later=rows * (rows - 1) // 2)]
-        tell_whole_images(resolver, rows, costs.now.predict(beside).seconds)
+        seconds = seeing.span_s(spec, costs.now, settings.steps.max_step_tokens)
+        tell_whole_images(resolver, seeing.most_rows, seconds, in_pieces=seeing.kept_bytes > 0)
     return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 

@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 TOWER = "vision_config"
 
 
-def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) -> tuple[Model, SightPlan | None]:
+def plan_sight(
+    resolver: Resolver, spec: Model, folder: Path, *, alone: bool, pieces: bool
+) -> tuple[Model, SightPlan | None]:
     """Calls `find_sight` where config.json describes a tower or images are asked for. Otherwise settles that no images
     are read."""
     config = read_object(folder / "config.json")
     asked = resolver.asked_value(ImageSettings.images) == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
     if asked or TOWER in config or (folder / NAME_FILE).is_file():
-        return sight.find_sight(resolver, spec, folder, config, alone=alone)
+        return sight.find_sight(resolver, spec, folder, config, alone=alone, pieces=pieces)
     resolver.pick(ImageSettings.mmproj, None, "none asked for")
     resolver.pick(ImageSettings.images, "off", "the model describes no encoder of images")
     resolve_images(resolver)

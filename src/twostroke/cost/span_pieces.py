@@ -42,7 +42,8 @@ class SpanCost(Struct, frozen=True):
 
     def least_s(self, rows: int) -> float:
         """Returns the predicted seconds of the longest piece that cannot be smaller, of a span that begins a prompt."""
-        return max(self.seconds(place, 0, rows, min(LEAST_ROWS, rows)) for place in range(len(self.parts)))
+        least = min(LEAST_ROWS, rows, self.most_rows)
+        return max(self.seconds(place, 0, rows, least) for place in range(len(self.parts)))
 
     def seconds(self, part: int, start: int, rows: int, count: int) -> float:
         """Returns the predicted seconds of `count` rows of a part. An attention has all `rows` rows of the span."""
@@ -95,7 +96,7 @@ class SpanWalk:
     def _least(self) -> int:
         """The rows of the smallest next piece."""
         left = self._rows - self._row
-        return left if self._kind is PieceKind.SPAN_ATTENTION else min(LEAST_ROWS, left)
+        return left if self._kind is PieceKind.SPAN_ATTENTION else min(LEAST_ROWS, left, self._cost.most_rows)
 
     def _within(self, most_s: float) -> int:
         """Returns the most rows that are predicted to take at most `most_s` seconds: all that are left, or a multiple

@@ -18,18 +18,18 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.cost.shape import StepCost
-from twostroke.cost.span_pieces import SpanCost, SpanShare
+from twostroke.cost.span_pieces import SpanCost
 from twostroke.engine.executor import Executor
 from twostroke.engine.isolate import joined
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.ops.passes.span_parts import SpanPart
+from twostroke.ops.passes.span_parts import SpanPart, span_cost
 from twostroke.ops.program.op import Op
 from twostroke.ops.program.values import ROW_ENDS, Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.image_encoder import ImageRows
 from twostroke.runner.step_inputs import write_sequences
-from twostroke.types.encode import PieceKind, PieceTime, SpanPiece
+from twostroke.types.encode import PieceTime, SpanPiece
 from twostroke.types.plan import Plan, PlannedSequence, SpanWork
 from twostroke.types.result import StepResult
 
@@ -208,15 +208,6 @@ class SpanRunner:
             if own.logit_rows:
                 self._kept_head.first = first - planned.start
                 yield replace(self._head.execute(Plan(0, (own,))), delayed_s=0.0)
-
-
-def span_cost(parts: Sequence[SpanPart], steps: StepCost, most_rows: int) -> SpanCost:
-    """Returns what pieces of a model in these parts cost. steps: predicts steps of the model. most_rows: the most rows
-    of a step."""
-    kinds = [PieceKind.SPAN_ATTENTION if part.attends else PieceKind.SPAN_PRODUCTS for part in parts]
-    work = {kind: sum(part.work for part, own in zip(parts, kinds, strict=True) if own is kind) for kind in kinds}
-    shares = [SpanShare(kind, part.work / work[kind]) for part, kind in zip(parts, kinds, strict=True)]
-    return SpanCost(steps, tuple(shares), most_rows)
 
 
 def _block(planned: PlannedSequence, first: int, end: int) -> PlannedSequence:

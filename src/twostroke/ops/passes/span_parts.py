@@ -8,17 +8,20 @@ because steps share their memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from msgspec import Struct
 
+from twostroke.cost.shape import StepCost
+from twostroke.cost.span_pieces import SpanCost, SpanShare
 from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.span_attention import SpanAttention
 from twostroke.ops.program.check import writes
 from twostroke.ops.program.op import Op, OpPart
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value, Weight
+from twostroke.types.encode import PieceKind
 
 BYTES = 4
 
@@ -69,6 +72,15 @@ def head_of(program: Program) -> Program:
 def kept_bytes(program: Program, rows: int) -> int:
     """Returns the most bytes of the values that are kept of a span of so many rows."""
     return max((_bytes(part, rows) for part in span_parts(program)), default=0)
+
+
+def span_cost(parts: Sequence[SpanPart], steps: StepCost, most_rows: int) -> SpanCost:
+    """Returns what pieces of a model in these parts cost. steps: predicts steps of the model. most_rows: the most rows
+    of a step."""
+    kinds = [PieceKind.SPAN_ATTENTION if part.attends else PieceKind.SPAN_PRODUCTS for part in parts]
+    work = {kind: sum(part.work for part, own in zip(parts, kinds, strict=True) if own is kind) for kind in kinds}
+    shares = [SpanShare(kind, part.work / work[kind]) for part, kind in zip(parts, kinds, strict=True)]
+    return SpanCost(steps, tuple(shares), most_rows)
 
 
 def _bytes(part: SpanPart, rows: int) -> int:

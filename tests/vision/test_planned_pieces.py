@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_piece_next_to_a_stream_is_planned_within_the_rule(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[tuple[float, float]] = []
     pieces: list[tuple[float, bool, EncodePiece, EncodePace]] = []
-    take, advance, usual_left_s = ImageTurns.take, ImageEncoder.advance, image_turns._left_s
+    take, advance, usual_left_s = ImageTurns.take, ImageEncoder.advance, image_turns.time_left_s
 
     def taken(own: ImageTurns, step: StepLoad, limiters: Any) -> EncodeTurn:
         left = [each.left_s(step) for each in limiters if isinstance(each, GapLimiter)]

@@ -93,6 +93,11 @@ class StepResult:
         return self.encodes.seconds
 
     @property
+    def pieces_s(self) -> float:
+        """The part of model_s in which the step computed pieces of images, and not its sequences."""
+        return self.encode_s + self.span_s
+
+    @property
     def faulty(self) -> bool:
         """Whether some request's work failed or was not done: then the step's time does not predict later steps."""
         return bool(self.failed or self.undone)

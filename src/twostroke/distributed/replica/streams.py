@@ -255,8 +255,8 @@ class LoopStreams:
         self._ledger.step(plan, result, begin_s, commit_s)
         self._guesses = self._guesses.plus(guesses_of(plan, result))
         self._step_s = commit_s - begin_s
-        if not (result.cold or result.faulty or plan.span):
-            self._times.observe(plan.sequences, self._step_s, commit_s)
+        if plan.sequences and not (result.cold or result.faulty):
+            self._times.observe(plan.sequences, self._step_s - result.pieces_s, commit_s)
         for link in self._links.values():
             for sequence in plan.computed if link.came_s else ():
                 request_id = sequence.request.request_id

@@ -173,11 +173,11 @@ class Scheduler:
         measured_s, held = self.under_way.close(plan, result, now)
         self.images.times.learn(result.span_times)
         self.images.done(result.encodes, (*self._queues.waiting, *self._queues.prefilling))
-        predicts = not (result.faulty or result.encode_s or plan.span)  # neither a fault nor an image does
-        if predicts and result.cold:
-            self._policy.observe_cold(self._parts(plan), measured_s)
-        elif predicts:
-            self._policy.observe(self._parts(plan), measured_s, now)
+        own_s = measured_s - result.pieces_s  # what the sequences took next to pieces of images
+        if result.cold and plan.sequences:
+            self._policy.observe_cold(self._parts(plan), own_s)
+        elif plan.sequences and not result.faulty:  # a fault does not predict the next steps
+            self._policy.observe(self._parts(plan), own_s, now, disturbed=result.pieces_s > 0)
         self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty or plan.span else measured_s)
         self._cache.settle_copies(result.faulty)
         self.steering.give_up_copies(held.copied if result.faulty else [])

@@ -117,6 +117,8 @@ def test_a_span_goes_on_when_its_streams_have_ended(folder: Path, alone: list[An
     assert rest is not None and rest.ends and len(rest.pieces) > 1
     spent_s = sum(result.span_s for _, result in steps)
     assert 0 < spent_s <= account.parts.own_prefill_s
+    counts, done = account.encodes, works(steps)
+    assert (counts.span_steps, counts.span_pieces) == (len(done), sum(len(work.pieces) for work in done))
 
 
 def test_the_same_bits_where_the_image_ends_the_prompt(folder: Path) -> None:

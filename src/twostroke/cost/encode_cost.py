@@ -27,13 +27,14 @@ class PartCosts(NamedTuple):
 class EncodeCost(Struct, frozen=True):
     """costs: predict the parts of the encoder. merge: the patches that become one image row. layers: the number of
     layers of the encoder. window: the patches of a window; 0 without windows. whole: the layers that see all patches
-    although there are windows."""
+    although there are windows. written_s: the seconds in which the host writes the inputs of one patch."""
 
     costs: PartCosts
     merge: int
     layers: int = 1
     window: int = 0
     whole: frozenset[int] = frozenset()
+    written_s: float = 0.0
 
     def seconds(self, rows: int) -> float:
         """Returns the predicted seconds of a square that becomes `rows` image rows."""
@@ -69,7 +70,7 @@ class EncodeCost(Struct, frozen=True):
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
         """Returns the predicted seconds of one piece of `rows` rows. patches: the patches of the whole square."""
         if kind is PieceKind.PATCHES:
-            return _rows_s(self.costs.patches, rows)
+            return _rows_s(self.costs.patches, rows) + rows * self.written_s
         if kind in (PieceKind.HEAD, PieceKind.SHEET):  # one row of a sheet moves less data than the head multiplies
             return _rows_s(self.costs.head, rows)
         if kind is PieceKind.PRODUCTS:

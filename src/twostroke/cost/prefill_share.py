@@ -72,6 +72,13 @@ def seconds_by_chunk(
     return {**chunk_seconds(rows[:-1], busy_s - span_s, cost), plan.span.request_id: span_s}
 
 
+def tokens_of(plan: Plan, row: Row) -> int:
+    """Returns the prompt tokens that count as computed by a chunk of a step; those of a span count with its last piece.
+    """
+    own = plan.unfinished
+    return 0 if own is not None and own.request.request_id == row.request_id else row.num_tokens
+
+
 def encode_of(plan: Plan, result: StepResult, busy_s: float, live: Mapping[str, HasRequest]) -> Encode:
     """Returns the encode of a step, for the first completion that shows the image. live: all completions, in order of
     arrival."""

@@ -139,7 +139,7 @@ def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
     spec = read_headers(found.folder.path)
     _resolve_engine(resolver, found, spec, None)
     resolver.put(StepSettings.max_step_tokens, sys.maxsize, "no prompt is computed here")
-    spec, plan = plan_sight(resolver, spec, found.folder.path, alone=True)
+    spec, plan = plan_sight(resolver, spec, found.folder.path, alone=True, pieces=False)
     if plan is None:
         raise ConfigError(
             "--role encode cannot be used here.",

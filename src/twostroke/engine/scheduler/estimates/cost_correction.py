@@ -84,9 +84,9 @@ class Ratios:
 
 
     def _low(self) -> float:
-        own = self._undisturbed
+        own = list(self._undisturbed)
         if len(own) < LEAST_EVIDENCE - 1:
-            return min([self._prior, *(own or [1.0])])
+            return min(self._prior, *(own or [1.0]))
         found = sorted([*[self._prior] * (LEAST_EVIDENCE - len(own)), *own])
         return found[int(LOW * len(found))]
 

@@ -165,13 +165,12 @@ def build_heart(
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, place, report, closing)
     program = spec.program if found.adapters is None else found.adapters.program
-    eyes, images, spans = build_sight(found.sight, resolved, found.machine, place, memory, program, closing)
-    early = resolved.device.early_steps == "on"
-    runner = place.executor(forward, memory, spec.vocab_size, readers, early, images, spans)
+    eyes, images = build_sight(found.sight, resolved, found.machine, place, memory, program, closing)
+    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved.device.early_steps == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     scheduler = caches.scheduler_of(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
-    tell_scheduler(scheduler, images, spans, found.costs.now)
+    tell_scheduler(scheduler, images, found.costs.now)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     report_fault = _fault_report("engine fault", report)
@@ -213,7 +212,7 @@ def build_heart(
         adapters=shelf,
         texts=build_texts(spec, resolved.task.pooling, found.files, tokenizer, folder),
         eyes=eyes,
-        images=images,
+        images=None if images is None else images.rows,
         disk=pages,
     )
 

@@ -28,8 +28,7 @@ from twostroke.weights.loaded import ModelWeights
 
 if TYPE_CHECKING:
     from twostroke.backends.cuda import CudaDevice
-    from twostroke.runner.image_encoder import ImageRows
-    from twostroke.runner.span_runner import SpanRunner
+    from twostroke.runner.span_runner import ImageSteps
 
 
 class RunPlace(Struct, frozen=True):
@@ -59,15 +58,14 @@ class RunPlace(Struct, frozen=True):
         vocabulary: int,
         delay: Callable[[], float] = no_delay,
         readers: Sequence[StepReader] = (),
-        images: ImageRows | None = None,
-        spans: SpanRunner | None = None,
+        images: ImageSteps | None = None,
     ) -> ModelRunner:
         """Returns the runner of a model's steps. Tokens are chosen on the device that holds the logits. delay, readers,
-        images, spans: see ModelRunner."""
+        images: see ModelRunner."""
         sampler: StepSampler = HostSampler(forward, self.ops.weigh)
         if self.device is not None and isinstance(forward, cuda.CudaForward):
             sampler = device_sampler.DeviceSampler(forward, vocabulary, self.ops.weigh)
-        return ModelRunner(forward, memory, time.perf_counter, delay, sampler, readers, images, spans)
+        return ModelRunner(forward, memory, time.perf_counter, delay, sampler, readers, images)
 
     def executor(
         self,
@@ -76,13 +74,12 @@ class RunPlace(Struct, frozen=True):
         vocabulary: int,
         readers: Sequence[StepReader],
         early: bool,
-        images: ImageRows | None = None,
-        spans: SpanRunner | None = None,
+        images: ImageSteps | None = None,
     ) -> Executor:
         """Returns a runner as `runner` does, with the delays of this thread. early: steps are begun before the results
         of the step ahead are looked at."""
         delay = RunDelay()
-        plain = self.runner(forward, memory, vocabulary, delay, readers, images, spans)
+        plain = self.runner(forward, memory, vocabulary, delay, readers, images)
         if not early or readers or not isinstance(forward, cuda.CudaForward):
             return plain
         sampler = device_sampler.DeviceSampler(forward, vocabulary, self.ops.weigh)

@@ -25,8 +25,7 @@ from twostroke.weights.json_file import read_object
 if TYPE_CHECKING:
     from twostroke.assembly.sight import SightPlan
     from twostroke.images.eyes import Eyes
-    from twostroke.runner.image_encoder import ImageRows
-    from twostroke.runner.span_runner import SpanRunner
+    from twostroke.runner.span_runner import ImageSteps
 
 TOWER = "vision_config"
 
@@ -74,18 +73,18 @@ def build_sight(
     memory: StepMemory,
     program: Program,
     closing: ExitStack,
-) -> tuple[Eyes | None, ImageRows | None, SpanRunner | None]:
-    """Returns the object that opens images, the object that writes image rows into steps of the program, and the object
-    that computes spans in pieces. They are None where the model reads no images, or has no use for them."""
+) -> tuple[Eyes | None, ImageSteps | None]:
+    """Returns the object that opens images, and the objects that work on them in steps of the program. Both are None
+    for a model that reads no images."""
     if plan is None:
-        return None, None, None
+        return None, None
     eyes = plan.eyes(resolved)
     closing.callback(eyes.close)
-    rows = plan.rows(resolved, machine, place, memory, program)
-    return eyes, rows, plan.spans(place, memory, program, rows)
+    return eyes, plan.steps(resolved, machine, place, memory, program)
 
 
-def tell_scheduler(scheduler: Scheduler, images: ImageRows | None, spans: SpanRunner | None, steps: StepCost) -> None:
+def tell_scheduler(scheduler: Scheduler, images: ImageSteps | None, steps: StepCost) -> None:
     """Gives the scheduler the costs by which it plans pieces of images. steps: the cost of steps of the model."""
-    scheduler.images.cost = None if images is None else images.kept.cost
-    scheduler.spans.cost = None if spans is None else spans.cost(steps)
+    if images is not None:
+        scheduler.images.cost = images.rows.kept.cost
+        scheduler.spans.cost = None if images.spans is None else images.spans.cost(steps)

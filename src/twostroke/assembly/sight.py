@@ -43,7 +43,7 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
-from twostroke.runner.span_runner import KeptHead, KeptValues, SpanProgram, SpanRunner
+from twostroke.runner.span_runner import ImageSteps, KeptHead, KeptValues, SpanProgram, SpanRunner
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import ImageTile, SpanLayers
 from twostroke.types.lazy_module import LazyModule
@@ -70,8 +70,7 @@ class SightPlan(Struct, frozen=True, eq=False):
     tile.
 
     stored: the names of the encoder's tensors in the language model's checkpoint. kept_bytes: the bytes that are kept
-    of an image whose rows see each other, between the pieces in which the language model computes them; 0 where it
-    computes them in one step.
+    between two pieces in which the language model computes rows of an image that see each other; 0 without such pieces.
     """
 
     encoder: SightEncoder
@@ -127,17 +126,16 @@ class SightPlan(Struct, frozen=True, eq=False):
         level, threads = settings.cpu.cpu_level, settings.cpu.threads
         return encoder_cost_here(self.encoder, self.form(settings), machine.cache_folder, level, threads)
 
-    def rows(
+    def steps(
         self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
-    ) -> ImageRows:
-        """Loads the encoder, and returns the object that writes image rows into steps of this program. The program has
-        places for the rows."""
+    ) -> ImageSteps:
+        """Loads the encoder, and returns the objects that work on images in steps of this program. The program has
+        places for their rows."""
         kept, given = self.kept(settings, machine, where), given_rows(program)
-        return ImageRows(kept, memory, given, time.perf_counter, self.encoder.sight.filler)
+        rows = ImageRows(kept, memory, given, time.perf_counter, self.encoder.sight.filler)
+        return ImageSteps(rows, self._spans(where, memory, program, rows))
 
-    def spans(self, where: RunPlace, memory: StepMemory, program: Program, images: ImageRows) -> SpanRunner | None:
-        """Returns the object that computes rows of an image that see each other in pieces; None where that is not done.
-        """
+    def _spans(self, where: RunPlace, memory: StepMemory, program: Program, images: ImageRows) -> SpanRunner | None:
         if not self.kept_bytes:
             return None
         parts = span_parts(program)

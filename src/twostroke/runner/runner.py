@@ -19,8 +19,7 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult, TokenLogprob
 
 if TYPE_CHECKING:
-    from twostroke.runner.image_encoder import ImageRows
-    from twostroke.runner.span_runner import SpanRunner
+    from twostroke.runner.span_runner import ImageSteps
 
 
 def no_delay() -> float:
@@ -33,8 +32,7 @@ class ModelRunner:
 
     delay: returns how many seconds since its last call this thread was ready while the processor ran something else.
     sampler: runs the model and chooses tokens; the default samples on the host from logits that `forward` returns.
-    readers: objects that read values after each step. images: writes rows of images; None for a model that does not
-    see. spans: computes pieces of spans; None where plans have none.
+    readers: objects that read values after each step. images: works on images; None for a model that does not see.
     """
 
     def __init__(
@@ -45,10 +43,10 @@ class ModelRunner:
         delay: Callable[[], float] = no_delay,
         sampler: StepSampler | None = None,
         readers: Sequence[StepReader] = (),
-        images: ImageRows | None = None,
-        spans: SpanRunner | None = None,
+        images: ImageSteps | None = None,
     ) -> None:
-        self._images, self._spans = images, spans
+        self._images = None if images is None else images.rows
+        self._spans = None if images is None else images.spans
         self._readers = readers
         self._forward, self._memory, self._clock, self._delay = forward, memory, clock, delay
         self._sampler = sampler or HostSampler(forward)

@@ -210,6 +210,14 @@ class SpanRunner:
                 yield replace(self._head.execute(Plan(0, (own,))), delayed_s=0.0)
 
 
+class ImageSteps(Struct, frozen=True, eq=False):
+    """The objects that work on images in steps of a language model. rows: writes rows of images. spans: computes rows
+    that see each other, in pieces; None where plans have none."""
+
+    rows: ImageRows
+    spans: SpanRunner | None
+
+
 def _block(planned: PlannedSequence, first: int, end: int) -> PlannedSequence:
     """Returns rows [first, end) of a planned sequence, without logits."""
     start = planned.start + first

@@ -18,7 +18,7 @@ from twostroke.assembly.caches import needs_of
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
 from twostroke.assembly.cost_here import check_objectives
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
-from twostroke.assembly.guesses import GuessingModel, find_guessing
+from twostroke.assembly.guesses import DraftModel, GuessingModel, find_guessing
 from twostroke.assembly.seeing import plan_sight
 from twostroke.assembly.settings.config import (
     ModelFacts,
@@ -165,7 +165,9 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     spec = with_calibrated_keys(spec, named.path, resolver)
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
-    spec, seeing = plan_sight(resolver, spec, folder.path, alone=asked is None, pieces=device is None)
+    reads_steps = guessing is not None and not isinstance(guessing, DraftModel)
+    pieces = device is None and not reads_steps
+    spec, seeing = plan_sight(resolver, spec, folder.path, alone=asked is None, pieces=pieces)
     placing.settle_early_steps(device, spec, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)

@@ -190,7 +190,7 @@ class SpanRunner:
         memory.batch.row_starts[1] = rows
         ends = np.full(rows, self._end, np.int32)
         operands = [
-            self._kept.view(item) if isinstance(item, Value) else ends if item is ROW_ENDS else found
+            self._kept.view(item) if isinstance(item, Value) else ends if item == ROW_ENDS else found
             for item, found in zip(call.operands(), memory.operands(call, ONE_SEQUENCE), strict=True)
         ]
         getattr(self._program.ops, call.NAME)(*operands)

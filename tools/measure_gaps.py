@@ -143,7 +143,7 @@ def write_qwen(folder: Path, width: int, layers: int) -> None:
 def gemma(width: int, layers: int) -> torch.nn.Module:
     """Returns the towers of Gemma 3 with a language model of TALKER's size."""
     tower = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": width // 64}
-    config = siglip(1, **tower).config
+    config: Any = siglip(1, **tower).config
     for changed, own in ((config.text_config, TALKER), (config.vision_config, {"num_hidden_layers": layers})):
         for name, value in own.items():
             setattr(changed, name, value)

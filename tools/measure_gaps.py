@@ -1,11 +1,12 @@
 """Measures the gaps of a stream before and while one server opens, resizes and encodes a large image next to it.
 
     python -m tools.measure_gaps [--shape qwen3-vl] [--width 512] [--side 4096] [--layers 6] [--threads 2]
-        [--save FILE.json]
+        [--talker-width 256] [--talker-layers 6] [--whole-spans] [--save FILE.json]
 
 The model has random weights and the tower of a family (qwen3-vl, gemma3, smolvlm) with the given width and layers. The
-tiles have the family's published size, and the language model is small. A gap is the time between the ends of two steps
-with a token of the stream. The text of a random token may wait for the next one, so its events are no measure.
+tiles have the family's published size. The language model is small; that of gemma3 may be given another size, and with
+--whole-spans the rows of an image, which see each other, are one step of it. A gap is the time between the ends of two
+steps with a token of the stream. The text of a random token may wait for the next one, so its events are no measure.
 For the steps that worked on the image, the tool tells by kind of piece how many times longer than predicted the pieces
 took: next to the cost model alone, and next to the prediction that was learned from the pieces before them. The
 processor seconds of a step, over the threads, are told next to its longest time: where the second is much larger, other
@@ -39,6 +40,7 @@ from tools.measure_encoder import SQUARE, even, siglip
 
 from twostroke.engine.scheduler.estimates.piece_times import PieceTimes
 from twostroke.runner.runner import ModelRunner
+from twostroke.runner.span_runner import SpanRunner
 from twostroke.server.build import build_server
 from twostroke.types.encode import PieceKind
 from twostroke.types.plan import Plan
@@ -138,12 +140,22 @@ def write_qwen(folder: Path, width: int, layers: int) -> None:
     structs.replace(family, judge=lambda: judge(width, layers), settings=settings).write(folder)
 
 
+def gemma(width: int, layers: int) -> torch.nn.Module:
+    """Returns the towers of Gemma 3 with a language model of TALKER's size."""
+    tower = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": width // 64}
+    config: Any = siglip(1, **tower).config
+    for changed, own in ((config.text_config, TALKER), (config.vision_config, {"num_hidden_layers": layers})):
+        for name, value in own.items():
+            setattr(changed, name, value)
+    config.text_config.layer_types = ["sliding_attention"] * TALKER["num_hidden_layers"]
+    return transformers.Gemma3ForConditionalGeneration(config)
+
+
 def write_gemma(folder: Path, width: int, layers: int) -> None:
     """Writes the folder of a Gemma 3: one tile of 896 x 896, whose 256 rows see each other."""
     family = FAMILIES["gemma3"]
-    tower = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": width // 64}
     settings = {**family.settings, "size": SQUARE}
-    structs.replace(family, judge=partial(siglip, layers, **tower), settings=settings).write(folder, even)
+    structs.replace(family, judge=partial(gemma, width, layers), settings=settings).write(folder, even)
     config = json.loads((folder / "config.json").read_text())
     config["text_config"]["max_position_embeddings"] = 16_384
     (folder / "config.json").write_text(json.dumps(config))
@@ -223,9 +235,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, usual in (("--width", 512), ("--side", 4096), ("--layers", 6), ("--threads", 2)):
         parser.add_argument(name, type=int, default=usual)
+    for name, usual in (("--talker-width", TALKER["hidden_size"]), ("--talker-layers", TALKER["num_hidden_layers"])):
+        parser.add_argument(name, type=int, default=usual)
+    parser.add_argument("--whole-spans", action="store_true")
     parser.add_argument("--shape", choices=SHAPES, default="qwen3-vl")
     parser.add_argument("--save", type=Path)
     given = parser.parse_args()
+    if given.talker_width != TALKER["hidden_size"]:
+        TALKER.update(hidden_size=given.talker_width, intermediate_size=4 * given.talker_width)
+    TALKER["num_hidden_layers"] = given.talker_layers
+    if given.whole_spans:
+        SpanRunner.cost = lambda _own, _steps: None  # type: ignore[method-assign, assignment, return-value]
     made = io.BytesIO()
     Image.effect_noise((given.side, given.side), 25).save(made, "JPEG", quality=85)
     with tempfile.TemporaryDirectory(prefix="gaps-") as folder:

@@ -7,17 +7,19 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.cost.machines import SPEC, calibration
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Bound, Segment, StepCost
 from twostroke.cost.step_work import WorkCounter
+from twostroke.cost.work_table import Products
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
 from twostroke.types.errors import ConfigError
 from twostroke.types.plan import Role
-from twostroke.types.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind, WeightKind
 from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
@@ -117,3 +119,19 @@ def test_a_roofline_step_is_bound_by_the_slower_of_both() -> None:
 def test_a_format_that_was_not_measured_is_named(changes: dict[str, dict[str, str]]) -> None:
     with pytest.raises(ConfigError, match=r"not measured with (weights|a KV cache) in (int8|bf16)"):
         cost_of(calibration(**changes))
+
+
+def test_products_of_several_kinds_each_have_their_own_rate() -> None:
+    """A roofline step of many rows takes as long as the products of each kind alone, however large they are."""
+    table = work_of(MODEL, "int8", KVKind.BF16)
+    (whole,) = table.layer_products
+    half = structs.replace(whole, elements=whole.elements // 2)
+    floats = structs.replace(half, kind=WeightKind.F32, elements=whole.elements - half.elements)
+    rows, cpu = [Segment.prefill(0, 4096, False)], CATALOGUE[-1]
+
+    def weights_s(*products: Products) -> float:
+        made = step_cost(structs.replace(table, layer_products=products), cpu).predict(rows)
+        return next(part.seconds for part in made.parts if part.name == "weights")
+
+    quick, slow = weights_s(whole), weights_s(structs.replace(whole, kind=WeightKind.F32))
+    assert quick < slow and weights_s(half, floats) == pytest.approx((quick + slow) / 2, rel=1e-4)

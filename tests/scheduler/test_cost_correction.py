@@ -137,6 +137,19 @@ def test_low_is_the_speed_of_steps_that_nothing_disturbs() -> None:
     assert CostCorrection(2.0, believed=False).low(DECODE) == 1.0, "a guess is not taken twice for a bound"
 
 
+def test_steps_next_to_other_work_tell_nothing_of_the_machines_own_speed() -> None:
+    """They count for what the next steps take, because the other work goes on."""
+    correction = CostCorrection()
+    for _ in range(WINDOW_STEPS // 2):
+        correction.observe(DECODE, 1.0, 2.0)
+    for _ in range(WINDOW_STEPS):
+        correction.observe(DECODE, 1.0, 5.0, disturbed=True)
+    assert correction.low(DECODE) == 2.0 and correction.usual(DECODE) == correction.high(DECODE) == 5.0
+    fresh = CostCorrection(2.0, believed=False)
+    fresh.observe(DECODE, 1.0, 5.0, disturbed=True)
+    assert fresh.low(DECODE) == 1.0, "as long as no step was measured alone"
+
+
 def test_cold_steps_count_until_the_first_that_is_not_cold() -> None:
     correction = CostCorrection()
     assert correction.cold_factor == correction.cold_high == 1.0

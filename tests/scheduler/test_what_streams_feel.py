@@ -19,7 +19,7 @@ class NotingPolicy(ArrivalPolicy):
         super().__init__()
         self.measured_s: list[float] = []
 
-    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float, disturbed: bool = False) -> None:
         self.measured_s.append(measured_s)
 
 

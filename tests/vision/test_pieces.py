@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
-from tests.vision.costs import PartsCost, encode_cost_of
+from tests.vision.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.folders import FAMILIES, picture, png, write_family
 from tests.vision.towers import found_encoder, open_encoder
 from twostroke.assembly.encoder_format import EncoderFormat
@@ -174,3 +175,12 @@ def test_the_process_that_opens_images_stands_back() -> None:
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + 5)
     finally:
         decoder.close()
+
+
+def test_what_the_host_writes_of_a_patch_is_predicted() -> None:
+    """It counts with the first part, and with no other."""
+    usual = encode_cost_of(RowCost(0.0, 1.0, 0.0), 4, layers=2)
+    written = structs.replace(usual, written_s=0.5)
+    for kind in (PieceKind.PATCHES, PieceKind.PRODUCTS, PieceKind.HEAD):
+        more = written.piece_s(kind, 64, 64) - usual.piece_s(kind, 64, 64)
+        assert more == (32 if kind is PieceKind.PATCHES else 0)

@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_piece_next_to_a_stream_is_planned_within_the_rule(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[tuple[float, float]] = []
     pieces: list[tuple[float, bool, EncodePiece, EncodePace]] = []
-    take, advance, usual_left_s = ImageTurns.take, ImageEncoder.advance, image_turns._left_s
+    take, advance, usual_left_s = ImageTurns.take, ImageEncoder.advance, image_turns.time_left_s
 
     def taken(own: ImageTurns, step: StepLoad, limiters: Any) -> EncodeTurn:
         left = [each.left_s(step) for each in limiters if isinstance(each, GapLimiter)]
@@ -57,7 +57,7 @@ def test_every_piece_next_to_a_stream_is_planned_within_the_rule(folder: Path, m
         return found
 
     # A quick processor encodes the whole image in what the rule leaves of one step. It gets less here.
-    monkeypatch.setattr(image_turns, "_left_s", lambda step, limiters: min(SHORT_S, usual_left_s(step, limiters)))
+    monkeypatch.setattr(image_turns, "time_left_s", lambda step, limiters: min(SHORT_S, usual_left_s(step, limiters)))
     monkeypatch.setattr(ImageTurns, "take", taken)
     monkeypatch.setattr(ImageEncoder, "advance", advanced)
     steps = watched(monkeypatch)

@@ -15,6 +15,7 @@ from tests.vision.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.folders import smolvlm
 from twostroke.cli.main import main
 from twostroke.cost.encode_pieces import EncodePiece
+from twostroke.cost.span_pieces import SpanCost
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.engine.scheduler.limits.image_turns import UNBOUND_S
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
@@ -28,7 +29,7 @@ from twostroke.lab.sim.setup import ReplicaSetup
 from twostroke.lab.sim.transfer import Link
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.encode import PieceKind, PieceTime
-from twostroke.types.plan import Plan
+from twostroke.types.plan import Plan, Role
 from twostroke.types.result import StepResult
 
 IMAGES = SimulatedImages((16, 16), 36, encode_cost_of(RowCost(0.0, 0.003, 0.0), 4, layers=8))
@@ -70,13 +71,15 @@ def run(
     step_tokens: int = 64,
     machine: type[Noted] = Noted,
     context: int = 2048,
+    spans: SpanCost | None = None,
 ) -> tuple[list[tuple[Plan, StepResult]], float, list[float]]:
     """Runs steps until all requests end; requests with a prompt of 50 tokens or more have images. Returns the steps,
-    the seconds, and those of each step."""
+    the seconds, and those of each step. spans: the cost of spans that are computed in pieces."""
     clock, steps, lengths = VirtualClock(), list[tuple[Plan, StepResult]](), list[float]()
     limits, cost = SchedulerLimits(step_tokens, 4), LineCost(row_s=ROW_S)
     setup = ReplicaSetup(cost, 999, limits, context, 1, images=images, gap_rule=rule)  # type: ignore[arg-type]
     _, scheduler = setup.heart()
+    scheduler.spans.cost = spans
     executor = machine(PredictedExecutor(cost, clock), images, clock)  # type: ignore[arg-type]
     executor.steps = steps
     later = [images.shown_by(heart_request(each, number, str(number))) for number, each in enumerate(asked)]
@@ -129,6 +132,28 @@ def test_no_gap_grows_beyond_the_rule_where_each_kind_of_piece_takes_another_tim
     kinds = [len({each.kind for each in result.encodes.times}) for _, result in steps]
     assert max(kinds) > 1 and all(each <= rule.least_s for each in lengths)
     assert len(beside) > 30 and sum(beside) > 0.75 * rule.least_s * len(beside), "the time is used"
+
+
+class Crowded(Noted):
+    """What a step computes next to pieces of an image takes 80 ms longer than without them: the pieces leave nothing in
+    the caches."""
+
+    def execute(self, plan: Plan) -> StepResult:
+        result = super().execute(plan)
+        if plan.encode is not None:
+            self._clock.advance(0.08)
+        return result
+
+
+def test_what_sequences_take_next_to_pieces_is_learned() -> None:
+    """The first steps with pieces are longer than planned, and no later ones."""
+    rule = GapRule()
+    asked = WorkloadRequest(0.0, 30, 500), WorkloadRequest(0.2, 1040, 3)
+    steps, _, lengths = run(*asked, images=LARGE, rule=rule, machine=Crowded)
+    pairs = zip(steps, lengths, strict=True)
+    beside = [seconds for (plan, _), seconds in pairs if plan.encode and plan.sequences[0].role is Role.DECODE]
+    assert max(beside[:2]) > rule.least_s and all(each <= rule.least_s for each in beside[2:])
+    assert len(beside) > 300 and sum(beside) > 0.7 * rule.least_s * len(beside)
 
 
 def test_an_encode_and_a_prompt_share_what_a_stream_leaves() -> None:

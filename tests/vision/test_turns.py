@@ -38,7 +38,7 @@ def prompt_of(llm: LLM, *parts: Any, tokens: int) -> Prompt:
 
 def one_piece_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps next to streams leave no time for encodes, so they get the smallest piece."""
-    monkeypatch.setattr(image_turns, "_left_s", lambda step, limiters: 0.0)
+    monkeypatch.setattr(image_turns, "time_left_s", lambda step, limiters: 0.0)
 
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, StepResult]]:

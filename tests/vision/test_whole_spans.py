@@ -111,7 +111,7 @@ def test_a_start_says_what_a_step_with_an_image_takes(
     monkeypatch.setattr(config, "GapRule", lambda: GapRule(least_s=0.0))
     found = find_model(str(tmp_path), {"context": 512, "kv_memory": "2MB", **options})
     reason = found.resolver.resolved().reason_of(StepSettings.step_limiter)
-    assert ("the 16 rows of an image see each other and share one step" in reason) is told
+    assert ("the 16 rows of an image see each other and go through the model in pieces" in reason) is told
 
 
 def test_a_start_of_a_model_whose_rows_see_what_came_before_says_nothing(tmp_path: Path) -> None:

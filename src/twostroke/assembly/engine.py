@@ -27,7 +27,7 @@ from twostroke.assembly.optional import advice, verdict
 from twostroke.assembly.optional_heads import ahead, disk, heads
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.seeds import SEEDS
-from twostroke.assembly.seeing import build_sight
+from twostroke.assembly.seeing import build_sight, tell_scheduler
 from twostroke.assembly.settings.config import step_rule
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assembly.task import Texts, build_texts
@@ -170,7 +170,7 @@ def build_heart(
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     scheduler = caches.scheduler_of(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
-    scheduler.images.cost = None if images is None else images.kept.cost
+    tell_scheduler(scheduler, images, found.costs.now)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     report_fault = _fault_report("engine fault", report)
@@ -212,7 +212,7 @@ def build_heart(
         adapters=shelf,
         texts=build_texts(spec, resolved.task.pooling, found.files, tokenizer, folder),
         eyes=eyes,
-        images=images,
+        images=None if images is None else images.rows,
         disk=pages,
     )
 

@@ -18,7 +18,7 @@ from twostroke.assembly.caches import needs_of
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
 from twostroke.assembly.cost_here import check_objectives
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
-from twostroke.assembly.guesses import GuessingModel, find_guessing
+from twostroke.assembly.guesses import DraftModel, GuessingModel, find_guessing
 from twostroke.assembly.seeing import plan_sight
 from twostroke.assembly.settings.config import (
     ModelFacts,
@@ -43,7 +43,6 @@ from twostroke.assembly.settings.resolver import Resolved, Resolver, collect
 from twostroke.assembly.task import read_for_task
 from twostroke.backends.cpu import best_level, require_level
 from twostroke.cost.memory import KVPlan
-from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
 from twostroke.ops.program.model import Model
 from twostroke.runner.folder import read_headers
@@ -140,7 +139,7 @@ def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
     spec = read_headers(found.folder.path)
     _resolve_engine(resolver, found, spec, None)
     resolver.put(StepSettings.max_step_tokens, sys.maxsize, "no prompt is computed here")
-    spec, plan = plan_sight(resolver, spec, found.folder.path, alone=True)
+    spec, plan = plan_sight(resolver, spec, found.folder.path, alone=True, pieces=False)
     if plan is None:
         raise ConfigError(
             "--role encode cannot be used here.",
@@ -166,7 +165,9 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     spec = with_calibrated_keys(spec, named.path, resolver)
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
-    spec, seeing = plan_sight(resolver, spec, folder.path, alone=asked is None)
+    reads_steps = guessing is not None and not isinstance(guessing, DraftModel)
+    pieces = device is None and not reads_steps
+    spec, seeing = plan_sight(resolver, spec, folder.path, alone=asked is None, pieces=pieces)
     placing.settle_early_steps(device, spec, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
@@ -191,9 +192,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         check_objectives(costs, settings.steps.objectives)
         resolver.put(StepSettings.step_cost, "measured" if costs.measured else "guessed", costs.source)
     if seeing is not None and seeing.together:
-        rows = seeing.most_rows
-        beside = [Segment.decode(0), Segment.prefill(0, rows, False)._replace(later=rows * (rows - 1) // 2)]
-        tell_whole_images(resolver, rows, costs.now.predict(beside).seconds)
+        seconds = seeing.span_s(spec, costs.now, settings.steps.max_step_tokens)
+        tell_whole_images(resolver, seeing.most_rows, seconds, in_pieces=seeing.kept_bytes > 0)
     return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 

@@ -28,7 +28,7 @@ from twostroke.weights.loaded import ModelWeights
 
 if TYPE_CHECKING:
     from twostroke.backends.cuda import CudaDevice
-    from twostroke.runner.image_encoder import ImageRows
+    from twostroke.runner.span_runner import ImageSteps
 
 
 class RunPlace(Struct, frozen=True):
@@ -58,7 +58,7 @@ class RunPlace(Struct, frozen=True):
         vocabulary: int,
         delay: Callable[[], float] = no_delay,
         readers: Sequence[StepReader] = (),
-        images: ImageRows | None = None,
+        images: ImageSteps | None = None,
     ) -> ModelRunner:
         """Returns the runner of a model's steps. Tokens are chosen on the device that holds the logits. delay, readers,
         images: see ModelRunner."""
@@ -74,7 +74,7 @@ class RunPlace(Struct, frozen=True):
         vocabulary: int,
         readers: Sequence[StepReader],
         early: bool,
-        images: ImageRows | None = None,
+        images: ImageSteps | None = None,
     ) -> Executor:
         """Returns a runner as `runner` does, with the delays of this thread. early: steps are begun before the results
         of the step ahead are looked at."""

@@ -13,6 +13,8 @@ from twostroke.assembly.settings.config import resolve_images
 from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.env import Machine
 from twostroke.assembly.settings.resolver import Resolved, Resolver
+from twostroke.cost.shape import StepCost
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
@@ -23,18 +25,20 @@ from twostroke.weights.json_file import read_object
 if TYPE_CHECKING:
     from twostroke.assembly.sight import SightPlan
     from twostroke.images.eyes import Eyes
-    from twostroke.runner.image_encoder import ImageRows
+    from twostroke.runner.span_runner import ImageSteps
 
 TOWER = "vision_config"
 
 
-def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) -> tuple[Model, SightPlan | None]:
+def plan_sight(
+    resolver: Resolver, spec: Model, folder: Path, *, alone: bool, pieces: bool
+) -> tuple[Model, SightPlan | None]:
     """Calls `find_sight` where config.json describes a tower or images are asked for. Otherwise settles that no images
     are read."""
     config = read_object(folder / "config.json")
     asked = resolver.asked_value(ImageSettings.images) == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
     if asked or TOWER in config or (folder / NAME_FILE).is_file():
-        return sight.find_sight(resolver, spec, folder, config, alone=alone)
+        return sight.find_sight(resolver, spec, folder, config, alone=alone, pieces=pieces)
     resolver.pick(ImageSettings.mmproj, None, "none asked for")
     resolver.pick(ImageSettings.images, "off", "the model describes no encoder of images")
     resolve_images(resolver)
@@ -69,11 +73,18 @@ def build_sight(
     memory: StepMemory,
     program: Program,
     closing: ExitStack,
-) -> tuple[Eyes | None, ImageRows | None]:
-    """Returns the object that opens images, and the object that writes image rows into steps of the program. Both are
-    None for a model that reads no images."""
+) -> tuple[Eyes | None, ImageSteps | None]:
+    """Returns the object that opens images, and the objects that work on them in steps of the program. Both are None
+    for a model that reads no images."""
     if plan is None:
         return None, None
     eyes = plan.eyes(resolved)
     closing.callback(eyes.close)
-    return eyes, plan.rows(resolved, machine, place, memory, program)
+    return eyes, plan.steps(resolved, machine, place, memory, program)
+
+
+def tell_scheduler(scheduler: Scheduler, images: ImageSteps | None, steps: StepCost) -> None:
+    """Gives the scheduler the costs by which it plans pieces of images. steps: the cost of steps of the model."""
+    if images is not None:
+        scheduler.images.cost = images.rows.kept.cost
+        scheduler.spans.cost = None if images.spans is None else images.spans.cost(steps)

@@ -25,6 +25,7 @@ from twostroke.assembly.sight_files import SightFiles, sight_files
 from twostroke.backends.cpu import NativePacker
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.memory import EncoderBytes, MemoryNeeds
+from twostroke.cost.shape import Segment, StepCost
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor
@@ -34,6 +35,7 @@ from twostroke.models.common.encoders import SightEncoder, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
 from twostroke.ops.passes.row_cuts import parts_of
+from twostroke.ops.passes.span_parts import body_of, head_of, kept_bytes, span_cost, span_parts
 from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
@@ -41,6 +43,7 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
+from twostroke.runner.span_runner import ImageSteps, KeptHead, KeptValues, SpanProgram, SpanRunner
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import ImageTile, SpanLayers
 from twostroke.types.lazy_module import LazyModule
@@ -66,7 +69,8 @@ class SightPlan(Struct, frozen=True, eq=False):
     """An encoder whose weights are not read yet, and how images become its tiles. most_rows: the most image rows of a
     tile.
 
-    stored: the names of the encoder's tensors in the language model's checkpoint.
+    stored: the names of the encoder's tensors in the language model's checkpoint. kept_bytes: the bytes that are kept
+    between two pieces in which the language model computes rows of an image that see each other; 0 without such pieces.
     """
 
     encoder: SightEncoder
@@ -74,6 +78,7 @@ class SightPlan(Struct, frozen=True, eq=False):
     processor: Processor
     most_rows: int
     stored: tuple[str, ...]
+    kept_bytes: int = 0
 
     @property
     def together(self) -> bool:
@@ -89,13 +94,26 @@ class SightPlan(Struct, frozen=True, eq=False):
         return encoder_bytes(self.encoder, self.most_rows, self.form(settings))
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """Returns the memory that the model and its encoder need together, including the rows that are kept."""
-        own = self.needs(settings)
+        """Returns the memory that the model and its encoder need together, including the rows that are kept. Pages of a
+        window must also hold all rows of an image that are computed in pieces."""
+        own, caches = self.needs(settings), needs.caches
+        most = max(caches.chunk_tokens, self.most_rows if self.kept_bytes else 0)
         return structs.replace(
             needs,
             weight_bytes=needs.weight_bytes + own.weights,
-            buffer_bytes=needs.buffer_bytes + own.buffers + settings.images.image_cache,
+            buffer_bytes=needs.buffer_bytes + own.buffers + settings.images.image_cache + self.kept_bytes,
+            caches=structs.replace(caches, chunk_tokens=most),
         )
+
+    def span_s(self, spec: Model, steps: StepCost, step_tokens: int) -> float:
+        """Returns the predicted seconds of the shortest step that works on an image of the most rows next to a stream,
+        where rows of an image see each other. steps: predicts steps of the model."""
+        rows, stream = self.most_rows, Segment.decode(0)
+        if self.kept_bytes:
+            pieces = span_cost(span_parts(spec.program), steps, step_tokens)
+            return steps.predict([stream]).seconds + pieces.least_s(rows)
+        whole = Segment.prefill(0, rows, False)._replace(later=rows * (rows - 1) // 2)
+        return steps.predict([stream, whole]).seconds
 
     def eyes(self, settings: Resolved) -> Eyes:
         """Returns the object that opens images for prompts."""
@@ -109,13 +127,25 @@ class SightPlan(Struct, frozen=True, eq=False):
         level, threads = settings.cpu.cpu_level, settings.cpu.threads
         return encoder_cost_here(self.encoder, self.form(settings), machine.cache_folder, level, threads)
 
-    def rows(
+    def steps(
         self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
-    ) -> ImageRows:
-        """Loads the encoder, and returns the object that writes image rows into steps of this program. The program has
-        places for the rows."""
+    ) -> ImageSteps:
+        """Loads the encoder, and returns the objects that work on images in steps of this program. The program has
+        places for their rows."""
         kept, given = self.kept(settings, machine, where), given_rows(program)
-        return ImageRows(kept, memory, given, time.perf_counter, self.encoder.sight.filler)
+        rows = ImageRows(kept, memory, given, time.perf_counter, self.encoder.sight.filler)
+        return ImageSteps(rows, self._spans(where, memory, program, rows))
+
+    def _spans(self, where: RunPlace, memory: StepMemory, program: Program, images: ImageRows) -> SpanRunner | None:
+        if not self.kept_bytes:
+            return None
+        parts = span_parts(program)
+        bodies = [where.compiled(body_of(program, part), memory) for part in parts]
+        kept, head = KeptValues(memory), where.compiled(head_of(program), memory)
+        kept_head = KeptHead(head, kept, parts[-1].kept)
+        sampled = where.runner(kept_head, memory, program.logits.width)
+        own = SpanProgram(parts, bodies, where.ops)
+        return SpanRunner(own, memory, images, kept, sampled, kept_head, time.perf_counter)
 
     def kept(self, settings: Resolved, machine: Machine, where: RunPlace) -> KeptRows:
         """Loads the encoder, and returns it with the rows that it will make and keep."""
@@ -205,12 +235,13 @@ def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> 
 
 
 def find_sight(
-    resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any], *, alone: bool
+    resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any], *, alone: bool, pieces: bool
 ) -> tuple[Model, SightPlan | None]:
     """Returns the model with a place for image rows, and its encoder. For a model that reads no images, returns the
     model unchanged, and None.
 
-    alone: whether one process computes the model. Raises ConfigError or ModelError where images are asked for and
+    alone: whether one process computes the model. pieces: whether rows of an image that see each other may be computed
+    in pieces. Raises ConfigError or ModelError where images are asked for and
     cannot be read.
     """
     asked, found, why = resolver.asked_value(ImageSettings.images), None, NO_ENCODER
@@ -218,7 +249,8 @@ def find_sight(
         why = NOT_ALONE
     elif asked != "off" and spec.task is Task.GENERATE:
         most = resolver.asked_value(ImageSettings.image_tokens) or IMAGE_TOKENS
-        step_tokens = resolver.resolved().steps.max_step_tokens
+        pieces = pieces and len(span_parts(spec.program)) > 0
+        step_tokens = sys.maxsize if pieces else resolver.resolved().steps.max_step_tokens
         wanted = asked == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
         found, why = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, step_tokens, wanted=wanted)
     where = "the encoder lies in the model's folder" if found is None else found.files.name
@@ -231,7 +263,10 @@ def find_sight(
         return spec, None
     sight = found.encoder.sight
     how = GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
-    return with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), how), found
+    made = with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), how)
+    if pieces and found.together:
+        found = structs.replace(found, kept_bytes=kept_bytes(made.program, found.most_rows))
+    return made, found
 
 
 def sight_of_replicas(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightPlan | None:

@@ -29,7 +29,8 @@ class PartCosts(NamedTuple):
 class EncodeCost(Struct, frozen=True):
     """costs: predict the parts of the encoder. merge: the patches that become one image row. layers: the number of
     layers of the encoder. window: the patches of a window; 0 without windows. whole: the layers that see all patches
-    although there are windows. fold: the place in the layers at which patches become fewer rows."""
+    although there are windows. fold: the place in the layers at which patches become fewer rows. written_s: the seconds
+    in which the host writes the inputs of one patch."""
 
     costs: PartCosts
     merge: int
@@ -37,6 +38,7 @@ class EncodeCost(Struct, frozen=True):
     window: int = 0
     whole: frozenset[int] = frozenset()
     fold: RowFold | None = None
+    written_s: float = 0.0
 
     def seconds(self, rows: int) -> float:
         """Returns the predicted seconds of a square that becomes `rows` image rows."""
@@ -76,7 +78,7 @@ class EncodeCost(Struct, frozen=True):
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
         """Returns the predicted seconds of one piece of `rows` rows. patches: all rows of the part of the encoder."""
         if kind is PieceKind.PATCHES:
-            return _rows_s(self.costs.patches, rows)
+            return _rows_s(self.costs.patches, rows) + rows * self.written_s
         if kind in (PieceKind.HEAD, PieceKind.SHEET):  # one row of a sheet moves less data than the head multiplies
             return _rows_s(self.costs.head, rows)
         if kind is PieceKind.FOLD and self.costs.fold is not None:

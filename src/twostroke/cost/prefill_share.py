@@ -1,4 +1,4 @@
-"""Divides a step's time: the part of its prefill, and the part of encoding an image."""
+"""Divides a step's time: the parts of its chunks, of pieces of a span, and of encoding an image."""
 
 from __future__ import annotations
 
@@ -59,6 +59,24 @@ def chunk_seconds(rows: Sequence[Row], busy_s: float, cost: StepCost | None) -> 
     added = busy_s * prefill_share([row.segment() for row in rows], cost)
     chunk_rows = sum(row.num_tokens for row in chunks)
     return {row.request_id: added * row.num_tokens / chunk_rows for row in chunks}
+
+
+def seconds_by_chunk(
+    plan: Plan, result: StepResult, rows: Sequence[Row], busy_s: float, cost: StepCost | None
+) -> dict[str, float]:
+    """Returns what each chunk, and the pieces of a span, add to a step, in seconds by request id. rows: those of the
+    plan's sequences and of its span."""
+    if plan.span is None:
+        return chunk_seconds(rows, busy_s, cost)
+    span_s = min(result.span_s, busy_s)
+    return {**chunk_seconds(rows[:-1], busy_s - span_s, cost), plan.span.request_id: span_s}
+
+
+def tokens_of(plan: Plan, row: Row) -> int:
+    """Returns the prompt tokens that count as computed by a chunk of a step; those of a span count with its last piece.
+    """
+    own = plan.unfinished
+    return 0 if own is not None and own.request.request_id == row.request_id else row.num_tokens
 
 
 def encode_of(plan: Plan, result: StepResult, busy_s: float, live: Mapping[str, HasRequest]) -> Encode:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from twostroke.cost.shape import Bound, Part, PartPrediction, StepPrediction
 from twostroke.cost.step_work import SegmentCounts, WorkCounter
 from twostroke.cost.work import Work
-from twostroke.cost.work_table import ExpertBank, Products
+from twostroke.cost.work_table import WorkTable
 from twostroke.types.spec.formats import WeightKind
 from twostroke.types.spec.hardware import HardwareClass, HardwareSpec
 
@@ -27,9 +27,7 @@ class RooflineCost:
         self._counter = counter
         table = counter.table
         head = table.head_product.kind
-        products: list[Products | ExpertBank] = [*table.layer_products, *table.banks]
-        layers = max(products, key=lambda each: each.elements).kind
-        self._layer_s_per_flop = 1 / (hardware.product_rate(layers) * shares.products)
+        self._layer_s_per_flop = 1 / (_rate(hardware, table) * shares.products)
         self._head_s_per_flop = 1 / (hardware.product_rate(head) * shares.products)
         self._attention_s_per_flop = 1 / (hardware.product_rate(WeightKind.BF16) * shares.attention)
         self._other_s_per_flop = 1 / (hardware.f32_flops_per_s * shares.attention)
@@ -94,3 +92,17 @@ class RooflineCost:
         if arithmetic_s > memory_s:
             return PartPrediction(name, arithmetic_s, work, Bound.ARITHMETIC)
         return PartPrediction(name, memory_s, work, Bound.MEMORY)
+
+
+def _rate(hardware: HardwareSpec, table: WorkTable) -> float:
+    """Returns the FLOPs a second of the products of a row, which may be of several kinds. A row meets the chosen
+    matrices of a bank."""
+    elements: dict[WeightKind, int] = {}
+    for product in table.layer_products:
+        elements[product.kind] = elements.get(product.kind, 0) + product.elements
+    for bank in table.banks:
+        elements[bank.kind] = elements.get(bank.kind, 0) + bank.chosen * bank.elements
+    if len(elements) == 1:
+        return hardware.product_rate(*elements)
+    seconds = sum(count / hardware.product_rate(kind) for kind, count in elements.items())
+    return sum(elements.values()) / seconds

@@ -121,4 +121,4 @@ class EngineCore:
 
 def all_failed(plan: Plan) -> StepResult:
     """Returns the result of a step that failed as a whole."""
-    return StepResult({}, {sequence.request.request_id: STEP_FAULT for sequence in plan.sequences})
+    return StepResult({}, {sequence.request.request_id: STEP_FAULT for sequence in plan.computed})

@@ -19,7 +19,7 @@ from typing import Any
 
 from twostroke.engine.core import STEP_FAULT
 from twostroke.engine.executor import Executor
-from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.plan import Plan, PlannedSequence, SpanWork
 from twostroke.types.result import StepResult
 
 
@@ -32,6 +32,8 @@ class IsolatingExecutor:
 
     def execute(self, plan: Plan) -> StepResult:
         """Returns the plan's result; sequences that fail alone too are in `failed`. Raises when all of them fail."""
+        if plan.span is not None and plan.sequences:
+            return self._beside_span(plan, plan.span)
         if len(plan.sequences) > 1 and any(sequence.alone for sequence in plan.sequences):
             return self._in_parts(plan)
         try:
@@ -43,6 +45,16 @@ class IsolatingExecutor:
             if _has_states(plan):
                 return StepResult({}, undone=_names(plan.sequences))
             return self._each_alone(plan, error)
+
+    def _beside_span(self, plan: Plan, span: SpanWork) -> StepResult:
+        """Run the sequences, and then the pieces of the span, which is computed alone in any case."""
+        results = [self.execute(replace(plan, span=None))]
+        try:
+            results.append(self._inner.execute(replace(_part(plan, ()), encode=None, state_copies=(), page_copies=())))
+        except Exception as error:
+            self._report(error)
+            results.append(StepResult({}, {span.request_id: STEP_FAULT}))
+        return joined(results)
 
     def _each_alone(self, plan: Plan, first: Exception) -> StepResult:
         results: list[StepResult] = []

@@ -7,7 +7,7 @@ encoded again, with the same bits: an encode is one step of one sequence, howeve
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 import numpy as np
@@ -27,7 +27,7 @@ from twostroke.runner.sheets import read_sheet, squares_of
 from twostroke.runner.text_places import places_of
 from twostroke.types.encode import AS_PREDICTED, EncodePace, PieceKind, PieceTime
 from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, ImageTile
-from twostroke.types.plan import Plan
+from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 FILLED_ROWS = 256
@@ -334,6 +334,19 @@ class ImageRows:
                 self._marked = True
             first_row += sequence.num_tokens
         return self.kept.take(self._clock() - begin_s)
+
+    def of_span(self, planned: PlannedSequence) -> tuple[Mapping[Value, F32Array], int]:
+        """Returns the rows of the one image that planned positions show, by the value that takes them, and the position
+        up to which these rows see."""
+        ((_, rows, end),) = self._rows_in(planned.request.images, planned.start, planned.end)
+        return dict(zip(self._given, np.split(rows, len(self._given), axis=1), strict=True)), end
+
+    def mark(self, count: int) -> None:
+        """Marks the first `count` rows of the next step as rows of images."""
+        self._memory.row_marks[:count] = 1
+        if self._filler is not None:
+            self._memory.token_ids[:count] = self._filler
+        self._marked = True
 
     def _places(self, plan: Plan, sizes: StepSizes) -> I32Array:
         """Returns the time, height and width (3, rows) of all rows of a step."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from twostroke.engine.isolate import joined
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
@@ -18,7 +19,7 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult, TokenLogprob
 
 if TYPE_CHECKING:
-    from twostroke.runner.image_encoder import ImageRows
+    from twostroke.runner.span_runner import ImageSteps
 
 
 def no_delay() -> float:
@@ -31,8 +32,7 @@ class ModelRunner:
 
     delay: returns how many seconds since its last call this thread was ready while the processor ran something else.
     sampler: runs the model and chooses tokens; the default samples on the host from logits that `forward` returns.
-    readers: objects that read values after each step. images: writes rows of images; None for a model that does not
-    see.
+    readers: objects that read values after each step. images: works on images; None for a model that does not see.
     """
 
     def __init__(
@@ -43,19 +43,26 @@ class ModelRunner:
         delay: Callable[[], float] = no_delay,
         sampler: StepSampler | None = None,
         readers: Sequence[StepReader] = (),
-        images: ImageRows | None = None,
+        images: ImageSteps | None = None,
     ) -> None:
-        self._images = images
+        self._images = None if images is None else images.rows
+        self._spans = None if images is None else images.spans
         self._readers = readers
         self._forward, self._memory, self._clock, self._delay = forward, memory, clock, delay
         self._sampler = sampler or HostSampler(forward)
 
     def execute(self, plan: Plan) -> StepResult:
-        """Runs one forward pass. For each sequence that samples, returns the tokens of its draft that are right, and
-        one more.
+        """Runs one forward pass, and then the pieces of a span. For each sequence that samples, returns the tokens of
+        its draft that are right, and one more.
 
         A fault in sampling one request ends only that request. Raises BackendError where a kernel refuses its operands.
         """
+        if plan.span is None or self._spans is None:
+            return self._step(plan)
+        step = [self._step(plan)] if plan.sequences else []
+        return joined([*step, self._spans.execute(plan.span)])
+
+    def _step(self, plan: Plan) -> StepResult:
         started_s = self._clock()
         self._memory.copy_states(plan.state_copies)
         self._memory.copy_pages(plan.page_copies)

@@ -1,4 +1,5 @@
-"""The pieces in which an image is encoded: their kinds, and how long they take."""
+"""The pieces in which an image is encoded, and in which its rows go through the language model: their kinds, and how
+long they take."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from msgspec import Struct
 class PieceKind(enum.IntEnum):
     """PATCHES: pixels become rows, and the ops before the first attention. PRODUCTS: the ops between two attentions and
     after the last one, where each row depends on itself alone. ATTENTION: rows that see all rows of the square.
-    WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line. FOLD:
+    WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line.
+    SPAN_PRODUCTS, SPAN_ATTENTION: the same parts of a language model, over rows of an image that see each other. FOLD:
     groups of patches become one row each, and the ops up to the next attention."""
 
     PATCHES = 0
@@ -19,7 +21,9 @@ class PieceKind(enum.IntEnum):
     WINDOWS = 3
     HEAD = 4
     SHEET = 5
-    FOLD = 6
+    SPAN_PRODUCTS = 6
+    SPAN_ATTENTION = 7
+    FOLD = 8
 
 
 class PieceTime(Struct, frozen=True):
@@ -27,6 +31,17 @@ class PieceTime(Struct, frozen=True):
 
     kind: PieceKind
     predicted_s: float
+    seconds: float
+
+
+class SpanPiece(Struct, frozen=True):
+    """Rows [first, end) of one part of a language model, counted from the first row of a span. kind: SPAN_PRODUCTS or
+    SPAN_ATTENTION. seconds: the predicted time of this piece."""
+
+    part: int
+    kind: PieceKind
+    first: int
+    end: int
     seconds: float
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from twostroke.types.encode import AS_PREDICTED, EncodePace
+from twostroke.types.encode import AS_PREDICTED, EncodePace, SpanPiece
 from twostroke.types.images import ImageTile, later_pairs
 from twostroke.types.request import Request
 
@@ -143,6 +143,21 @@ class Copies(NamedTuple):
 NO_COPIES = Copies()
 
 
+class SpanWork(NamedTuple):
+    """Work on rows of an image that see each other, which go through the language model in pieces over several steps.
+    planned: all of these rows; they are computed, and its logits needed, when the last piece is done. pieces: what this
+    step computes of them, in order. ends: whether the last piece is among them."""
+
+    planned: PlannedSequence
+    pieces: tuple[SpanPiece, ...]
+    ends: bool
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request that shows the image."""
+        return self.planned.request.request_id
+
+
 class EncodeTurn(NamedTuple):
     """The tile that a step works on, the seconds that the pieces of this work may take, and how these are predicted."""
 
@@ -162,7 +177,8 @@ class Plan:
     held: why the next request of the queue was not admitted; None where no request waits. state_copies, page_copies:
     the copies made in order before the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all
     sequences together. encode: the tile of an image that the step works on. encode_s: the seconds that the pieces of
-    this work may take. encode_pace: corrects the predicted seconds of a piece.
+    this work may take. encode_pace: corrects the predicted seconds of a piece. span: the pieces of a span that the step
+    computes after its sequences; the span's sequence is not one of these.
     """
 
     step_id: int
@@ -175,6 +191,17 @@ class Plan:
     encode: ImageTile | None = None
     encode_s: float = 0.0
     encode_pace: EncodePace = AS_PREDICTED
+    span: SpanWork | None = None
+
+    @property
+    def computed(self) -> tuple[PlannedSequence, ...]:
+        """The sequences of the step, with that of a span at the end."""
+        return self.sequences if self.span is None else (*self.sequences, self.span.planned)
+
+    @property
+    def unfinished(self) -> PlannedSequence | None:
+        """The sequence of a span with pieces that this step does not compute."""
+        return None if self.span is None or self.span.ends else self.span.planned
 
     @property
     def preempted(self) -> tuple[str, ...]:

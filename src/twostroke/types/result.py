@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from twostroke.types.encode import PieceTime
 from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.images import NOTHING_ENCODED, EncodedTiles
 
@@ -63,7 +64,8 @@ class StepResult:
     another program. early_s: the part of model_s in which a device worked on the step before the plan was given to the
     executor.
 
-    encodes: the work of the encoder of images; its seconds are a part of model_s.
+    encodes: the work of the encoder of images; its seconds are a part of model_s. span_times: the pieces of a span that
+    were computed; their seconds are a part of model_s.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]
@@ -78,11 +80,22 @@ class StepResult:
     exchange: ExchangeSpent | None = None
     early_s: float = 0.0
     encodes: EncodedTiles = NOTHING_ENCODED
+    span_times: tuple[PieceTime, ...] = ()
+
+    @property
+    def span_s(self) -> float:
+        """The part of model_s that pieces of a span took."""
+        return sum(each.seconds for each in self.span_times)
 
     @property
     def encode_s(self) -> float:
         """The part of model_s that the encoder of images took."""
         return self.encodes.seconds
+
+    @property
+    def pieces_s(self) -> float:
+        """The part of model_s in which the step computed pieces of images, and not its sequences."""
+        return self.encode_s + self.span_s
 
     @property
     def faulty(self) -> bool:

@@ -167,16 +167,17 @@ def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
     return GAP_LIMITER, f"{GapRule()}, by measured step times; prompts alone fill the step"
 
 
-def tell_whole_images(resolver: Resolver, rows: int, seconds: float) -> None:
-    """Adds to the limiter's reason that rows of an image which see each other share one step, whatever the limiter
-    leaves. It does so only where such a step is longer than the limiter's bound. seconds: the predicted time of such a
-    step next to a stream."""
+def tell_whole_images(resolver: Resolver, rows: int, seconds: float, *, in_pieces: bool) -> None:
+    """Adds to the limiter's reason what a step with rows of an image which see each other takes at least. It does so
+    only where that is longer than the limiter's bound. seconds: the predicted time of the shortest such step next to a
+    stream. in_pieces: whether a step may compute a part of them."""
     settled = resolver.resolved()
     steps = settled.steps
     bound_s = {GAP_LIMITER: GapRule().least_s, ITL_LIMITER: steps.itl}.get(steps.step_limiter)
     if bound_s is not None and seconds > bound_s:
         reason = settled.reason_of(StepSettings.step_limiter)
-        words = f"{reason}; the {rows} rows of an image see each other and share one step, which takes {seconds:.2g} s"
+        what = "go through the model in pieces; a step with one" if in_pieces else "share one step, which"
+        words = f"{reason}; the {rows} rows of an image see each other and {what} takes {seconds:.2g} s"
         resolver.put(StepSettings.step_limiter, steps.step_limiter, words)
 
 

@@ -266,6 +266,8 @@ def _own_prefill(context: ExplainContext) -> Cause:
     computed = account.num_prompt_tokens - account.num_cached_tokens
     rate = computed / account.parts.own_prefill_s if account.parts.own_prefill_s > 0 else 0.0
     text = f"its own prompt, {computed:,} tokens at {rate:,.0f} a second"
+    if (counts := account.encodes).span_steps > 1:
+        text += f"; {counts.span_steps:,} steps had time for rows of its images, in {counts.span_pieces:,} pieces"
     return Cause(CauseKind.OWN_PREFILL, Verdict.START, seconds, text)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from twostroke.cost.history.record import RequestRecord
 from twostroke.cost.history.running_sums import Sums
@@ -94,10 +94,13 @@ class DiskRead(Struct, frozen=True):
 
 
 class EncodeCounts(Struct, frozen=True):
-    """pieces: the pieces in which a completion's images were encoded. steps: the steps that had such a piece."""
+    """pieces: the pieces in which a completion's images were encoded. steps: the steps that had such a piece.
+    span_pieces, span_steps: the same of the pieces in which image rows went through the language model."""
 
     pieces: int = 0
     steps: int = 0
+    span_pieces: int = 0
+    span_steps: int = 0
 
 
 class GuessCounts(Struct, frozen=True):
@@ -155,9 +158,15 @@ class LiveAccount(Struct, eq=False):
 
     def add_encode(self, seconds: float, pieces: int) -> None:
         """Adds pieces of its images that a step encoded."""
-        self.encodes = EncodeCounts(self.encodes.pieces + pieces, self.encodes.steps + 1)
+        counts = self.encodes
+        self.encodes = structs.replace(counts, pieces=counts.pieces + pieces, steps=counts.steps + 1)
         if self.phase is Phase.QUEUED:
             self.encode_s += seconds
+
+    def add_span(self, pieces: int) -> None:
+        """Counts pieces of its image rows that a step computed."""
+        counts, steps = self.encodes, self.encodes.span_steps + 1
+        self.encodes = structs.replace(counts, span_pieces=counts.span_pieces + pieces, span_steps=steps)
 
     def add_own(self, seconds: float, again_s: float = 0.0) -> None:
         """Adds time in which its own prompt was computed. again_s: the part of it for positions that had been computed

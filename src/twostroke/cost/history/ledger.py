@@ -35,7 +35,7 @@ from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.running_sums import RunningSums, Span, begun_early, span
 from twostroke.cost.history.step_history import MAX_RUN_STEPS, Row, StepHistory
 from twostroke.cost.history.step_times import BLOCK_STEPS, StepTime
-from twostroke.cost.prefill_share import Encode, chunk_seconds, encode_of
+from twostroke.cost.prefill_share import Encode, encode_of, seconds_by_chunk, tokens_of
 from twostroke.cost.shape import StepCost
 from twostroke.types.event import FinishedEvent
 from twostroke.types.plan import Hold, Plan, Preemption, Role
@@ -119,13 +119,13 @@ class Ledger:
         self._away_s = 0.0
         # Admissions come last. So if the number and the last sequence, which decodes, are equal, all sequences are.
         if (
-            sequences[-1].request is self._last
+            not (plan.span or result.encode_s)
+            and sequences[-1].request is self._last
             and len(sequences) == self._num_decoding
             and sequences[-1].role is Role.DECODE
             and plan.held is self._held
             and not plan.preemptions
             and not plan.num_draft_tokens
-            and not result.encode_s
         ):
             self._recent.append(time)
         else:
@@ -209,19 +209,21 @@ class Ledger:
             self._put_back(preemption, plan, span)
         was_decoding = self._num_decoding
         planned_decoding = 0
-        for sequence in plan.sequences:
+        for sequence in plan.computed:
             live = self._live.get(sequence.request.request_id)
             if live is not None and live.phase is Phase.DECODING:
                 planned_decoding += 1
             elif live is not None and live.phase is not Phase.FILLING:
                 self._enter(live, span.begin_s)
         rows = self._rows(plan, result)
+        if plan.span is not None and (shown := self._live.get(plan.span.request_id)) is not None:
+            shown.add_span(len(plan.span.pieces))
         encode = encode_of(plan, result, span.busy_s, self._live)
-        by_chunk = chunk_seconds(rows, span.busy_s - encode.seconds, self.cost)
+        by_chunk = seconds_by_chunk(plan, result, rows, span.busy_s - encode.seconds, self.cost)
         chunk_s = sum(by_chunk.values()) + encode.seconds
         if by_chunk or encode.seconds:
             filling = [row for row in rows if row.request_id in by_chunk]
-            chunks = tuple((row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in filling)
+            chunks = tuple((row.request_id, tokens_of(plan, row), by_chunk[row.request_id]) for row in filling)
             chunks += ((encode.request_id, 0, encode.seconds),) if encode.seconds else ()
             self.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
         self._sums.add(span, chunk_s)
@@ -234,11 +236,11 @@ class Ledger:
                 self._begin_decode(live, span)
         steady = not (self._filling or by_chunk or plan.num_draft_tokens) and self._num_decoding == len(rows)
         self._last = plan.sequences[-1].request if steady else None
-        return rows
+        return rows[: len(plan.sequences)]
 
     def _rows(self, plan: Plan, result: StepResult) -> tuple[Row, ...]:
         rows = []
-        for sequence in plan.sequences:
+        for sequence in plan.computed:
             live = self._filling.get(sequence.request.request_id)
             again = 0 if live is None else max(0, min(sequence.start + sequence.num_tokens, live.high) - sequence.start)
             rows.append(row := Row.of(sequence, again, result))
@@ -264,8 +266,7 @@ class Ledger:
         """Account the step's time to the completions that do not decode yet, whether in the step or not."""
         chunk_s = sum(by_chunk.values()) + encode.seconds
         own_rows = {row.request_id: row for row in rows}
-        waiting = self._live.get(encode.request_id)
-        if waiting is not None:
+        if (waiting := self._live.get(encode.request_id)) is not None:
             waiting.add_encode(encode.seconds, encode.pieces)
         for request_id, live in self._filling.items():
             stall_s = span.away_s if live.mark_s < span.begin_s else 0.0

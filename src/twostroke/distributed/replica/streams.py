@@ -255,10 +255,10 @@ class LoopStreams:
         self._ledger.step(plan, result, begin_s, commit_s)
         self._guesses = self._guesses.plus(guesses_of(plan, result))
         self._step_s = commit_s - begin_s
-        if not (result.cold or result.faulty):
-            self._times.observe(plan.sequences, self._step_s, commit_s)
+        if plan.sequences and not (result.cold or result.faulty):
+            self._times.observe(plan.sequences, self._step_s - result.pieces_s, commit_s)
         for link in self._links.values():
-            for sequence in plan.sequences if link.came_s else ():
+            for sequence in plan.computed if link.came_s else ():
                 request_id = sequence.request.request_id
                 if (came_s := link.came_s.pop(request_id, None)) is not None:
                     waited_s, disk = max(0.0, begin_s - came_s), self._ledger.disk_of(request_id)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.queues import Queues
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 
@@ -25,3 +27,20 @@ class Gauges:
     running_adapters: frozenset[int] = frozenset()
     waiting_adapters: frozenset[int] = frozenset()
     guesses: VerifiedGuesses = NO_GUESSES
+
+    @classmethod
+    def of(cls, queues: Queues, cache: CacheManager, preemptions: int, query_tokens: int, hit_tokens: int) -> Gauges:
+        """Returns the counts of this moment. preemptions, query_tokens, hit_tokens: the totals."""
+        return cls(
+            running=len(queues.running),
+            waiting=len(queues.waiting),
+            pages_free=cache.pages_free,
+            pages_used=cache.pages_used,
+            pages_cached=cache.pages_cached,
+            waste_tokens=cache.waste_tokens,
+            preemptions_total=preemptions,
+            prefix_query_tokens=query_tokens,
+            prefix_hit_tokens=hit_tokens,
+            running_adapters=queues.adapters_of(queues.running),
+            waiting_adapters=queues.adapters_of(queues.waiting),
+        )

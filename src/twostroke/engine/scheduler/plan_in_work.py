@@ -7,13 +7,23 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from twostroke.engine.scheduler.limits.limits import StepLoad
-from twostroke.types.plan import NO_COPIES, NO_TURN, Copies, EncodeTurn, Hold, Plan, PlannedSequence, Preemption
+from twostroke.types.plan import (
+    NO_COPIES,
+    NO_TURN,
+    Copies,
+    EncodeTurn,
+    Hold,
+    Plan,
+    PlannedSequence,
+    Preemption,
+    SpanWork,
+)
 
 
 class PlanInWork(Struct):
     """drafts: the draft tokens by request id, for the sequences that decode. load: what limits must know of the plan so
     far. made_room: the sequences preempted since the last plan, before this one was begun. held_calls: the request
-    groups from which no further sequence may enter."""
+    groups from which no further sequence may enter. span: see Plan."""
 
     now: float
     load: StepLoad = field(default_factory=StepLoad)
@@ -22,12 +32,21 @@ class PlanInWork(Struct):
     preempted: list[Preemption] = field(default_factory=list)
     made_room: tuple[Preemption, ...] = ()
     held_calls: frozenset[str] = frozenset()
+    span: SpanWork | None = None
 
-    def plan(
-        self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES, turn: EncodeTurn = NO_TURN
-    ) -> Plan:
+    @property
+    def is_empty(self) -> bool:
+        """Whether the plan computes nothing."""
+        return not self.planned and self.span is None
+
+    @property
+    def request_ids(self) -> set[str]:
+        """The ids of the requests in the plan, which keep their pages."""
+        return set(self.planned) if self.span is None else {*self.planned, self.span.request_id}
+
+    def plan(self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES, turn: EncodeTurn = NO_TURN) -> Plan:
         """Returns the plan, now that all sequences are in it."""
         sequences = tuple(self.planned.values())
         drafted = sum([len(each.draft_token_ids) for each in sequences]) if self.drafts else 0
         preempted = (*self.made_room, *self.preempted)
-        return Plan(step_id, sequences, preempted, held, copies.states, drafted, copies.pages, *turn)
+        return Plan(step_id, sequences, preempted, held, copies.states, drafted, copies.pages, *turn, self.span)

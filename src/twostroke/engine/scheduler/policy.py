@@ -39,7 +39,7 @@ class Policy(Protocol):
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Note the load of a step, once it is planned and before it is computed."""
 
-    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float, disturbed: bool = False) -> None:
         """Learn from a step that held these parts and ended now."""
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
@@ -86,10 +86,10 @@ class ArrivalPolicy:
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Do nothing."""
 
-    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float, disturbed: bool = False) -> None:
         """Correct the cost model, if there is one."""
         if self._times is not None:
-            self._times.observe(parts, measured_s, now)
+            self._times.observe(parts, measured_s, now, disturbed)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
         """See Policy. The correction holds until the next step that is not cold."""

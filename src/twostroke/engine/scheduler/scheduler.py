@@ -16,6 +16,7 @@ from twostroke.engine.scheduler.limits.cache_limiters import cache_limiters
 from twostroke.engine.scheduler.limits.heavy_masks import without_late_masks
 from twostroke.engine.scheduler.limits.image_turns import ImageTurns
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits, StepLoad, WholePrompts, budgets_of
+from twostroke.engine.scheduler.limits.span_turns import SpanTurns
 from twostroke.engine.scheduler.limits.whole_spans import WholeSpans
 from twostroke.engine.scheduler.misses import MissReasons
 from twostroke.engine.scheduler.parking import Parking
@@ -28,7 +29,7 @@ from twostroke.engine.scheduler.steering import Steering
 from twostroke.engine.scheduler.under_way import UnderWay
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
-from twostroke.types.plan import PASSED_BY, Copies, Hold, Plan, PlannedSequence, Preemption, Role
+from twostroke.types.plan import NO_TURN, PASSED_BY, Copies, Hold, Plan, PlannedSequence, Preemption, Role
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 
@@ -45,12 +46,12 @@ class Scheduler:
         self._policy = policy or ArrivalPolicy()
         self.limiters = budgets_of(limits) + self._policy.limiters + cache_limiters(cache, limits)
         self.limiters += (WholePrompts(),) if limits.whole_prompts else ()
-        self._spans = WholeSpans(limits.max_step_tokens, cache.chunk_tokens)
         self._has_states = cache.states is not None
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
         self._siblings, self._places = SiblingRule(cache.page_tokens), Places(limits.max_sequences)
         self._misses, self.images = MissReasons(cache), ImageTurns()
+        self.spans = SpanTurns(WholeSpans(limits.max_step_tokens, cache.chunk_tokens), self.images.times)
         self.steering = Steering(cache, self._queues, self._give_up)
         self.parking = Parking(self._queues, self._give_up)
         self._given_up: list[Preemption] = []  # given up outside of a step; the next plan names them
@@ -155,12 +156,13 @@ class Scheduler:
         if load.full and may_run and queues.waiting:
             held = self._why_full(step)
         self._policy.planned(load, queues)
-        if not step.planned:
+        if step.is_empty:
             return None
         self._num_steps += 1
         self._given_up.clear()
         copies = Copies(self._cache.take_copies(), self._cache.take_page_copies())
-        plan = step.plan(self._num_steps, held, copies, self.images.take(load, self.limiters))
+        turn = self.images.take(load, self.limiters) if step.planned else NO_TURN
+        plan = step.plan(self._num_steps, held, copies, turn)
         self.under_way.open(plan, load, self.steering.take_copied())
         return plan
 
@@ -169,16 +171,19 @@ class Scheduler:
         events: list[Event] = []
         self._now = max(self._now, now)
         measured_s, held = self.under_way.close(plan, result, now)
+        self.images.times.learn(result.span_times)
         self.images.done(result.encodes, (*self._queues.waiting, *self._queues.prefilling))
-        if result.cold:
-            self._policy.observe_cold(self._parts(plan), measured_s)
-        elif not (result.faulty or result.encode_s):  # a fault or an image does not predict the next steps
-            self._policy.observe(self._parts(plan), measured_s, now)
-        self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty else measured_s)
+        own_s = measured_s - result.pieces_s  # what the sequences took next to pieces of images
+        if result.cold and plan.sequences:
+            self._policy.observe_cold(self._parts(plan), own_s)
+        elif plan.sequences and not result.faulty:  # a fault does not predict the next steps
+            self._policy.observe(self._parts(plan), own_s, now, disturbed=result.pieces_s > 0)
+        self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty or plan.span else measured_s)
         self._cache.settle_copies(result.faulty)
         self.steering.give_up_copies(held.copied if result.faulty else [])
-        for planned, (sequence, admission) in zip(plan.sequences, held.sequences, strict=True):
-            if sequence.admission == admission and self._queues.find(planned.request.request_id) is sequence:
+        for planned, (sequence, admission) in zip(plan.computed, held.sequences, strict=True):
+            live = sequence.admission == admission and self._queues.find(planned.request.request_id) is sequence
+            if live and (planned is not plan.unfinished or planned.request.request_id in result.failed):
                 self._commit_one(sequence, planned, result, now, events)
         for sequence, refusal in self._policy.overdue(self._queues, now):
             events.append(self._end(sequence, Ending(FinishReason.ERROR, refusal=refusal), now))
@@ -186,20 +191,7 @@ class Scheduler:
 
     def gauges(self) -> Gauges:
         """Returns the counts of this moment."""
-        cache, queues = self._cache, self._queues
-        return Gauges(
-            running=len(queues.running),
-            waiting=len(queues.waiting),
-            pages_free=cache.pages_free,
-            pages_used=cache.pages_used,
-            pages_cached=cache.pages_cached,
-            waste_tokens=cache.waste_tokens,
-            preemptions_total=self._preemptions,
-            prefix_query_tokens=self._query_tokens,
-            prefix_hit_tokens=self._hit_tokens,
-            running_adapters=queues.adapters_of(queues.running),
-            waiting_adapters=queues.adapters_of(queues.waiting),
-        )
+        return Gauges.of(self._queues, self._cache, self._preemptions, self._query_tokens, self._hit_tokens)
 
     def _assign_rank(self, sequence: Sequence) -> None:
         """Ask the policy for the sequence's rank."""
@@ -211,14 +203,17 @@ class Scheduler:
 
     def _in_step(self, step: PlanInWork) -> set[str]:
         """Returns the request ids in the step, which keep their pages."""
-        return set(step.planned)
+        return step.request_ids
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
         """Returns how many positions of a sequence every limit lets into this step."""
-        wanted = num_tokens = self.images.limit(sequence, len(sequence.known) - sequence.computed, step, self.limiters)
+        wanted = self.spans.before(sequence, len(sequence.known) - sequence.computed)
+        if not self.spans.is_open(sequence):
+            wanted = self.images.limit(sequence, wanted, step, self.limiters)
+        num_tokens = wanted
         for limiter in self.limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
-        num_tokens = self._spans.limit(sequence, num_tokens, step)
+        num_tokens = self.spans.limit(sequence, num_tokens, step, self.limiters)
         if num_tokens < wanted:
             step.full = True
         return num_tokens
@@ -245,15 +240,19 @@ class Scheduler:
             tables = self._cache.reserve(request_id, end + spare, len(self._queues.running)) or tables
         if sequence.first_scheduled_s is None:
             sequence.first_scheduled_s = step.now
-        step.load.add(sequence, num_tokens + len(draft))
         sequence.last_step = self._num_steps + 1
         scores = sequence.scores_in(end) if request.wants_rows else NO_SCORES
         slot = self._cache.slot_of(request_id) if self._has_states else -1
         num_tokens, alone = num_tokens + len(draft), start < sequence.alone_before
-        step.planned[request_id] = PlannedSequence(
+        planned = PlannedSequence(
             *(request, start, num_tokens, known, tables, samples, role, scores, slot, draft, sequence.pooled, alone),
             sequence.memory,
         )
+        if step.load.span is not None and (work := self.spans.work(planned, step.load)) is not None:
+            step.span = work
+            return
+        step.load.add(sequence, num_tokens)
+        step.planned[request_id] = planned
 
     def _give_up(self, sequence: Sequence, by: str) -> None:
         """Preempt a sequence outside of a step."""
@@ -263,6 +262,7 @@ class Scheduler:
         """Take a sequence's pages. Its tokens stay known and are computed again, with the same bits."""
         preempted.append(Preemption(sequence.request.request_id, by, sequence.computed))
         self._cache.close(sequence.request.request_id)
+        self.spans.left(sequence)
         sequence.computed, sequence.role = 0, Role.PREFILL
         sequence.num_preemptions += 1
         self._preemptions += 1
@@ -394,6 +394,7 @@ class Scheduler:
         """End a sequence and return its one terminal event. Its pages are free when this returns."""
         self._queues.remove(sequence)
         self._cache.close(sequence.request.request_id)
+        self.spans.left(sequence)
         self._drafts.ended(sequence)
         self._policy.ended(sequence)
         return ending.event(sequence, now)

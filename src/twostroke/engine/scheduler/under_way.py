@@ -23,7 +23,8 @@ from twostroke.types.result import StepResult
 
 
 class PlanHeld(NamedTuple):
-    """The content of a plan. sequences: its sequences in its order, each with its admission when the plan was made.
+    """The content of a plan. sequences: its sequences in its order, that of a span at the end, each with its admission
+    when the plan was made.
 
     copied: the requests that are copied from others in this plan. since_s: the time at which the last step before the
     plan ended.
@@ -99,6 +100,11 @@ class UnderWay:
         held = PlanHeld([], copied, self._since_s)
         for planned, (sequence, _) in zip(plan.sequences, load.parts, strict=True):
             sequence.computed = planned.start + planned.num_tokens - len(planned.draft_token_ids)
+            sequence.under_way += 1
+            held.sequences.append((sequence, sequence.admission))
+        if plan.span is not None and load.span is not None:
+            sequence = load.span.sequence
+            sequence.computed = plan.span.planned.end if plan.span.ends else plan.span.planned.start
             sequence.under_way += 1
             held.sequences.append((sequence, sequence.admission))
         self._open[plan.step_id] = held

@@ -28,6 +28,12 @@ class Between(enum.Enum):
     PAIRS = enum.auto()
     NEAREST = enum.auto()
 
+    @property
+    def taps(self) -> int:
+        """How many learned places a place is made of. For SMOOTH that is where the grid becomes no smaller."""
+        taps = {Between.GRID: 1, Between.AXES: 2, Between.PAIRS: 2, Between.BICUBIC: 16, Between.SMOOTH: 9}
+        return taps.get(self, 4)
+
 
 class LearnedPlaces(Struct, frozen=True):
     """A tensor with a row for each place of a square grid, which is fitted to each tile. side: the number of places

@@ -55,8 +55,9 @@ class Forecast(TypicalAnswer):
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """Correct the cost model, and remember the running sequences."""
-        if not (result.cold or result.faulty):
-            self._times.observe(plan.sequences, max(duration_s, result.model_s + result.sampling_s))
+        if plan.sequences and not (result.cold or result.faulty):
+            step_s = max(duration_s, result.model_s + result.sampling_s)
+            self._times.observe(plan.sequences, step_s - result.pieces_s)
         self._last = (plan.sequences, result.sampled)
 
     def wait_s(self, requests: int, tokens: int, places_free: bool = True) -> float:

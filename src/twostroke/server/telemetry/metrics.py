@@ -152,8 +152,10 @@ class ServerMetrics(Observer):
             if s.start < (end := len(s.request.prompt_token_ids)):
                 prompt += min(s.start + s.num_tokens, end) - s.start
         self.step.observe(duration_s)
-        self.prefill_tokens.observe(prompt)
         self.decode_tokens.observe(plan.num_tokens - prompt - plan.num_draft_tokens)
+        if plan.span is not None and plan.span.ends:
+            prompt += plan.span.planned.num_tokens
+        self.prefill_tokens.observe(prompt)
         self.step_tokens.observe(prompt + sum(map(len, result.sampled.values())))
         if result.encode_s:
             self.tiles.inc(len(result.encodes.keys))

@@ -45,40 +45,50 @@ def size_class(prefill_rows: int) -> int:
 
 class Ratios:
     """The ratios measured / predicted of the last steps of one class, filled up with the prior when there are too few.
-    """
+    `low` is that of undisturbed steps alone."""
 
     def __init__(self, prior: float) -> None:
         self._prior = prior
-        self._values: deque[float] = deque(maxlen=WINDOW_STEPS)
+        self._values, self._undisturbed = (deque[float](maxlen=WINDOW_STEPS) for _ in range(2))
         self.usual = self.high = prior
         self.low = min(1.0, prior)
 
-    def add(self, ratio: float) -> None:
-        """Note the ratio of one step."""
+    def add(self, ratio: float, disturbed: bool = False) -> None:
+        """Note the ratio of one step. disturbed: whether the executor did other work in the same step."""
         self._values.append(ratio)
+        if not disturbed:
+            self._undisturbed.append(ratio)
         self._update()
 
     def forget(self) -> None:
         """Forget all steps but the last few."""
-        while len(self._values) > KEPT_AFTER_IDLE:
-            self._values.popleft()
+        for kept in (self._values, self._undisturbed):
+            while len(kept) > KEPT_AFTER_IDLE:
+                kept.popleft()
         self._update()
 
     def __len__(self) -> int:
         return len(self._values)
 
     def _update(self) -> None:
+        self.low = self._low()
         if len(self._values) == 1:  # one value is too little to predict faster steps, but enough to be careful
             self.usual = self.high = max(self._prior, self._values[0])
-            self.low = min(self._prior, self._values[0])
             return
         missing = [self._prior] * (LEAST_EVIDENCE - len(self._values))
         values = sorted([*missing, *self._values])
         last = sorted([*missing, *list(self._values)[-USUAL_STEPS:]])
         self.usual = last[len(last) // 2]
-        self.low = values[int(LOW * len(values))]
         # The slowest value never counts: it may be an outlier until a second value confirms it.
         self.high = max(self.usual, values[min(len(values) - 2, int(HIGH * len(values)))])
+
+
+    def _low(self) -> float:
+        own = list(self._undisturbed)
+        if len(own) < LEAST_EVIDENCE - 1:
+            return min(self._prior, *(own or [1.0]))
+        found = sorted([*[self._prior] * (LEAST_EVIDENCE - len(own)), *own])
+        return found[int(LOW * len(found))]
 
 
 class CostCorrection:
@@ -117,8 +127,10 @@ class CostCorrection:
         idle_s = 0.0 if self._last_s is None else max(0.0, now - self._last_s)
         self._weight = 0.5 ** (idle_s / IDLE_HALF_S) if self._believed else 1.0
 
-    def observe(self, size: int, predicted_s: float, measured_s: float, now: float = 0.0) -> None:
-        """Note one step that ended now. A step that took no time is ignored."""
+    def observe(
+        self, size: int, predicted_s: float, measured_s: float, now: float = 0.0, disturbed: bool = False
+    ) -> None:
+        """Note one step that ended now. A step that took no time is ignored. disturbed: see Ratios."""
         if predicted_s <= 0 or measured_s <= 0:
             return
         if self._last_s is not None and now - measured_s - self._last_s > IDLE_HALF_S:
@@ -128,7 +140,7 @@ class CostCorrection:
         self._cold.clear()
         if size not in self._classes:
             self._classes[size] = Ratios(self._prior)
-        self._classes[size].add(self._bounded(measured_s / predicted_s))
+        self._classes[size].add(self._bounded(measured_s / predicted_s), disturbed)
 
     def observe_cold(self, size: int, predicted_s: float, measured_s: float) -> None:
         """Note one step during which memory was made ready. It counts until the next step that is not cold."""

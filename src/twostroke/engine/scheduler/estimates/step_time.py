@@ -57,10 +57,11 @@ class StepTime:
         held = tuple(parts)
         self._correction.observe_cold(_class_of(held), self._cost.predict(held).seconds, measured_s)
 
-    def observe(self, parts: Iterable[Part], measured_s: float, now: float = 0.0) -> None:
-        """Learn from a step that held these parts and ended now."""
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float = 0.0, disturbed: bool = False) -> None:
+        """Learn from a step that held these parts and ended now. disturbed: whether the executor did other work in the
+        same step, whose time is not in measured_s. The step is then no measure of the machine's own speed."""
         held = tuple(parts)
-        self._correction.observe(_class_of(held), self._cost.predict(held).seconds, measured_s, now)
+        self._correction.observe(_class_of(held), self._cost.predict(held).seconds, measured_s, now, disturbed)
 
 
 def _class_of(segments: Sequence[Part]) -> int:

@@ -18,7 +18,7 @@ from math import inf
 
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.engine.scheduler.estimates.piece_times import PieceTimes
-from twostroke.engine.scheduler.limits.limits import Limiter, StepLoad, TimeLimiter
+from twostroke.engine.scheduler.limits.limits import Limiter, StepLoad, time_left_s
 from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.encode import PieceKind
 from twostroke.types.images import EncodedTiles, ImageTile
@@ -80,13 +80,13 @@ class ImageTurns:
         """Keep time for a tile that was begun, once all decoding sequences are planned: otherwise prompts may fill
         every step."""
         if self._open is not None:
-            step.encode_s = max(0.0, SHARE * min(_left_s(step, limiters), UNBOUND_S / SHARE))
+            step.encode_s = max(0.0, SHARE * min(time_left_s(step, limiters), UNBOUND_S / SHARE))
 
     def take(self, step: StepLoad, limiters: Positions[Limiter]) -> EncodeTurn:
         """Returns the tile to work on in the step that is planned now, and for how many seconds."""
         if self._open is None:
             return NO_TURN
-        left_s = _left_s(step, limiters)
+        left_s = time_left_s(step, limiters)
         return EncodeTurn(self._open, UNBOUND_S if left_s == inf else max(0.0, left_s), self.times.pace())
 
     def done(self, encodes: EncodedTiles, waiting: Iterable[Sequence]) -> None:
@@ -108,8 +108,3 @@ class ImageTurns:
         for sequence in waiting if encodes.keys and self.cost is not None else ():
             if sequence.request.images:
                 self._predict(sequence)
-
-
-def _left_s(step: StepLoad, limiters: Positions[Limiter]) -> float:
-    """Returns the fewest seconds that any of the limits leaves of the step."""
-    return min((each.left_s(step) for each in limiters if isinstance(each, TimeLimiter)), default=inf)

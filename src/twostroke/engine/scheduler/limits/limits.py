@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Positions
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
 from twostroke.cost.shape import Segment
+from twostroke.cost.span_pieces import SpanWalk
 from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.images import later_pairs
 from twostroke.types.plan import Role
@@ -37,13 +39,25 @@ class SchedulerLimits:
     spare_tokens: int = 0
 
 
+class SpanTurn(Struct, frozen=True, eq=False):
+    """The step works on a span of this sequence for `left_s` seconds. end: the position after the span. walk: its
+    pieces. least: whether the smallest piece is computed even when it takes longer."""
+
+    sequence: Sequence
+    end: int
+    walk: SpanWalk
+    left_s: float
+    least: bool
+
+
 class StepLoad(Struct):
     """The rows that a step holds so far. parts: each sequence with its number of rows. num_decode_tokens: the rows of
     the sequences that decode, once all of them are in; they come first.
 
     full: True when a limit cut one sequence short, so no other gets more. beside: the sequences that decode in other
     plans, which the pipeline computes before or after this plan: they wait for it, too. encode_s: the seconds that an
-    encode may take.
+    encode may take. span: the span that the step works on; its sequence is not in `parts`. span_s: the predicted
+    seconds of its pieces.
     """
 
     num_tokens: int = 0
@@ -52,6 +66,8 @@ class StepLoad(Struct):
     parts: list[tuple[Sequence, int]] = field(default_factory=list)
     beside: Positions[Sequence] = ()
     encode_s: float = 0.0
+    span: SpanTurn | None = None
+    span_s: float = 0.0
 
     @property
     def num_sequences(self) -> int:
@@ -103,6 +119,12 @@ class TimeLimiter(Limiter, Protocol):
 
     def left_s(self, step: StepLoad) -> float:
         """Returns the seconds that the step may still take, as it is planned so far; infinity without a bound."""
+
+
+def time_left_s(step: StepLoad, limiters: Positions[Limiter]) -> float:
+    """Returns the fewest seconds that any of the limits leaves of the step, next to a span."""
+    found = min((each.left_s(step) for each in limiters if isinstance(each, TimeLimiter)), default=inf)
+    return found - step.span_s
 
 
 class TokenBudget(Struct, frozen=True):

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.images import ImageSpan
 from twostroke.types.plan import Role
 
 
@@ -21,11 +22,7 @@ class WholeSpans(Struct, frozen=True):
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """Returns the most positions with which no chunk ends inside a span; 0 when the next span waits for a step with
         room."""
-        images = sequence.request.images
-        if not images or wanted_tokens == 0 or sequence.role is Role.DECODE:
-            return wanted_tokens
-        start, end = sequence.computed, sequence.computed + wanted_tokens
-        cut = next((span for span in images if span.together and span.first < end < span.end), None)
+        start, cut = sequence.computed, cut_span(sequence, wanted_tokens)
         if cut is None:
             return wanted_tokens
         if cut.first > start:
@@ -33,3 +30,12 @@ class WholeSpans(Struct, frozen=True):
         room = min(self.max_step_tokens - step.num_tokens, self.max_chunk_tokens)
         waits = cut.end - start > room or (step.num_prefill_tokens and step.streams())
         return 0 if waits else cut.end - start
+
+
+def cut_span(sequence: Sequence, wanted_tokens: int) -> ImageSpan | None:
+    """Returns the span whose rows see each other and inside of which a chunk would end; None where there is none."""
+    images = sequence.request.images
+    if not images or wanted_tokens == 0 or sequence.role is Role.DECODE:
+        return None
+    end = sequence.computed + wanted_tokens
+    return next((span for span in images if span.together and span.first < end < span.end), None)

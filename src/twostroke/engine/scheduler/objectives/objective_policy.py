@@ -105,9 +105,9 @@ class ObjectivePolicy:
         wanted = bool(prefilled or queues.waiting)
         self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest, wanted)
 
-    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float, disturbed: bool = False) -> None:
         """Correct the cost model by this step."""
-        self._times.observe(parts, measured_s, now)
+        self._times.observe(parts, measured_s, now, disturbed)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
         """See Policy. The correction holds until the next step that is not cold."""

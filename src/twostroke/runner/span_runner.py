@@ -1,0 +1,224 @@
+"""Computes rows of an image that see each other, in pieces that several steps share.
+
+    part      calls before an attention, in blocks of rows | the attention, of all rows | calls after it | ...
+    kept      the values that later parts read, of all rows, until the next piece
+
+K and V go to the sequence's own pages, layer by layer. Between two pieces other sequences compute whole steps in the
+same memory, so what later pieces read is copied out of it and back. The bits are those of one step: a row's arithmetic
+depends on that row, and in attention on K and V, which are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from twostroke.cost.shape import StepCost
+from twostroke.cost.span_pieces import SpanCost
+from twostroke.engine.executor import Executor
+from twostroke.engine.isolate import joined
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.passes.span_parts import SpanPart, span_cost
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.values import ROW_ENDS, Value
+from twostroke.ops.step_memory import StepMemory, StepSizes
+from twostroke.runner.forward import Forward
+from twostroke.runner.image_encoder import ImageRows
+from twostroke.runner.step_inputs import write_sequences
+from twostroke.types.encode import PieceTime, SpanPiece
+from twostroke.types.plan import Plan, PlannedSequence, SpanWork
+from twostroke.types.result import StepResult
+
+ONE_SEQUENCE = StepSizes(0, 1, 0)
+
+
+class KeptValues:
+    """Values of all rows of one span, by the values of the program that own memory. memory: the memory of steps."""
+
+    def __init__(self, memory: StepMemory) -> None:
+        self._memory = memory
+        self._arrays: dict[Value, F32Array] = {}
+        self._rows = 0
+
+    def begin(self, rows: int) -> None:
+        """Forgets all values; the next ones have so many rows."""
+        self._arrays, self._rows = {}, rows
+
+    def keep(self, root: Value, rows: F32Array, first: int = 0) -> None:
+        """Keeps rows of a value, from row `first` on."""
+        made = self._arrays.get(root)
+        if made is None:
+            made = self._arrays[root] = np.empty((self._rows, root.width), np.float32)
+        made[first : first + len(rows)] = rows
+
+    def only(self, roots: Sequence[Value]) -> None:
+        """Forgets all other values."""
+        self._arrays = {root: rows for root, rows in self._arrays.items() if root in roots}
+
+    def put_back(self, roots: Sequence[Value], first: int, sizes: StepSizes) -> None:
+        """Writes rows of these values, from row `first` on, to where the calls of a step of these sizes read them."""
+        for root in roots:
+            self._of_step(root, sizes)[:] = self._arrays[root][first : first + sizes.tokens]
+
+    def take_out(self, roots: Sequence[Value], first: int, sizes: StepSizes) -> None:
+        """Keeps the rows that a step of these sizes has made of these values."""
+        for root in roots:
+            self.keep(root, self._of_step(root, sizes), first)
+
+    def _of_step(self, root: Value, sizes: StepSizes) -> F32Array:
+        return self._memory.value(root, sizes).reshape(sizes.tokens, root.width)
+
+    def view(self, value: Value) -> F32Array:
+        """Returns all rows of a value, where they are kept. A value that is made now has room then."""
+        if value.root not in self._arrays:
+            self._arrays[value.root] = np.empty((self._rows, value.root.width), np.float32)
+        whole = self._arrays[value.root][:, value.offset : value.offset + value.width]
+        return whole.reshape(self._rows, *value.shape)
+
+
+class KeptHead:
+    """Satisfies `Forward`. It computes the head alone, from rows that are kept. head: the head as a program. roots: the
+    values of the body that it reads. first: the kept row that is row 0 of the step."""
+
+    def __init__(self, head: Forward, kept: KeptValues, roots: Sequence[Value]) -> None:
+        self._head, self._kept, self._roots = head, kept, roots
+        self.first = 0
+
+    def __call__(self, sizes: StepSizes) -> F32Array:
+        self._kept.put_back(self._roots, self.first, sizes)
+        return self._head(sizes)
+
+    @property
+    def max_rows(self) -> int:
+        return self._head.max_rows
+
+    def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
+        return self._head.logits(rows, sizes)
+
+
+class SpanProgram(Struct, frozen=True, eq=False):
+    """A language model in parts. parts: see `span_parts`. bodies: each part as a program; that of an attention is never
+    run. ops: has a method for each op, on arrays."""
+
+    parts: Sequence[SpanPart]
+    bodies: Sequence[Forward]
+    ops: Any
+
+
+class SpanRunner:
+    """Computes the pieces of one span at a time, in order. A span that is not finished is given up where the next one
+    begins.
+
+    images: the rows of images, and the marks of rows that come from them. head: runs a step of rows that need logits,
+    from `kept_head`. clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        program: SpanProgram,
+        memory: StepMemory,
+        images: ImageRows,
+        kept: KeptValues,
+        head: Executor,
+        kept_head: KeptHead,
+        clock: Callable[[], float],
+    ) -> None:
+        self._program, self._memory, self._images, self._kept = program, memory, images, kept
+        self._head, self._kept_head, self._clock = head, kept_head, clock
+        self._next: tuple[str, int, int, int] | None = None
+        self._end = 0
+
+    def cost(self, steps: StepCost) -> SpanCost:
+        """Returns what pieces cost. steps: predicts steps of the program."""
+        return span_cost(self._program.parts, steps, self._memory.sizes.max_step_tokens)
+
+    def execute(self, work: SpanWork) -> StepResult:
+        """Computes the pieces. After the last one, returns what the step gives for the span's sequence. Raises
+        ValueError where the first piece does not follow the last one that was computed."""
+        planned, times = work.planned, list[PieceTime]()
+        begin_s = self._clock()
+        if (work.pieces[0].part, work.pieces[0].first) == (0, 0):
+            self._begin(planned)
+        encodes = self._images.kept.take(self._clock() - begin_s)
+        for piece in work.pieces:
+            piece_s = self._clock()
+            self._compute(planned, piece)
+            times.append(PieceTime(piece.kind, piece.seconds, self._clock() - piece_s))
+        model_s = self._clock() - begin_s
+        computed = StepResult({}, model_s=model_s, encodes=encodes, span_times=tuple(times))
+        return joined([computed, *self._heads(planned)]) if work.ends else computed
+
+    def _begin(self, planned: PlannedSequence) -> None:
+        given, self._end = self._images.of_span(planned)
+        self._kept.begin(planned.num_tokens)
+        for value, rows in given.items():
+            self._kept.keep(value, rows)
+        self._next = (planned.request.request_id, planned.start, 0, 0)
+
+    def _compute(self, planned: PlannedSequence, piece: SpanPiece) -> None:
+        place = (planned.request.request_id, planned.start, piece.part, piece.first)
+        if place != self._next:
+            raise ValueError(f"the piece {place} does not follow {self._next}")
+        self._next = None  # a piece that fails is not gone on from
+        part = self._program.parts[piece.part]
+        if part.attends:
+            self._attend(planned, part.calls[0])
+        else:
+            self._make(planned, piece, part)
+        whole = piece.end == planned.num_tokens
+        if whole:
+            self._kept.only(part.kept)
+        self._next = (*place[:2], piece.part + whole, 0 if whole else piece.end)
+
+    def _make(self, planned: PlannedSequence, piece: SpanPiece, part: SpanPart) -> None:
+        """Computes the calls between two attentions for a block of rows."""
+        own = _block(planned, piece.first, piece.end)
+        sizes = write_sequences((own,), self._memory)
+        self._images.mark(sizes.tokens)
+        self._kept.put_back(part.begins, piece.first, sizes)
+        self._program.bodies[piece.part](sizes)
+        self._kept.take_out(part.ends, piece.first, sizes)
+
+    def _attend(self, planned: PlannedSequence, call: Op) -> None:
+        """Computes an attention of all rows, which may be more than a step has. It reads and writes the kept values."""
+        rows, memory = planned.num_tokens, self._memory
+        write_sequences((_block(planned, rows - 1, rows),), memory)
+        memory.batch.row_starts[1] = rows
+        ends = np.full(rows, self._end, np.int32)
+        operands = [
+            self._kept.view(item) if isinstance(item, Value) else ends if item == ROW_ENDS else found
+            for item, found in zip(call.operands(), memory.operands(call, ONE_SEQUENCE), strict=True)
+        ]
+        getattr(self._program.ops, call.NAME)(*operands)
+
+    def _heads(self, planned: PlannedSequence) -> Iterator[StepResult]:
+        """Yields the results of the rows that need logits, for as many rows at a time as a step has."""
+        scores, most = planned.scores, self._memory.sizes.max_step_tokens
+        begin = scores.start if scores else planned.end - planned.samples
+        for first in range(begin, planned.end, most):
+            end = min(first + most, planned.end)
+            own = _block(planned, first - planned.start, end - planned.start)._replace(
+                samples=planned.samples and end == planned.end,
+                scores=range(max(first, scores.start), min(end, scores.stop)),
+            )
+            if own.logit_rows:
+                self._kept_head.first = first - planned.start
+                yield replace(self._head.execute(Plan(0, (own,))), delayed_s=0.0)
+
+
+class ImageSteps(Struct, frozen=True, eq=False):
+    """The objects that work on images in steps of a language model. rows: writes rows of images. spans: computes rows
+    that see each other, in pieces; None where plans have none."""
+
+    rows: ImageRows
+    spans: SpanRunner | None
+
+
+def _block(planned: PlannedSequence, first: int, end: int) -> PlannedSequence:
+    """Returns rows [first, end) of a planned sequence, without logits."""
+    start = planned.start + first
+    return planned._replace(start=start, num_tokens=end - first, samples=False, scores=range(0))

@@ -164,8 +164,7 @@ def build_heart(
     backing = placing.backing_of(device, memory)
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, place, report, closing)
-    program = spec.program if found.adapters is None else found.adapters.program
-    eyes, images = build_sight(found.sight, resolved, found.machine, place, memory, program, closing)
+    eyes, images = build_sight(found.sight, resolved, found.machine, place, memory, found.programs, closing)
     runner = place.executor(forward, memory, spec.vocab_size, readers, resolved.device.early_steps == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
@@ -174,7 +173,7 @@ def build_heart(
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     report_fault = _fault_report("engine fault", report)
-    watched, flight = ranks.executor_of(runner, group, witness)
+    watched, flight = ranks.executor_of(runner, group, witness, images)
     executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
     facts = _disk_facts(found, weights_check)
     pages = None if facts is None else disk.build_disk(facts, cache, memory, executor, report, closing)

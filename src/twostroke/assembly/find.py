@@ -46,6 +46,7 @@ from twostroke.cost.memory import KVPlan
 from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
 from twostroke.ops.program.model import Model
+from twostroke.ops.program.program import Program
 from twostroke.runner.folder import read_headers
 from twostroke.runner.retrieval.sentence_files import SentenceFiles
 from twostroke.types.errors import ConfigError
@@ -78,6 +79,13 @@ class Found:
     def part(self) -> Model:
         """The part of the model that this process computes."""
         return self.spec if self.places is None else self.places.division.own(self.spec)
+
+    @property
+    def programs(self) -> tuple[Program, Program]:
+        """The program of the whole model, and the program of the part that this process computes."""
+        if self.adapters is not None:
+            return self.adapters.program, self.adapters.program
+        return self.spec.program, self.part.program
 
     @property
     def name(self) -> str:
@@ -140,7 +148,7 @@ def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
     spec = read_headers(found.folder.path)
     _resolve_engine(resolver, found, spec, None)
     resolver.put(StepSettings.max_step_tokens, sys.maxsize, "no prompt is computed here")
-    spec, plan = plan_sight(resolver, spec, found.folder.path, alone=True)
+    spec, plan = plan_sight(resolver, spec, found.folder.path)
     if plan is None:
         raise ConfigError(
             "--role encode cannot be used here.",
@@ -166,7 +174,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     spec = with_calibrated_keys(spec, named.path, resolver)
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
-    spec, seeing = plan_sight(resolver, spec, folder.path, alone=asked is None)
+    spec, seeing = plan_sight(resolver, spec, folder.path)
     placing.settle_early_steps(device, spec, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
@@ -176,7 +184,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
     if seeing is not None and device is None:
-        needs = seeing.added_to(needs, resolver.resolved())
+        own = needs if division is None else needs_of(spec, [division.own(spec)], settings)
+        needs = seeing.added_to(needs, own, resolver.resolved())
     elif seeing is not None:
         require_encoder_room(resolver, seeing.needs(resolver.resolved()), machine)
     kv_plan = resolve_memory(
@@ -194,6 +203,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         rows = seeing.most_rows
         beside = [Segment.decode(0), Segment.prefill(0, rows, False)._replace(later=rows * (rows - 1) // 2)]
         tell_whole_images(resolver, rows, costs.now.predict(beside).seconds)
+    asked = ranks.seeing_places(asked, seeing, spec)
     return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 

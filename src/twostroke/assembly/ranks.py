@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.optional import division as divisions
-from twostroke.assembly.optional import frames, leader, link, processes
+from twostroke.assembly.optional import frames, leader, link, processes, rank_sight
 from twostroke.assembly.settings.engine_settings import (
     AdapterSettings,
     CacheSettings,
@@ -47,11 +47,13 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
 
 if TYPE_CHECKING:
-    from twostroke.distributed.ranks.frames import RankBegin
-    from twostroke.distributed.ranks.leader import RankGroup
+    from twostroke.assembly.sight import SightPlan
+    from twostroke.distributed.ranks.frames import RankBegin, RankSight
+    from twostroke.distributed.ranks.leader import ImageSender, RankGroup
     from twostroke.distributed.ranks.line import RankLine
     from twostroke.distributed.ranks.processes import LocalMembers
     from twostroke.ops.passes.division import Division
+    from twostroke.runner.image_encoder import ImageRows
 
 TIMEOUT_S = 60.0
 
@@ -69,13 +71,14 @@ class RankPlaces(Struct, frozen=True):
     for processes of this machine.
 
     timeout_s: the longest time in seconds that one rank waits for another inside a step. A rank that takes longer is
-    considered hung.
+    considered hung. sight: how image rows come into the members' parts; None for a model that reads no images.
     """
 
     division: Division
     addresses: tuple[tuple[str, int], ...] = ()
     secret: str | None = None
     timeout_s: float = TIMEOUT_S
+    sight: RankSight | None = None
 
     def share_of(self, machine: Machine) -> Machine:
         """Returns the share of the machine that one of the processes may use, where all of them run on this machine."""
@@ -107,6 +110,13 @@ def asked_division(resolver: Resolver) -> RankPlaces | None:
     return RankPlaces(division, tuple(listed), secret, timeout_s)
 
 
+def seeing_places(places: RankPlaces | None, plan: SightPlan | None, spec: Model) -> RankPlaces | None:
+    """Returns the places with the facts by which members take image rows. spec: the model with a place for them."""
+    if places is None or plan is None:
+        return places
+    return structs.replace(places, sight=rank_sight.sight_frame(plan.how, plan.encoder.sight.filler, spec.program))
+
+
 def _require_secret(addresses: Sequence[tuple[str, int]], secret: str | None) -> None:
     far = [host for host, _ in addresses if host not in ("127.0.0.1", "localhost", "::1")]
     if far and secret is None:
@@ -135,9 +145,10 @@ def _refuse_beside(resolver: Resolver) -> None:
 
 @dataclass(eq=False)
 class StartedGroup:
-    """A group whose members load. It owns their processes, their lines, and the exchange."""
+    """A group whose members load. It owns their processes, their lines, and the exchange. spec: the whole model."""
 
     division: Division
+    spec: Model
     group: RankGroup
     exchange: Exchange
     processes: LocalMembers | None
@@ -149,6 +160,14 @@ class StartedGroup:
         self.group.meet_in(self.exchange)
         self.group.wait_ready()
         return leader.LeadingForward(forward, self.group, head_needs_members=self.division.way == divisions.TENSOR)
+
+    def sender(self, images: ImageRows | None) -> ImageSender | None:
+        """Returns the object that sends members the image rows of a plan; None for a model that reads no images. An
+        encode ends where a member was lost."""
+        if images is None:
+            return None
+        images.kept.before_piece = self.group.require_whole
+        return leader.ImageSender(images, rank_sight.takers_of(self.division, self.spec))
 
     def close(self) -> None:
         """Ends the members and the exchange. Call it after the ops that use the exchange are closed. Closing twice is
@@ -166,17 +185,17 @@ def plans_of(places: RankPlaces | None) -> int:
 
 
 def executor_of(
-    runner: Executor, group: StartedGroup | None, witness: Witness | None
+    runner: Executor, group: StartedGroup | None, witness: Witness | None, images: ImageRows | None
 ) -> tuple[Executor, PlansInFlight]:
     """Returns the executor of plans and the plans in flight. The executor is the runner, or with a group a leader,
     which sends each plan to the members. Stages compute as many plans at a time as there are stages.
 
-    With a witness, the executor is wrapped in a WitnessedExecutor.
+    With a witness, the executor is wrapped in a WitnessedExecutor. images: see `StartedGroup.sender`.
     """
     plain = runner
     flight = PlansInFlight()
     if group is not None:
-        plain = leading = leader.LeadingExecutor(runner, group.group)
+        plain = leading = leader.LeadingExecutor(runner, group.group, group.sender(images))
         if group.division.plans > 1:
             flight = PlansInFlight(group.division.plans, leading.begin)
     return plain if witness is None else WitnessedExecutor(plain, witness), flight
@@ -253,9 +272,10 @@ def start_group(
         places.timeout_s,
         secrets.token_bytes(16),
         key_factors=resolved.cache.key_factors,
+        sight=places.sight,
     )
     if places.addresses:
-        return _reach(places, begin, level)
+        return _reach(places, spec, begin, level)
     here = {name: str(value) for name, value in resolved.values(*SHARED_HERE).items() if value is not None}
     begin = structs.replace(begin, options={**begin.options, **here})
     ranks = division.members
@@ -267,7 +287,7 @@ def start_group(
         line.send(structs.replace(begin, rank=rank))
     sizes = (division.leader, division.count, width, places.timeout_s)
     exchange = Exchange.in_memory(level, started.descriptor, *sizes)
-    return StartedGroup(division, _group(lines, ranks[0], started.describe), exchange, started)
+    return StartedGroup(division, spec, _group(lines, ranks[0], started.describe), exchange, started)
 
 
 def _group(lines: Sequence[RankLine], first: int, describe: Callable[[int], str]) -> RankGroup:
@@ -276,7 +296,7 @@ def _group(lines: Sequence[RankLine], first: int, describe: Callable[[int], str]
     return group
 
 
-def _reach(places: RankPlaces, begin: RankBegin, level: str) -> StartedGroup:
+def _reach(places: RankPlaces, spec: Model, begin: RankBegin, level: str) -> StartedGroup:
     """Reaches members that already listen: first by a line to each, then by the connections for numbers."""
     division = places.division
     ranks, secret = division.members, link.secret_key(places.secret)
@@ -291,7 +311,7 @@ def _reach(places: RankPlaces, begin: RankBegin, level: str) -> StartedGroup:
         joined.send(frames.RankJoin(begin.ticket, division.leader))
         sockets[rank] = joined.sock
     exchange = over_sockets(level, sockets, division.leader, division.count, places.timeout_s)
-    return StartedGroup(division, _group(lines, ranks[0], lambda rank: ""), exchange, None)
+    return StartedGroup(division, spec, _group(lines, ranks[0], lambda rank: ""), exchange, None)
 
 
 def over_sockets(level: str, sockets: Mapping[int, socket.socket], rank: int, ranks: int, limit_s: float) -> Exchange:

@@ -34,13 +34,14 @@ from twostroke.models.common.encoders import SightEncoder, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
 from twostroke.ops.passes.row_cuts import parts_of
-from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
+from twostroke.ops.passes.with_given_rows import GivenRows, taken_rows, with_given_rows
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
+from twostroke.runner.step_images import ImageInputs
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import ImageTile, SpanLayers
 from twostroke.types.lazy_module import LazyModule
@@ -59,7 +60,6 @@ NO_ENCODER = "its files hold no encoder of images that is implemented"
 NO_PILLOW = "Pillow is not installed, which opens image files: pip install 'twostroke[images]'"
 PROBE_LINES = 2
 """The number of lines of image rows of the tile that proves an encoder's arithmetic."""
-NOT_ALONE = "images are read where one process computes the model"
 
 
 class SightPlan(Struct, frozen=True, eq=False):
@@ -88,13 +88,21 @@ class SightPlan(Struct, frozen=True, eq=False):
         """Returns the memory that the encoder alone needs."""
         return encoder_bytes(self.encoder, self.most_rows, self.form(settings))
 
-    def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """Returns the memory that the model and its encoder need together, including the rows that are kept."""
-        own = self.needs(settings)
+    @property
+    def how(self) -> GivenRows:
+        """How image rows come into the language model."""
+        sight = self.encoder.sight
+        return GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
+
+    def added_to(self, needs: MemoryNeeds, own: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
+        """Returns the memory that a process needs at most, including the image rows that are kept. needs: the memory of
+        the largest part of the model. own: that of the part next to the encoder."""
+        encoder = self.needs(settings)
+        buffers = own.buffer_bytes + encoder.buffers + settings.images.image_cache
         return structs.replace(
             needs,
-            weight_bytes=needs.weight_bytes + own.weights,
-            buffer_bytes=needs.buffer_bytes + own.buffers + settings.images.image_cache,
+            weight_bytes=max(needs.weight_bytes, own.weight_bytes + encoder.weights),
+            buffer_bytes=max(needs.buffer_bytes, buffers),
         )
 
     def eyes(self, settings: Resolved) -> Eyes:
@@ -109,12 +117,19 @@ class SightPlan(Struct, frozen=True, eq=False):
         return encoder_cost_here(self.encoder, self.form(settings), machine.cache_folder, level, threads)
 
     def rows(
-        self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
+        self,
+        settings: Resolved,
+        machine: Machine,
+        where: RunPlace,
+        memory: StepMemory,
+        programs: tuple[Program, Program],
     ) -> ImageRows:
-        """Loads the encoder, and returns the object that writes image rows into steps of this program. The program has
-        places for the rows."""
-        kept, given = self.kept(settings, machine, where), given_rows(program)
-        return ImageRows(kept, memory, given, time.perf_counter, self.encoder.sight.filler)
+        """Loads the encoder, and returns the object that writes image rows into steps. programs: that of the whole
+        model, and that of the part which this process computes."""
+        kept, sight = self.kept(settings, machine, where), self.encoder.sight
+        inputs = ImageInputs(memory, taken_rows(*programs), sight.filler, turned=self.how.axes is not None)
+        width = sum(value.width for value in (self.encoder.model.program.logits, *self.encoder.model.program.kept))
+        return ImageRows(kept, inputs, width, time.perf_counter)
 
     def kept(self, settings: Resolved, machine: Machine, where: RunPlace) -> KeptRows:
         """Loads the encoder, and returns it with the rows that it will make and keep."""
@@ -205,18 +220,12 @@ def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> 
 
 
 def find_sight(
-    resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any], *, alone: bool
+    resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]
 ) -> tuple[Model, SightPlan | None]:
     """Returns the model with a place for image rows, and its encoder. For a model that reads no images, returns the
-    model unchanged, and None.
-
-    alone: whether one process computes the model. Raises ConfigError or ModelError where images are asked for and
-    cannot be read.
-    """
+    model unchanged, and None. Raises ConfigError or ModelError where images are asked for and cannot be read."""
     asked, found, why = resolver.asked_value(ImageSettings.images), None, NO_ENCODER
-    if not alone:
-        why = NOT_ALONE
-    elif asked != "off" and spec.task is Task.GENERATE:
+    if asked != "off" and spec.task is Task.GENERATE:
         most = resolver.asked_value(ImageSettings.image_tokens) or IMAGE_TOKENS
         step_tokens = resolver.resolved().steps.max_step_tokens
         wanted = asked == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
@@ -229,9 +238,7 @@ def find_sight(
         raise ConfigError("This model reads no images.", why=f"{why[0].upper()}{why[1:]}.", fix="Use --images off.")
     if found is None or word == "off":
         return spec, None
-    sight = found.encoder.sight
-    how = GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
-    return with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), how), found
+    return with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), found.how), found
 
 
 def sight_of_replicas(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightPlan | None:

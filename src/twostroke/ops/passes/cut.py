@@ -1,6 +1,7 @@
 """cut: the program of one of several stages, each of which has a run of layers (pipeline parallel).
 
 Stages follow one another. One value goes from each stage to the next, unchanged, so the bits are those of one process.
+A value that is given before a step is given to the stages whose calls read it.
 A program can be cut wherever the following calls read only one value, and no cache is used on both sides. These places
 are between layers, and within a layer between attention and feed-forward. The cuts are chosen so that the largest
 stage, counted in weights, is as small as possible.
@@ -85,7 +86,10 @@ def smallest_stages(program: Program) -> tuple[Stage, ...]:
 def _stage(program: Program, begin: _Cut | None, end: _Cut | None) -> Stage:
     calls = program.calls[begin.index if begin else 0 : end.index if end else None]
     received: tuple[Op, ...] = (Receive(begin.value),) if begin else ()
-    return Stage(Program.of((*received, *calls), end.value if end else program.logits), begin.value if begin else None)
+    read = {value.root for call in calls for value in call.reads()}
+    given = tuple(value for value in program.given if value in read)
+    own = Program.of((*received, *calls), end.value if end else program.logits, given)
+    return Stage(own, begin.value if begin else None)
 
 
 def _cuts(program: Program) -> list[_Cut]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.check import check
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import Op, OpPart
 from twostroke.ops.program.program import Program
@@ -42,7 +43,8 @@ def cut_model(model: Model, stage: int, stages: int) -> Model:
     found = cut(model.program, stage, stages)
     program = found.program
     if stage < stages - 1:
-        program = Program.of((*program.calls, HandOver(found.result.flat())), found.result)
+        program = Program.of((*program.calls, HandOver(found.result.flat())), found.result, program.given)
+    check(program)
     whole = cache_groups(model.program).pages
     own = [group.window for group in cache_groups(program).pages]
     groups = tuple(index for index, group in enumerate(whole) if group.window in own)

@@ -43,6 +43,7 @@ from twostroke.ops.program.model import Model
 from twostroke.runner.forward import Forward
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
+from twostroke.types.speculate import LOADED
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
 
@@ -130,7 +131,7 @@ def _require_secret(addresses: Sequence[tuple[str, int]], secret: str | None) ->
 def _refuse_beside(resolver: Resolver) -> None:
     """Raises ConfigError that names the options which a group of ranks cannot honour."""
     way = (resolver.asked_value(SpeculateSettings.speculate) or "").partition(":")[0]
-    by_model = [SpeculateSettings.speculate] if way in ("medusa", "eagle", "draft") else []
+    by_model = [SpeculateSettings.speculate] if way in LOADED else []
     on_device = [DeviceSettings.device] if (resolver.asked_value(DeviceSettings.device) or "cpu") != "cpu" else []
     adapters: tuple[Option[Any], ...] = (AdapterSettings.adapter, AdapterSettings.adapter_folder)
     asked = [each for each in (*adapters, AdapterSettings.max_adapters) if resolver.asked_value(each) is not None]

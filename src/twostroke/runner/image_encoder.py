@@ -287,8 +287,8 @@ class ImageRows:
         return made
 
     def write(self, plan: Plan, sizes: StepSizes) -> EncodedTiles:
-        """Writes the marks and rows of the plan's positions that show images. Computes pieces of the plan's tile, for as
-        long as the step allows. Returns all work on images since the call before."""
+        """Writes the marks and rows of the plan's positions that show images. Computes pieces of the plan's tile, for
+        as long as the step allows. Returns all work on images since the call before."""
         begin_s = self._clock()
         if plan.encode is not None:
             self._work(plan.encode, plan.encode_s, plan.encode_pace)

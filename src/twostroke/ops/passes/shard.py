@@ -2,8 +2,8 @@
 
 Outputs are divided, sums never. A rank has some rows of each matrix and some of the heads, and an explicit call gathers
 what the next call needs whole. So a row's bits are those of one process. Every rank computes norms, routes and the
-residual stream itself, and is given all rows that are given before a step. The last matrices of a bank of experts are divided. The first ones are whole on each rank,
-because the values between them stay inside one op.
+residual stream itself. The last matrices of a bank of experts are divided. The first ones are whole on each rank,
+because the values between them stay inside one op. Rows that are given before a step are given to every rank.
 
 Apply this pass to the program that the model file traced, and fuse afterwards. At each `gather` all ranks exchange
 their parts.

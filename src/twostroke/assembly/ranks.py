@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.optional import division as divisions
 from twostroke.assembly.optional import frames, leader, link, processes, rank_sight
+from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.engine_settings import (
     AdapterSettings,
     CacheSettings,
@@ -33,6 +34,7 @@ from twostroke.assembly.settings.env import Machine, process_environment
 from twostroke.assembly.settings.option import Field, Option
 from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.context import MAX_THREADS
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
 from twostroke.cost.memory import KVPlan
 from twostroke.engine.alarm import Alarm
@@ -178,6 +180,17 @@ class StartedGroup:
         if self.processes is not None:
             self.processes.close(processes.END_S if self.group.whole else processes.LOST_END_S)
         self.exchange.close()
+
+
+def encoding_place(places: RankPlaces | None, place: RunPlace, closing: ExitStack) -> RunPlace:
+    """Returns where images are encoded. The other ranks of this machine sleep while the leader encodes, so the encoder
+    gets the threads of all. place: where this process computes its part of the model."""
+    if places is None or places.addresses or places.division.plans > 1:
+        return place
+    threads = min(MAX_THREADS, place.ops.num_threads * places.division.count)
+    made = RunPlace(CpuOps(place.ops.level, threads))
+    closing.callback(made.close)
+    return made
 
 
 def plans_of(places: RankPlaces | None) -> int:

@@ -111,9 +111,9 @@ class SightPlan(Struct, frozen=True, eq=False):
         fetcher = fetcher_of(settings.images.image_urls, limits.file_bytes)
         return Eyes(self.processor, ImageDecoder(limits), sight.patching, sight.placeholder, self.together, fetcher)
 
-    def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
-        """Returns the cost model of encoding on this machine."""
-        level, threads = settings.cpu.cpu_level, settings.cpu.threads
+    def cost(self, settings: Resolved, machine: Machine, threads: int) -> EncodeCost:
+        """Returns the cost model of encoding on this machine with so many threads."""
+        level = settings.cpu.cpu_level
         return encoder_cost_here(self.encoder, self.form(settings), machine.cache_folder, level, threads)
 
     def rows(
@@ -145,7 +145,7 @@ class SightPlan(Struct, frozen=True, eq=False):
         layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table, newline)
         parts = [where.ops.compile(part, own) for part in parts_of(model.program)]
         values = TowerValues(encoder.pixels, encoder.places, model.program.kept)
-        made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine))
+        made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine, where.ops.num_threads))
         return KeptRows(made, settings.images.image_cache, time.perf_counter)
 
     def probe(self) -> ImageTile:

@@ -21,8 +21,10 @@ from tests.vision.folders import picture, smolvlm, user, write_family
 from tests.vision.test_exactness import bits, opened
 from twostroke import LLM
 from twostroke.assembly.find import find_model
-from twostroke.assembly.settings.env import process_environment
+from twostroke.assembly.ranks import RankPlaces, room_beside
+from twostroke.assembly.settings.env import Machine, process_environment
 from twostroke.engine.core import STEP_FAULT
+from twostroke.ops.passes.division import TENSOR, Division
 from twostroke.runner.image_encoder import ImageEncoder
 from twostroke.types.errors import BackendError, ConfigError, EngineStopped
 from twostroke.types.output import Prompt
@@ -200,6 +202,25 @@ def test_an_encode_that_fails_ends_its_request_and_no_other(
         assert [told(llm, prompt_of(llm, name)) for name in CONVERSATIONS] == alone("smolvlm")
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_an_encode_that_is_interrupted_leaves_an_engine_that_goes_on(
+    way: str, folder: Write, alone: Callable[[str], list[Bits]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(folder("smolvlm"), **WAYS[way]) as llm:
+        pieces, plain = [0], ImageEncoder.advance
+
+        def interrupted(self: ImageEncoder, *words: Any, **named: Any) -> Any:
+            pieces[0] += 1
+            if pieces[0] == 30:  # in the second tile; with stages, the first one's plan is in flight
+                raise KeyboardInterrupt
+            return plain(self, *words, **named)
+
+        monkeypatch.setattr(ImageEncoder, "advance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            llm.engine.generate([prompt_of(llm, "two images")])
+        assert [told(llm, prompt_of(llm, name)) for name in CONVERSATIONS] == alone("smolvlm")
+
+
 def test_only_the_process_that_encodes_has_the_encoders_memory(folder: Write) -> None:
     path = str(folder("smolvlm"))
     usual = {"context": 512, "kv_memory": "20MB", "tensor_parallel": "2"}
@@ -208,3 +229,13 @@ def test_only_the_process_that_encodes_has_the_encoders_memory(folder: Write) ->
     assert on.memory.buffer_bytes > off.memory.buffer_bytes + on.images.image_cache
     with pytest.raises(ConfigError, match="not possible over several ranks"):
         find_model(path, {**usual, "speculate": "mtp"})
+
+
+def test_the_processes_of_a_machine_share_what_the_encoder_leaves(tmp_path: Path) -> None:
+    """Of 10 GB the encoder takes 2, and its process needs 1.5 more than the other one."""
+    machine = Machine(4, 10_000_000_000, tmp_path).share(2)
+    here, elsewhere = (RankPlaces(Division(TENSOR, 2), addresses) for addresses in ((), (("10.0.0.1", 1),)))
+    assert room_beside(here, machine, 2_000_000_000, 1_500_000_000).available_bytes == 4_000_000_000 + 1_500_000_000
+    assert room_beside(elsewhere, machine, 2_000_000_000, 1_500_000_000) is machine
+    limited = replace(machine, shared_bytes=10_000_000_000)
+    assert room_beside(here, limited, 2_000_000_000, 1_500_000_000) is limited

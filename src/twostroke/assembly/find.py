@@ -183,13 +183,16 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         adapters.check_beside(guessing)
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
+    room = machine
     if seeing is not None and device is None:
         own = needs if division is None else needs_of(spec, [division.own(spec)], settings)
-        needs = seeing.added_to(needs, own, resolver.resolved())
+        alone, needs = needs, seeing.added_to(needs, own, resolver.resolved())
+        more = needs.fixed_bytes - alone.fixed_bytes
+        room = ranks.room_beside(asked, machine, seeing.whole_bytes(resolver.resolved()), more)
     elif seeing is not None:
         require_encoder_room(resolver, seeing.needs(resolver.resolved()), machine)
     kv_plan = resolve_memory(
-        resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
+        resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, room)
     )
     shared = {"whole_prompts": spec.whole_prompts, "divided": asked is not None, "guessed": guessing is not None}
     resolve_kv_disk(resolver, why_no_disk(**shared, on_device=device is not None), kept)

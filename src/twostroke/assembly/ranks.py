@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +118,18 @@ def seeing_places(places: RankPlaces | None, plan: SightPlan | None, spec: Model
     if places is None or plan is None:
         return places
     return structs.replace(places, sight=rank_sight.sight_frame(plan.how, plan.encoder.sight.filler, spec.program))
+
+
+def room_beside(places: RankPlaces | None, machine: Machine, encoder_bytes: int, more_bytes: int) -> Machine:
+    """Returns a process's share of this machine where the leader has an encoder of images. All processes share what
+    the encoder leaves. more_bytes: how much more the leader needs than the largest process without an encoder.
+
+    A limit on the addresses of a process stays as it is, and so does a machine of its own.
+    """
+    if places is None or places.addresses or machine.shared_bytes is not None:
+        return machine
+    left = machine.available_bytes - encoder_bytes // places.division.count
+    return replace(machine, available_bytes=left + more_bytes)
 
 
 def _require_secret(addresses: Sequence[tuple[str, int]], secret: str | None) -> None:

@@ -94,6 +94,11 @@ class SightPlan(Struct, frozen=True, eq=False):
         sight = self.encoder.sight
         return GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
 
+    def whole_bytes(self, settings: Resolved) -> int:
+        """Returns all bytes of the encoder, including the image rows that are kept."""
+        needs = self.needs(settings)
+        return needs.weights + needs.buffers + settings.images.image_cache
+
     def added_to(self, needs: MemoryNeeds, own: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """Returns the memory that a process needs at most, including the image rows that are kept. needs: the memory of
         the largest part of the model. own: that of the part next to the encoder."""

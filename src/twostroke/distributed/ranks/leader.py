@@ -22,7 +22,7 @@ from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.step_images import NO_IMAGES, StepImages
-from twostroke.types.errors import EngineStopped, MeetingLost, TwostrokeError
+from twostroke.types.errors import BackendError, EngineStopped, MeetingLost, TwostrokeError
 from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
@@ -253,8 +253,12 @@ class LeadingExecutor:
         begin_s = time.perf_counter()
         try:
             images = NO_IMAGES if self._images is None else self._images.send(plan, self._group)
-        except Exception as error:
-            return self._begun.append(_Begun(plan, fault=error))
+        except BaseException as error:
+            ended = isinstance(error, Exception)
+            self._begun.append(_Begun(plan, fault=error if ended else BackendError("An encode was interrupted.")))
+            if ended:
+                return
+            raise
         if images is not NO_IMAGES:
             self._early_s += time.perf_counter() - begin_s
         self._begun.append(_Begun(plan, self._group.tell(self._encoder.step(plan, images))))
@@ -263,7 +267,11 @@ class LeadingExecutor:
         """Executes the plan. Raises EngineStopped where a rank was lost or the step failed here. Raises the error of an
         encode before any rank has begun the plan, so the group goes on."""
         if not self._begun:
-            self.begin(plan)
+            try:
+                self.begin(plan)
+            except BaseException:
+                self._begun.clear()
+                raise
         begun = self._begun.popleft()
         if begun.plan is not plan:
             self._group.lose(EngineStopped("A plan was to be executed before another one that its ranks began first."))

@@ -22,6 +22,7 @@ from tests.vision.test_exactness import bits, opened
 from twostroke import LLM
 from twostroke.assembly.find import find_model
 from twostroke.assembly.ranks import RankPlaces, room_beside
+from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.env import Machine, process_environment
 from twostroke.engine.core import STEP_FAULT
 from twostroke.ops.passes.division import TENSOR, Division
@@ -225,6 +226,7 @@ def test_only_the_process_that_encodes_has_the_encoders_memory(folder: Write) ->
     path = str(folder("smolvlm"))
     usual = {"context": 512, "kv_memory": "20MB", "tensor_parallel": "2"}
     off, on = (find_model(path, {**usual, "images": word}).resolver.resolved() for word in ("off", "on"))
+    assert on.reason_of(ImageSettings.images).endswith("; rank 0 encodes them")
     assert on.memory.weight_bytes > off.memory.weight_bytes
     assert on.memory.buffer_bytes > off.memory.buffer_bytes + on.images.image_cache
     with pytest.raises(ConfigError, match="not possible over several ranks"):

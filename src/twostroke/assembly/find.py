@@ -206,7 +206,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         rows = seeing.most_rows
         beside = [Segment.decode(0), Segment.prefill(0, rows, False)._replace(later=rows * (rows - 1) // 2)]
         tell_whole_images(resolver, rows, costs.now.predict(beside).seconds)
-    asked = ranks.seeing_places(asked, seeing, spec)
+    asked = ranks.seeing_places(resolver, asked, seeing, spec)
     return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 

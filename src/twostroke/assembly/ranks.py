@@ -24,6 +24,7 @@ from twostroke.assembly.settings.engine_settings import (
     CpuSettings,
     DeviceSettings,
     DiskSettings,
+    ImageSettings,
     ModelSettings,
     RankSettings,
     SpeculateSettings,
@@ -113,10 +114,15 @@ def asked_division(resolver: Resolver) -> RankPlaces | None:
     return RankPlaces(division, tuple(listed), secret, timeout_s)
 
 
-def seeing_places(places: RankPlaces | None, plan: SightPlan | None, spec: Model) -> RankPlaces | None:
-    """Returns the places with the facts by which members take image rows. spec: the model with a place for them."""
+def seeing_places(
+    resolver: Resolver, places: RankPlaces | None, plan: SightPlan | None, spec: Model
+) -> RankPlaces | None:
+    """Returns the places with the facts by which members take image rows, and records which process encodes. spec: the
+    model with a place for image rows."""
     if places is None or plan is None:
         return places
+    reason, division = resolver.resolved().reason_of(ImageSettings.images), places.division
+    resolver.put(ImageSettings.images, "on", f"{reason}; {division.noun} {division.leader} encodes them")
     return structs.replace(places, sight=rank_sight.sight_frame(plan.how, plan.encoder.sight.filler, spec.program))
 
 

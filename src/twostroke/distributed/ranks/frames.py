@@ -21,9 +21,9 @@ RANKS_VERSION = 6
 
 
 class RankSight(msgspec.Struct, frozen=True):
-    """How image rows come into the model, so that no member needs the files of the encoder; see ops/passes/
-    with_given_rows.py. axes: for each number of rotated pairs of a head, the places that rotate them. spans: the name
-    of a member of SpanLayers. filler: see runner/step_images.py."""
+    """How image rows come into the model, so that no member needs the files of the encoder. scaled, added: see
+    ops/passes/with_given_rows.py. axes: for each number of rotated pairs of a head, the places that rotate them. spans:
+    the name of a member of SpanLayers. filler: see runner/step_images.py."""
 
     scaled: bool
     added: tuple[int, ...]

@@ -253,11 +253,10 @@ class LeadingExecutor:
         begin_s = time.perf_counter()
         try:
             images = NO_IMAGES if self._images is None else self._images.send(plan, self._group)
-        except BaseException as error:
-            ended = isinstance(error, Exception)
-            self._begun.append(_Begun(plan, fault=error if ended else BackendError("An encode was interrupted.")))
-            if ended:
-                return
+        except Exception as error:
+            return self._begun.append(_Begun(plan, fault=error))
+        except BaseException:
+            self._begun.append(_Begun(plan, fault=BackendError("An encode was interrupted.")))
             raise
         if images is not NO_IMAGES:
             self._early_s += time.perf_counter() - begin_s

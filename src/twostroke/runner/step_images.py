@@ -42,9 +42,9 @@ NO_IMAGES = StepImages()
 class ImageInputs:
     """Writes image rows, their marks and the places of rows into the memory of a step.
 
-    taken: for each piece of an image row, the value that takes it: that of the embedding first, then those that are
-    added after layers; None for a piece that another process takes. filler: the token id of rows that show images; None
-    for the token id in the prompt. turned: whether any process rotates rows by their places.
+    taken: for each piece of an image row, the value that takes it; None for a piece that another process takes. The
+    piece for the embedding comes first, then those that are added after layers. filler: the token id of rows that show
+    images; None for the token id in the prompt. turned: whether any process rotates rows by their places.
     """
 
     def __init__(

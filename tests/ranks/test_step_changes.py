@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
-from twostroke.distributed.ranks.frames import RankRow, RankStep, decode, encode
+from tests.cost.machines import SPEC
+from twostroke.distributed.ranks.frames import RankGiven, RankRow, RankStep, decode, encode
 from twostroke.distributed.ranks.step_changes import StepDecoder, StepEncoder
+from twostroke.distributed.ranks.step_rows import FRAME_BYTES, fill, given_frames
+from twostroke.models.common.registry import read_model
+from twostroke.ops.passes.with_given_rows import taken_rows, with_given_rows
+from twostroke.ops.step_memory import MemorySizes, StepMemory
+from twostroke.runner.step_images import ImageInputs, PlacedRows, ShownRows, StepImages
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import KVKind
 
 
 def planned(dice: random.Random, name: str, tables: list[list[int]]) -> PlannedSequence:
@@ -65,3 +73,42 @@ def test_a_step_that_builds_on_nothing_is_refused() -> None:
         StepDecoder().sequences(RankStep([RankRow(3, 0, [1], 1, -1, None, [])]))
     with pytest.raises(ValueError, match="no frame"):
         decode(b"\x93\x01")
+
+
+def test_image_rows_travel_in_small_frames() -> None:
+    dice = np.random.default_rng(3)
+    pieces, width, steps = 3, 700, 900
+    shown = (
+        ShownRows(2, 0, dice.normal(size=(300, pieces * width)).astype(np.float32)),
+        ShownRows(400, 900, dice.normal(size=(1, pieces * width)).astype(np.float32)),
+    )
+    placed = (PlacedRows(7, dice.integers(0, 99, (3, 20)).astype(np.int32)),)
+    images = StepImages(shown, placed)
+    found = np.zeros((pieces, steps, width), np.float32)
+    for frame in given_frames(images, pieces):
+        assert len(encode(frame)) < FRAME_BYTES + 100
+        given = decode(encode(frame))
+        numbers = np.frombuffer(given.numbers, np.float32).reshape(-1, width)
+        found[given.piece, given.first : given.first + len(numbers)] = numbers
+    for each in shown:
+        at = slice(each.first, each.first + len(each.numbers))
+        assert (np.concatenate(found[:, at], axis=1) == each.numbers).all()
+        found[:, at] = 0.0
+    assert not found.any()
+    step = decode(encode(StepEncoder().step(Plan(1, ()), images)))
+    assert [(each.first, each.count, each.end) for each in step.shown] == [(2, 300, 0), (400, 1, 900)]
+    assert [(each.first, each.places) for each in step.placed] == [(7, placed[0].places.tobytes())]
+
+
+def test_image_rows_that_no_step_has_are_refused() -> None:
+    model = read_model(SPEC)
+    seeing = with_given_rows(model)
+    taken = taken_rows(seeing.program, seeing.program)
+    memory = StepMemory(seeing.program, {}, {}, KVKind.F32, MemorySizes(4, 64, 32, 4))
+    inputs, width = ImageInputs(memory, taken), model.hidden_size
+    fill(RankGiven(0, 30, np.ones((2, width), np.float32).tobytes()), inputs)
+    for piece, first, rows in ((1, 0, 1), (-1, 0, 1), (0, 31, 2), (0, -1, 1)):
+        with pytest.raises(ValueError, match=r"of an image row|no rows of a step"):
+            fill(RankGiven(piece, first, np.ones((rows, width), np.float32).tobytes()), inputs)
+    with pytest.raises(ValueError, match="reshape"):
+        fill(RankGiven(0, 0, b"1234"), inputs)

@@ -86,6 +86,24 @@ def test_a_plan_holds_the_memory_that_the_engine_takes(folder: Path, weights: st
     assert room["needed_bytes"] > room["encoder_bytes"] > 256 << 20
 
 
+LINK = ("--exchange-time", "40us", "--exchange-rate", "10Gbit/s")
+
+
+@pytest.mark.parametrize(("way", "place"), [("tensor", 0), ("pipeline", 1)])
+def test_one_part_of_a_divided_model_has_the_encoder(folder: Path, way: str, place: int) -> None:
+    flags = (f"--{way}-parallel", "2", *LINK)
+    seeing = planned(folder, "--image", "50x20", *flags)
+    whole, parts, images = planned(folder)["memory"], seeing["parts"], seeing["images"]
+    assert isinstance(parts, list) and isinstance(images, list) and isinstance(whole, dict)
+    assert [part["encoder_bytes"] > 0 for part in parts] == [index == place for index in range(2)]
+    assert parts[place]["encoder_bytes"] == whole["encoder_bytes"]
+    assert parts[place]["needed_bytes"] > parts[1 - place]["needed_bytes"] + 260_000_000
+    text = CliRunner().invoke(main, ["plan", str(folder), "--hardware", "h100-sxm", *flags, "--image", "50x20"]).output
+    assert f"{'rank' if way == 'tensor' else 'stage'} {place} encodes images" in text and "image rows to other" in text
+    small = CliRunner().invoke(main, ["plan", str(folder), "--hardware", "h100-sxm", *flags, "--memory", "600MB"])
+    assert small.exit_code == 4 and "with the image encoder (0.27 GB)" in small.output
+
+
 def test_an_encode_takes_longer_with_more_bits(folder: Path) -> None:
     seconds = {}
     for weights in ("int8", "int16", "f32"):

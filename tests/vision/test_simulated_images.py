@@ -183,6 +183,19 @@ def test_the_command_counts_encodes(tmp_path: Path) -> None:
         assert wrong.exit_code == 2 and said in wrong.output
 
 
+def test_the_command_counts_encodes_of_ranks(tmp_path: Path) -> None:
+    smolvlm(tmp_path)
+    words = ["simulate", "--model", str(tmp_path), "--hardware", "h100-sxm", "--requests", "4", "--rate", "2", "--json"]
+    words += ["--exchange-time", "40us", "--exchange-rate", "10Gbit/s", "--tensor-parallel", "2"]
+    plain, seeing = (
+        json.loads(CliRunner().invoke(main, [*words, *more], catch_exceptions=False).stdout)
+        for more in ([], ["--image", "64x64"])
+    )
+    assert _ttft_s(seeing) > _ttft_s(plain)
+    refused = CliRunner().invoke(main, [*words[:-2], "--pipeline-parallel", "2", "--image", "64x64"])
+    assert refused.exit_code == 2 and "not simulated with stages" in refused.output
+
+
 def _ttft_s(report: Any) -> float:
     return float(report["figures"]["ttft"]["p50"])
 

@@ -45,6 +45,7 @@ from twostroke.backends.cpu import best_level, require_level
 from twostroke.cost.memory import KVPlan
 from twostroke.cost.what_if import WhatIf
 from twostroke.ops.program.model import Model
+from twostroke.ops.program.program import Program
 from twostroke.runner.folder import read_headers
 from twostroke.runner.retrieval.sentence_files import SentenceFiles
 from twostroke.types.errors import ConfigError
@@ -77,6 +78,13 @@ class Found:
     def part(self) -> Model:
         """The part of the model that this process computes."""
         return self.spec if self.places is None else self.places.division.own(self.spec)
+
+    @property
+    def programs(self) -> tuple[Program, Program]:
+        """The program of the whole model, and the program of the part that this process computes."""
+        if self.adapters is not None:
+            return self.adapters.program, self.adapters.program
+        return self.spec.program, self.part.program
 
     @property
     def name(self) -> str:
@@ -139,7 +147,7 @@ def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
     spec = read_headers(found.folder.path)
     _resolve_engine(resolver, found, spec, None)
     resolver.put(StepSettings.max_step_tokens, sys.maxsize, "no prompt is computed here")
-    spec, plan = plan_sight(resolver, spec, found.folder.path, alone=True, pieces=False)
+    spec, plan = plan_sight(resolver, spec, found.folder.path, pieces=False)
     if plan is None:
         raise ConfigError(
             "--role encode cannot be used here.",
@@ -166,8 +174,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
     reads_steps = guessing is not None and not isinstance(guessing, DraftModel)
-    pieces = device is None and not reads_steps
-    spec, seeing = plan_sight(resolver, spec, folder.path, alone=asked is None, pieces=pieces)
+    pieces = device is None and asked is None and not reads_steps
+    spec, seeing = plan_sight(resolver, spec, folder.path, pieces=pieces)
     placing.settle_early_steps(device, spec, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
@@ -176,12 +184,16 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         adapters.check_beside(guessing)
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
+    room = machine
     if seeing is not None and device is None:
-        needs = seeing.added_to(needs, resolver.resolved())
+        own = needs if division is None else needs_of(spec, [division.own(spec)], settings)
+        alone, needs = needs, seeing.added_to(needs, own, resolver.resolved())
+        more = needs.fixed_bytes - alone.fixed_bytes
+        room = ranks.room_beside(asked, machine, seeing.whole_bytes(resolver.resolved()), more)
     elif seeing is not None:
         require_encoder_room(resolver, seeing.needs(resolver.resolved()), machine)
     kv_plan = resolve_memory(
-        resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
+        resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, room)
     )
     shared = {"whole_prompts": spec.whole_prompts, "divided": asked is not None, "guessed": guessing is not None}
     resolve_kv_disk(resolver, why_no_disk(**shared, on_device=device is not None), kept)
@@ -194,6 +206,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     if seeing is not None and seeing.together:
         seconds = seeing.span_s(spec, costs.now, settings.steps.max_step_tokens)
         tell_whole_images(resolver, seeing.most_rows, seconds, in_pieces=seeing.kept_bytes > 0)
+    asked = ranks.seeing_places(resolver, asked, seeing, spec)
     return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from twostroke.assembly.caches import needs_of, step_memory
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
 from twostroke.assembly.folders import compared_heads_folder, locate
+from twostroke.assembly.rank_sight import seeing_model
 from twostroke.assembly.ranks import over_sockets
 from twostroke.assembly.settings.config import ModelFacts, resolve_engine
 from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings
@@ -29,8 +30,11 @@ from twostroke.distributed.ranks.line import RankLine, RankLineLost
 from twostroke.distributed.ranks.member import RankMember
 from twostroke.distributed.ranks.processes import connect
 from twostroke.ops.passes.division import Division
+from twostroke.ops.passes.with_given_rows import taken_rows
 from twostroke.ops.program.cache_groups import cache_groups
 from twostroke.ops.program.model import Model
+from twostroke.ops.step_memory import StepMemory
+from twostroke.runner.step_images import ImageInputs
 from twostroke.types.errors import BackendError, ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.key_factors import NAME
@@ -157,6 +161,7 @@ def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: 
     resolver = Resolver(collect({**begin.options, **options}, {}))
     division = Division(begin.way, begin.ranks)
     path, spec, resolved = _resolve(model, resolver, begin)
+    spec = seeing_model(spec, begin.sight)
     part = division.part(spec, begin.rank)
     groups = cache_groups(spec.program)
     pools = groups.pools(begin.pages, begin.state_slots, begin.chunk_tokens)
@@ -174,11 +179,19 @@ def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: 
         settler = settler_of(loaded.weights, machine)
         closing.callback(settler.close)
         memory = step_memory(part.program, loaded.weights, pools, resolved, groups=part.groups)
-        member = RankMember(meeting.line, memory, ops.compile(part.program, memory), exchange, check.require_sound)
+        forward, inputs = ops.compile(part.program, memory), _inputs(begin, spec, part, memory)
+        member = RankMember(meeting.line, memory, forward, exchange, check.require_sound, inputs)
         check.start()
         settler.start()
         meeting.line.send(RankReady(needs.weight_bytes))
         member.follow()
+
+
+def _inputs(begin: RankBegin, spec: Model, part: Model, memory: StepMemory) -> ImageInputs | None:
+    """Returns the object that takes image rows; None where the model reads no images."""
+    if begin.sight is None:
+        return None
+    return ImageInputs(memory, taken_rows(spec.program, part.program), begin.sight.filler)
 
 
 def _resolve(model: str, resolver: Resolver, begin: RankBegin) -> tuple[Path, Model, Resolved]:

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from msgspec import Struct, structs
 
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.optional import division as divisions
-from twostroke.assembly.optional import frames, leader, link, processes
+from twostroke.assembly.optional import frames, leader, link, processes, rank_sight
+from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.engine_settings import (
     AdapterSettings,
     CacheSettings,
@@ -23,6 +24,7 @@ from twostroke.assembly.settings.engine_settings import (
     CpuSettings,
     DeviceSettings,
     DiskSettings,
+    ImageSettings,
     ModelSettings,
     RankSettings,
     SpeculateSettings,
@@ -33,6 +35,7 @@ from twostroke.assembly.settings.env import Machine, process_environment
 from twostroke.assembly.settings.option import Field, Option
 from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.context import MAX_THREADS
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
 from twostroke.cost.memory import KVPlan
 from twostroke.engine.alarm import Alarm
@@ -43,15 +46,18 @@ from twostroke.ops.program.model import Model
 from twostroke.runner.forward import Forward
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
+from twostroke.types.speculate import LOADED
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
 
 if TYPE_CHECKING:
-    from twostroke.distributed.ranks.frames import RankBegin
-    from twostroke.distributed.ranks.leader import RankGroup
+    from twostroke.assembly.sight import SightPlan
+    from twostroke.distributed.ranks.frames import RankBegin, RankSight
+    from twostroke.distributed.ranks.leader import ImageSender, RankGroup
     from twostroke.distributed.ranks.line import RankLine
     from twostroke.distributed.ranks.processes import LocalMembers
     from twostroke.ops.passes.division import Division
+    from twostroke.runner.image_encoder import ImageRows
 
 TIMEOUT_S = 60.0
 
@@ -69,13 +75,14 @@ class RankPlaces(Struct, frozen=True):
     for processes of this machine.
 
     timeout_s: the longest time in seconds that one rank waits for another inside a step. A rank that takes longer is
-    considered hung.
+    considered hung. sight: how image rows come into the members' parts; None for a model that reads no images.
     """
 
     division: Division
     addresses: tuple[tuple[str, int], ...] = ()
     secret: str | None = None
     timeout_s: float = TIMEOUT_S
+    sight: RankSight | None = None
 
     def share_of(self, machine: Machine) -> Machine:
         """Returns the share of the machine that one of the processes may use, where all of them run on this machine."""
@@ -107,6 +114,30 @@ def asked_division(resolver: Resolver) -> RankPlaces | None:
     return RankPlaces(division, tuple(listed), secret, timeout_s)
 
 
+def seeing_places(
+    resolver: Resolver, places: RankPlaces | None, plan: SightPlan | None, spec: Model
+) -> RankPlaces | None:
+    """Returns the places with the facts by which members take image rows, and records which process encodes. spec: the
+    model with a place for image rows."""
+    if places is None or plan is None:
+        return places
+    reason, division = resolver.resolved().reason_of(ImageSettings.images), places.division
+    resolver.put(ImageSettings.images, "on", f"{reason}; {division.noun} {division.leader} encodes them")
+    return structs.replace(places, sight=rank_sight.sight_frame(plan.how, plan.encoder.sight.filler, spec.program))
+
+
+def room_beside(places: RankPlaces | None, machine: Machine, encoder_bytes: int, more_bytes: int) -> Machine:
+    """Returns a process's share of this machine where the leader has an encoder of images. All processes share what
+    the encoder leaves. more_bytes: how much more the leader needs than the largest process without an encoder.
+
+    A limit on the addresses of a process stays as it is, and so does a machine of its own.
+    """
+    if places is None or places.addresses or machine.shared_bytes is not None:
+        return machine
+    left = machine.available_bytes - encoder_bytes // places.division.count
+    return replace(machine, available_bytes=left + more_bytes)
+
+
 def _require_secret(addresses: Sequence[tuple[str, int]], secret: str | None) -> None:
     far = [host for host, _ in addresses if host not in ("127.0.0.1", "localhost", "::1")]
     if far and secret is None:
@@ -120,7 +151,7 @@ def _require_secret(addresses: Sequence[tuple[str, int]], secret: str | None) ->
 def _refuse_beside(resolver: Resolver) -> None:
     """Raises ConfigError that names the options which a group of ranks cannot honour."""
     way = (resolver.asked_value(SpeculateSettings.speculate) or "").partition(":")[0]
-    by_model = [SpeculateSettings.speculate] if way in ("medusa", "eagle", "draft") else []
+    by_model = [SpeculateSettings.speculate] if way in LOADED else []
     on_device = [DeviceSettings.device] if (resolver.asked_value(DeviceSettings.device) or "cpu") != "cpu" else []
     adapters: tuple[Option[Any], ...] = (AdapterSettings.adapter, AdapterSettings.adapter_folder)
     asked = [each for each in (*adapters, AdapterSettings.max_adapters) if resolver.asked_value(each) is not None]
@@ -135,9 +166,10 @@ def _refuse_beside(resolver: Resolver) -> None:
 
 @dataclass(eq=False)
 class StartedGroup:
-    """A group whose members load. It owns their processes, their lines, and the exchange."""
+    """A group whose members load. It owns their processes, their lines, and the exchange. spec: the whole model."""
 
     division: Division
+    spec: Model
     group: RankGroup
     exchange: Exchange
     processes: LocalMembers | None
@@ -150,6 +182,14 @@ class StartedGroup:
         self.group.wait_ready()
         return leader.LeadingForward(forward, self.group, head_needs_members=self.division.way == divisions.TENSOR)
 
+    def sender(self, images: ImageRows | None) -> ImageSender | None:
+        """Returns the object that sends members the image rows of a plan; None for a model that reads no images. An
+        encode ends where a member was lost."""
+        if images is None:
+            return None
+        images.kept.before_piece = self.group.require_whole
+        return leader.ImageSender(images, rank_sight.takers_of(self.division, self.spec))
+
     def close(self) -> None:
         """Ends the members and the exchange. Call it after the ops that use the exchange are closed. Closing twice is
         harmless."""
@@ -160,23 +200,34 @@ class StartedGroup:
         self.exchange.close()
 
 
+def encoding_place(places: RankPlaces | None, place: RunPlace, closing: ExitStack) -> RunPlace:
+    """Returns where images are encoded. The other ranks of this machine sleep while the leader encodes, so the encoder
+    gets the threads of all. place: where this process computes its part of the model."""
+    if places is None or places.addresses or places.division.plans > 1:
+        return place
+    threads = min(MAX_THREADS, place.ops.num_threads * places.division.count)
+    made = RunPlace(CpuOps(place.ops.level, threads))
+    closing.callback(made.close)
+    return made
+
+
 def plans_of(places: RankPlaces | None) -> int:
     """Returns the number of plans that are computed at a time."""
     return 1 if places is None else places.division.plans
 
 
 def executor_of(
-    runner: Executor, group: StartedGroup | None, witness: Witness | None
+    runner: Executor, group: StartedGroup | None, witness: Witness | None, images: ImageRows | None
 ) -> tuple[Executor, PlansInFlight]:
     """Returns the executor of plans and the plans in flight. The executor is the runner, or with a group a leader,
     which sends each plan to the members. Stages compute as many plans at a time as there are stages.
 
-    With a witness, the executor is wrapped in a WitnessedExecutor.
+    With a witness, the executor is wrapped in a WitnessedExecutor. images: see `StartedGroup.sender`.
     """
     plain = runner
     flight = PlansInFlight()
     if group is not None:
-        plain = leading = leader.LeadingExecutor(runner, group.group)
+        plain = leading = leader.LeadingExecutor(runner, group.group, group.sender(images))
         if group.division.plans > 1:
             flight = PlansInFlight(group.division.plans, leading.begin)
     return plain if witness is None else WitnessedExecutor(plain, witness), flight
@@ -253,9 +304,10 @@ def start_group(
         places.timeout_s,
         secrets.token_bytes(16),
         key_factors=resolved.cache.key_factors,
+        sight=places.sight,
     )
     if places.addresses:
-        return _reach(places, begin, level)
+        return _reach(places, spec, begin, level)
     here = {name: str(value) for name, value in resolved.values(*SHARED_HERE).items() if value is not None}
     begin = structs.replace(begin, options={**begin.options, **here})
     ranks = division.members
@@ -267,7 +319,7 @@ def start_group(
         line.send(structs.replace(begin, rank=rank))
     sizes = (division.leader, division.count, width, places.timeout_s)
     exchange = Exchange.in_memory(level, started.descriptor, *sizes)
-    return StartedGroup(division, _group(lines, ranks[0], started.describe), exchange, started)
+    return StartedGroup(division, spec, _group(lines, ranks[0], started.describe), exchange, started)
 
 
 def _group(lines: Sequence[RankLine], first: int, describe: Callable[[int], str]) -> RankGroup:
@@ -276,7 +328,7 @@ def _group(lines: Sequence[RankLine], first: int, describe: Callable[[int], str]
     return group
 
 
-def _reach(places: RankPlaces, begin: RankBegin, level: str) -> StartedGroup:
+def _reach(places: RankPlaces, spec: Model, begin: RankBegin, level: str) -> StartedGroup:
     """Reaches members that already listen: first by a line to each, then by the connections for numbers."""
     division = places.division
     ranks, secret = division.members, link.secret_key(places.secret)
@@ -291,7 +343,7 @@ def _reach(places: RankPlaces, begin: RankBegin, level: str) -> StartedGroup:
         joined.send(frames.RankJoin(begin.ticket, division.leader))
         sockets[rank] = joined.sock
     exchange = over_sockets(level, sockets, division.leader, division.count, places.timeout_s)
-    return StartedGroup(division, _group(lines, ranks[0], lambda rank: ""), exchange, None)
+    return StartedGroup(division, spec, _group(lines, ranks[0], lambda rank: ""), exchange, None)
 
 
 def over_sockets(level: str, sockets: Mapping[int, socket.socket], rank: int, ranks: int, limit_s: float) -> Exchange:

@@ -30,15 +30,13 @@ if TYPE_CHECKING:
 TOWER = "vision_config"
 
 
-def plan_sight(
-    resolver: Resolver, spec: Model, folder: Path, *, alone: bool, pieces: bool
-) -> tuple[Model, SightPlan | None]:
+def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, pieces: bool) -> tuple[Model, SightPlan | None]:
     """Calls `find_sight` where config.json describes a tower or images are asked for. Otherwise settles that no images
     are read."""
     config = read_object(folder / "config.json")
     asked = resolver.asked_value(ImageSettings.images) == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
     if asked or TOWER in config or (folder / NAME_FILE).is_file():
-        return sight.find_sight(resolver, spec, folder, config, alone=alone, pieces=pieces)
+        return sight.find_sight(resolver, spec, folder, config, pieces=pieces)
     resolver.pick(ImageSettings.mmproj, None, "none asked for")
     resolver.pick(ImageSettings.images, "off", "the model describes no encoder of images")
     resolve_images(resolver)
@@ -71,16 +69,16 @@ def build_sight(
     machine: Machine,
     place: RunPlace,
     memory: StepMemory,
-    program: Program,
+    programs: tuple[Program, Program],
     closing: ExitStack,
 ) -> tuple[Eyes | None, ImageSteps | None]:
-    """Returns the object that opens images, and the objects that work on them in steps of the program. Both are None
-    for a model that reads no images."""
+    """Returns the object that opens images, and the objects that work on them in steps. Both are None for a model that
+    reads no images. programs: that of the whole model, and that of the part which this process computes."""
     if plan is None:
         return None, None
     eyes = plan.eyes(resolved)
     closing.callback(eyes.close)
-    return eyes, plan.steps(resolved, machine, place, memory, program)
+    return eyes, plan.steps(resolved, machine, place, memory, programs)
 
 
 def tell_scheduler(scheduler: Scheduler, images: ImageSteps | None, steps: StepCost) -> None:

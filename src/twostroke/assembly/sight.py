@@ -36,7 +36,7 @@ from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
 from twostroke.ops.passes.row_cuts import parts_of
 from twostroke.ops.passes.span_parts import body_of, head_of, kept_bytes, span_cost, span_parts
-from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
+from twostroke.ops.passes.with_given_rows import GivenRows, taken_rows, with_given_rows
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
@@ -44,6 +44,7 @@ from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.runner.span_runner import ImageSteps, KeptHead, KeptValues, SpanProgram, SpanRunner
+from twostroke.runner.step_images import ImageInputs
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import ImageTile, SpanLayers
 from twostroke.types.lazy_module import LazyModule
@@ -62,7 +63,6 @@ NO_ENCODER = "its files hold no encoder of images that is implemented"
 NO_PILLOW = "Pillow is not installed, which opens image files: pip install 'twostroke[images]'"
 PROBE_LINES = 2
 """The number of lines of image rows of the tile that proves an encoder's arithmetic."""
-NOT_ALONE = "images are read where one process computes the model"
 
 
 class SightPlan(Struct, frozen=True, eq=False):
@@ -93,15 +93,28 @@ class SightPlan(Struct, frozen=True, eq=False):
         """Returns the memory that the encoder alone needs."""
         return encoder_bytes(self.encoder, self.most_rows, self.form(settings))
 
-    def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """Returns the memory that the model and its encoder need together, including the rows that are kept. Pages of a
-        window must also hold all rows of an image that are computed in pieces."""
-        own, caches = self.needs(settings), needs.caches
+    @property
+    def how(self) -> GivenRows:
+        """How image rows come into the language model."""
+        sight = self.encoder.sight
+        return GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
+
+    def whole_bytes(self, settings: Resolved) -> int:
+        """Returns all bytes of the encoder, including the image rows that are kept."""
+        needs = self.needs(settings)
+        return needs.weights + needs.buffers + settings.images.image_cache + self.kept_bytes
+
+    def added_to(self, needs: MemoryNeeds, own: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
+        """Returns the memory that a process needs at most, including the image rows that are kept. needs: the memory of
+        the largest part of the model. own: that of the part next to the encoder. Pages
+        of a window must also hold all rows of an image that are computed in pieces."""
+        encoder, caches = self.needs(settings), needs.caches
+        buffers = own.buffer_bytes + encoder.buffers + settings.images.image_cache + self.kept_bytes
         most = max(caches.chunk_tokens, self.most_rows if self.kept_bytes else 0)
         return structs.replace(
             needs,
-            weight_bytes=needs.weight_bytes + own.weights,
-            buffer_bytes=needs.buffer_bytes + own.buffers + settings.images.image_cache + self.kept_bytes,
+            weight_bytes=max(needs.weight_bytes, own.weight_bytes + encoder.weights),
+            buffer_bytes=max(needs.buffer_bytes, buffers),
             caches=structs.replace(caches, chunk_tokens=most),
         )
 
@@ -122,19 +135,26 @@ class SightPlan(Struct, frozen=True, eq=False):
         decoder, together = ImageDecoder(limits), self.together
         return Eyes(self.processor, decoder, sight.patching, sight.placeholder, together, fetcher, sight.marks)
 
-    def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
-        """Returns the cost model of encoding on this machine."""
-        level, threads = settings.cpu.cpu_level, settings.cpu.threads
+    def cost(self, settings: Resolved, machine: Machine, threads: int) -> EncodeCost:
+        """Returns the cost model of encoding on this machine with so many threads."""
+        level = settings.cpu.cpu_level
         return encoder_cost_here(self.encoder, self.form(settings), machine.cache_folder, level, threads)
 
     def steps(
-        self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
+        self,
+        settings: Resolved,
+        machine: Machine,
+        where: RunPlace,
+        memory: StepMemory,
+        programs: tuple[Program, Program],
     ) -> ImageSteps:
-        """Loads the encoder, and returns the objects that work on images in steps of this program. The program has
-        places for their rows."""
-        kept, given = self.kept(settings, machine, where), given_rows(program)
-        rows = ImageRows(kept, memory, given, time.perf_counter, self.encoder.sight.filler)
-        return ImageSteps(rows, self._spans(where, memory, program, rows))
+        """Loads the encoder, and returns the objects that work on images in steps. programs: that of the whole model,
+        and that of the part which this process computes."""
+        kept, sight = self.kept(settings, machine, where), self.encoder.sight
+        inputs = ImageInputs(memory, taken_rows(*programs), sight.filler, turned=self.how.axes is not None)
+        width = sum(value.width for value in (self.encoder.model.program.logits, *self.encoder.model.program.kept))
+        rows = ImageRows(kept, inputs, width, time.perf_counter)
+        return ImageSteps(rows, self._spans(where, memory, programs[0], rows))
 
     def _spans(self, where: RunPlace, memory: StepMemory, program: Program, images: ImageRows) -> SpanRunner | None:
         if not self.kept_bytes:
@@ -161,7 +181,7 @@ class SightPlan(Struct, frozen=True, eq=False):
         layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table, newline)
         parts = [where.ops.compile(part, own) for part in parts_of(model.program)]
         values = TowerValues.of(encoder, model.program)
-        made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine))
+        made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine, where.ops.num_threads))
         return KeptRows(made, settings.images.image_cache, time.perf_counter)
 
     def probe(self) -> ImageTile:
@@ -235,19 +255,13 @@ def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> 
 
 
 def find_sight(
-    resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any], *, alone: bool, pieces: bool
+    resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any], *, pieces: bool
 ) -> tuple[Model, SightPlan | None]:
     """Returns the model with a place for image rows, and its encoder. For a model that reads no images, returns the
-    model unchanged, and None.
-
-    alone: whether one process computes the model. pieces: whether rows of an image that see each other may be computed
-    in pieces. Raises ConfigError or ModelError where images are asked for and
-    cannot be read.
-    """
+    model unchanged, and None. pieces: whether rows of an image that see each other may be computed in pieces. Raises
+    ConfigError or ModelError where images are asked for and cannot be read."""
     asked, found, why = resolver.asked_value(ImageSettings.images), None, NO_ENCODER
-    if not alone:
-        why = NOT_ALONE
-    elif asked != "off" and spec.task is Task.GENERATE:
+    if asked != "off" and spec.task is Task.GENERATE:
         most = resolver.asked_value(ImageSettings.image_tokens) or IMAGE_TOKENS
         pieces = pieces and len(span_parts(spec.program)) > 0
         step_tokens = sys.maxsize if pieces else resolver.resolved().steps.max_step_tokens
@@ -261,9 +275,7 @@ def find_sight(
         raise ConfigError("This model reads no images.", why=f"{why[0].upper()}{why[1:]}.", fix="Use --images off.")
     if found is None or word == "off":
         return spec, None
-    sight = found.encoder.sight
-    how = GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
-    made = with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), how)
+    made = with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), found.how)
     if pieces and found.together:
         found = structs.replace(found, kept_bytes=kept_bytes(made.program, found.most_rows))
     return made, found

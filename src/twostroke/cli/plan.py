@@ -78,7 +78,7 @@ class WorkFlags:
 
 @dataclass(frozen=True)
 class OneProcessFlags:
-    """The flags of figures that a plan over several processes does not have."""
+    """The flags of figures, of which most belong to a plan of one process."""
 
     price_per_hour: float | None = flag(
         "--price-per-hour",
@@ -141,8 +141,6 @@ class OneProcessFlags:
             "--price-per-hour": self.price_per_hour is not None,
             "--acceptance": self.acceptance > 0,
             "--adapters": self.adapters > 0,
-            "--image": bool(self.images),
-            "--encoder-weights": self.encoder_weights is not None,
         }
         named = [name for name, asked in wrong.items() if asked]
         if named:
@@ -203,12 +201,14 @@ def command(
         ask = replace(ask, acceptance=alone.acceptance, adapters=adapters, adapter_rank=rank, key_factors=keys)
         if divided is not None:
             alone.refuse()
-            return _print_divided(make_divided_plan(found.source, found.spec, ask, target, divided), as_json)
         wanted = "--image" if alone.images else "--encoder-weights" if alone.encoder_weights else ""
         form = EncoderFormat.next_to(ask.weights, alone.encoder_weights or AS_THE_MODEL)
         sight = find_sight(found.source, found.spec, found.folder or Path(), form, wanted)
         ask = ask if sight is None else sight.asked(ask)
         shown = with_images(sight, alone.images, ask, target.machine)
+        if divided is not None:
+            made = make_divided_plan(found.source, found.spec, ask, target, divided)
+            return _print_divided(replace(made, images=shown), as_json)
         plan = make_plan(found.source, with_places(found.spec, adapters, rank), ask, target)
         said = ("encodes of images are in the TTFT of one request alone, not in figures of several at a time",)
         plan = replace(plan, images=shown, assumptions=(*plan.assumptions, *(said if shown else ())))

@@ -6,7 +6,7 @@ encoded again, with the same bits: an encode is one step of one sequence, howeve
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.encode_pieces import EncodePiece
 from twostroke.models.common.encoders import SightEncoder
-from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.operands import F32Array
 from twostroke.ops.program.folded import FoldPlace, fold_of
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
@@ -24,6 +24,7 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.patch_layout import PatchLayout, PatchOrder
 from twostroke.runner.sheets import read_sheet, squares_of
+from twostroke.runner.step_images import NO_IMAGES, ImageInputs, PlacedRows, ShownRows, StepImages
 from twostroke.runner.text_places import places_of
 from twostroke.types.encode import AS_PREDICTED, EncodePace, PieceKind, PieceTime
 from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, ImageTile
@@ -200,7 +201,7 @@ def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end
 
 class KeptRows:
     """Rows of tiles by the tiles' keys, at most max_bytes of them. The latest tile is kept even where it alone has
-    more. clock: returns seconds."""
+    more. clock: returns seconds. before_piece: called before each piece; it may raise, which ends the work."""
 
     def __init__(self, encoder: ImageEncoder, max_bytes: int, clock: Callable[[], float]) -> None:
         self._encoder, self._max_bytes, self._clock = encoder, max_bytes, clock
@@ -209,6 +210,7 @@ class KeptRows:
         self._dropped: set[int] = set()
         self._times: list[PieceTime] = []
         self.num_bytes = self.num_found = self.num_pieces = 0
+        self.before_piece: Callable[[], None] = lambda: None
 
     @property
     def cost(self) -> EncodeCost:
@@ -250,6 +252,7 @@ class KeptRows:
             self._encoder.begin(tile)
         own, spent_s = self._encoder.tile or tile, 0.0
         while (made := self._encoder.take_rows()) is None:
+            self.before_piece()
             begin_s = self._clock()
             piece = self._encoder.advance(most_s - spent_s, least=not spent_s, pace=pace)
             if piece is None:
@@ -286,78 +289,71 @@ class KeptRows:
 
 
 class ImageRows:
-    """Writes the image rows of each step where the text model's program takes them, and works on the tile that a plan
-    names. given: the values that take rows, that of the embedding first. clock: returns seconds. filler: the token id
-    of positions that hold image rows; None for the token id in the prompt."""
+    """Makes the image rows of each step, writes them where the text model's program takes them, and works on the tile
+    that a plan names. inputs: the inputs of this process's steps. clock: returns seconds."""
 
-    def __init__(
-        self,
-        kept: KeptRows,
-        memory: StepMemory,
-        given: Sequence[Value],
-        clock: Callable[[], float],
-        filler: int | None = None,
-    ) -> None:
-        self.kept, self._memory, self._given, self._clock = kept, memory, tuple(given), clock
-        self._filler = filler
-        self._marked = False
+    def __init__(self, kept: KeptRows, inputs: ImageInputs, width: int, clock: Callable[[], float]) -> None:
+        """width: the number of numbers in an image row, with those that are added after layers."""
+        self.kept, self.width, self._inputs, self._clock = kept, width, inputs, clock
+        self._ahead: deque[tuple[Plan, StepImages]] = deque()
+        self._early_s = 0.0
 
-    @property
-    def width(self) -> int:
-        """The number of numbers in an image row, with those that are added after layers."""
-        return sum(value.width for value in self._given)
+    def prepare(self, plan: Plan) -> StepImages:
+        """Returns what images add to the plan's step. `write` takes it later, for this plan. Plans are written in the
+        order in which they were prepared."""
+        begin_s = self._clock()
+        made = self._made(plan)
+        if made is not NO_IMAGES:
+            self._early_s += self._clock() - begin_s
+        self._ahead.append((plan, made))
+        return made
 
     def write(self, plan: Plan, sizes: StepSizes) -> EncodedTiles:
-        """Writes the marks and rows of the plan's positions that show images. Then computes pieces of the plan's tile,
-        for as long as the step allows."""
-        marks, ends = self._memory.row_marks, self._memory.row_ends
-        if self._marked:
-            marks[:], ends[:] = 0, 0
-            self._marked = False
-        for table in self._memory.row_turns:
-            table.write(self._places(plan, sizes))
-        if plan.encode is None and not any(sequence.request.images for sequence in plan.sequences):
-            return NOTHING_ENCODED
+        """Writes the marks and rows of the plan's positions that show images. Computes pieces of the plan's tile, for
+        as long as the step allows. Returns all work on images since the call before."""
         begin_s = self._clock()
         if plan.encode is not None:
             self._work(plan.encode, plan.encode_s, plan.encode_pace)
-        first_row = 0
-        for sequence in plan.sequences:
-            for begin, rows, end in self._rows_in(sequence.request.images, sequence.start, sequence.end):
-                own_row = first_row + begin - sequence.start
-                at = slice(own_row, own_row + len(rows))
-                for value, own in zip(self._given, np.split(rows, len(self._given), axis=1), strict=True):
-                    self._memory.fill_rows(value, sizes, own, own_row)
-                marks[at], ends[at] = 1, end
-                if self._filler is not None:
-                    self._memory.token_ids[at] = self._filler
-                self._marked = True
-            first_row += sequence.num_tokens
-        return self.kept.take(self._clock() - begin_s)
+        images = self._prepared(plan)
+        images = self._made(plan) if images is None else images
+        self._inputs.write(images, sizes)
+        early_s, self._early_s = self._early_s, 0.0
+        if plan.encode is None and images is NO_IMAGES and not early_s:
+            return NOTHING_ENCODED
+        return self.kept.take(early_s + self._clock() - begin_s)
 
     def of_span(self, planned: PlannedSequence) -> tuple[Mapping[Value, F32Array], int]:
         """Returns the rows of the one image that planned positions show, by the value that takes them, and the position
         up to which these rows see."""
         ((_, rows, end),) = self._rows_in(planned.request.images, planned.start, planned.end)
-        return dict(zip(self._given, np.split(rows, len(self._given), axis=1), strict=True)), end
+        return self._inputs.by_value(rows), end
 
     def mark(self, count: int) -> None:
         """Marks the first `count` rows of the next step as rows of images."""
-        self._memory.row_marks[:count] = 1
-        if self._filler is not None:
-            self._memory.token_ids[:count] = self._filler
-        self._marked = True
+        self._inputs.mark(0, count, 0)
 
-    def _places(self, plan: Plan, sizes: StepSizes) -> I32Array:
-        """Returns the time, height and width (3, rows) of all rows of a step."""
-        made = np.repeat(self._memory.positions[None, : sizes.tokens], 3, axis=0)
+    def _prepared(self, plan: Plan) -> StepImages | None:
+        """Returns what was prepared for a plan, or None. What was prepared for plans before it is given up."""
+        while self._ahead:
+            prepared, images = self._ahead.popleft()
+            if prepared is plan:
+                return images
+        return None
+
+    def _made(self, plan: Plan) -> StepImages:
+        if not any(sequence.request.images for sequence in plan.sequences):
+            return NO_IMAGES
+        shown: list[ShownRows] = []
+        placed: list[PlacedRows] = []
         first_row = 0
         for sequence in plan.sequences:
-            if sequence.request.images:
-                own = places_of(sequence.request.images, sequence.start, sequence.end)
-                made[:, first_row : first_row + sequence.num_tokens] = own
+            images, start, end = sequence.request.images, sequence.start, sequence.end
+            for begin, rows, until in self._rows_in(images, start, end):
+                shown.append(ShownRows(first_row + begin - start, until, rows))
+            if images and self._inputs.turned:
+                placed.append(PlacedRows(first_row, places_of(images, start, end)))
             first_row += sequence.num_tokens
-        return made
+        return StepImages(tuple(shown), tuple(placed))
 
     def _work(self, tile: ImageTile, most_s: float, pace: EncodePace) -> None:
         """Computes pieces of a tile. A tile that fails is given up and counts as done: the step that needs it fails by

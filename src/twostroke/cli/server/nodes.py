@@ -19,6 +19,7 @@ from twostroke.assembly.settings.engine_settings import (
     StepSettings,
 )
 from twostroke.types.errors import ConfigError, TwostrokeError
+from twostroke.types.speculate import LOADED
 
 if TYPE_CHECKING:
     from twostroke.assembly.settings.env import Machine
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 DIVIDED = (RankSettings.tensor_parallel, RankSettings.pipeline_parallel, RankSettings.rank_addresses)
 """The options by which a user chooses the division. Where one is given, nothing is chosen automatically."""
 LATER_ADAPTERS = (AdapterSettings.adapter_folder, AdapterSettings.max_adapters)
-GUESSED_BY_MODELS = ("draft", "medusa", "eagle")
 
 
 def chosen_here(model: str, options: Mapping[str, Any], *, alone: bool = False) -> NodeChoice | None:
@@ -92,14 +92,14 @@ def refused_ways(found: PlannedModel, asked: Resolver, *, alone: bool) -> dict[s
     adapters = asked.first_asked(AdapterSettings.adapter, *LATER_ADAPTERS)
     if adapters is not None:
         refused[RANKS] = f"ranks take no {adapters.flag}"
-    elif (asked.asked_value(SpeculateSettings.speculate) or "").partition(":")[0] in GUESSED_BY_MODELS:
+    elif (asked.asked_value(SpeculateSettings.speculate) or "").partition(":")[0] in LOADED:
         refused[RANKS] = "ranks guess with no model"
     if alone:
         refused[REPLICAS] = "a supervised server has none"
     elif later := asked.first_asked(*LATER_ADAPTERS):
         refused[REPLICAS] = f"replicas take no {later.flag}"
     if find_sight(found.source, found.spec, found.folder or Path(), EncoderFormat.next_to(USUAL)) is not None:
-        refused |= {RANKS: "it reads images", REPLICAS: "it reads images"}
+        refused |= {RANKS: "one rank alone would encode its images", REPLICAS: "it reads images"}
     return refused
 
 

@@ -108,7 +108,7 @@ FLEET_FLAGS = (
 
 
 def _images(
-    options: dict[str, Any], found: PlannedModel, ask: Ask, target: Target, divided: bool
+    options: dict[str, Any], found: PlannedModel, ask: Ask, target: Target, staged: bool
 ) -> tuple[SimulatedImages, int] | None:
     """Returns the images of each prompt, and the memory of their encoder in bytes; None where there are none. Raises
     ConfigError."""
@@ -121,8 +121,8 @@ def _images(
     from twostroke.lab.planner.images import find_sight, with_images
     from twostroke.lab.sim.images import SimulatedImages
 
-    if divided:
-        raise ConfigError("Images are not simulated with ranks or stages.", fix="Leave one of the two out.")
+    if staged:
+        raise ConfigError("Images are not simulated with stages.", fix="Leave one of the two out.")
     form = EncoderFormat.next_to(ask.weights, options.get("encoder_weights") or AS_THE_MODEL)
     sight = find_sight(found.source, found.spec, found.folder or Path(), form, "--image")
     made = with_images(sight, texts, ask, target.machine, found.spec.longest_context)
@@ -183,7 +183,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
         )
     rule = None if options["max_step_tokens"] else GapRule()
     sizes = Sizes(step_tokens, sequences, context, options["kv_memory"], rule)
-    images = _images(options, found, ask, target, divided is not None)
+    images = _images(options, found, ask, target, divided is not None and divided.division.plans > 1)
     memory_bytes = target.memory_bytes - (0 if images is None else images[1])
     setup = replica_setup(spec, ask.weights, ask.kv_kind, target.machine, memory_bytes, sizes, divided)
     disk = _disk(options, target, setup, divided is not None)

@@ -1,6 +1,7 @@
 """The frames that the leader of a group sends its members, and their answers: typed frames in MessagePack.
 
     leader -> member   RankBegin (or RankJoin), then a RankStep for each step, and RankRows where other rows need logits
+    leader -> member   RankGiven before a RankStep whose rows show images, as often as needed: numbers of these rows
     leader -> member   RankAsk where a step has failed for a rank that did not come; answered while a step runs, too
     member -> leader   RankReady; RankHere; RankFailed where it ends, RankWaited where another rank was the reason
 
@@ -16,7 +17,19 @@ import msgspec
 
 from twostroke.types.decoders import msgpack_decoder
 
-RANKS_VERSION = 5
+RANKS_VERSION = 6
+
+
+class RankSight(msgspec.Struct, frozen=True):
+    """How image rows come into the model, so that no member needs the files of the encoder. scaled, added: see
+    ops/passes/with_given_rows.py. axes: for each number of rotated pairs of a head, the places that rotate them. spans:
+    the name of a member of SpanLayers. filler: see runner/step_images.py."""
+
+    scaled: bool
+    added: tuple[int, ...]
+    axes: dict[int, tuple[int, ...]]
+    spans: str
+    filler: int | None
 
 
 class RankBegin(msgspec.Struct, tag=True, frozen=True):
@@ -25,7 +38,8 @@ class RankBegin(msgspec.Struct, tag=True, frozen=True):
 
     width: the columns of the widest value that ranks exchange. limit_s: the longest wait for another rank. ticket: the
     token by which connections of this group are recognised. peers: HOST:PORT where each rank listens, empty for the
-    leader; no entries for ranks that share memory. key_factors: see assembly/calibrated_keys.py.
+    leader; no entries for ranks that share memory. key_factors: see assembly/calibrated_keys.py. sight: None where the
+    model reads no images.
     """
 
     version: int
@@ -42,6 +56,7 @@ class RankBegin(msgspec.Struct, tag=True, frozen=True):
     ticket: bytes
     peers: tuple[str, ...] = ()
     key_factors: str = "none"
+    sight: RankSight | None = None
 
 
 class RankJoin(msgspec.Struct, tag=True, frozen=True):
@@ -97,12 +112,38 @@ class RankRow(msgspec.Struct, frozen=True, array_like=True):
     tables: list[TableChange]
 
 
+class RankGiven(msgspec.Struct, tag=True, frozen=True):
+    """Image rows of the next step, from its row `first` on. piece: which piece of the image rows it is; see
+    runner/step_images.py. numbers: (rows, width) float32, row after row."""
+
+    piece: int
+    first: int
+    numbers: bytes
+
+
+class RankShown(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of a step that show a part of an image: `count` rows from `first` on. end: see runner/step_images.py."""
+
+    first: int
+    count: int
+    end: int
+
+
+class RankPlaced(msgspec.Struct, frozen=True, array_like=True):
+    """The places of a sequence's rows, from the step's row `first` on. places: (3, rows) int32."""
+
+    first: int
+    places: bytes
+
+
 class RankStep(msgspec.Struct, tag=True, frozen=True):
-    """One step: its sequences, and the copies of states and pages that come with it."""
+    """One step: its sequences, the copies of states and pages that come with it, and its rows that show images."""
 
     rows: list[RankRow]
     state_copies: tuple[tuple[int, int], ...] = ()
     page_copies: tuple[tuple[int, int, int], ...] = ()
+    shown: tuple[RankShown, ...] = ()
+    placed: tuple[RankPlaced, ...] = ()
 
 
 class RankRows(msgspec.Struct, tag=True, frozen=True):
@@ -111,7 +152,9 @@ class RankRows(msgspec.Struct, tag=True, frozen=True):
     rows: list[int]
 
 
-Frame = RankBegin | RankJoin | RankReady | RankFailed | RankStep | RankRows | RankAsk | RankHere | RankWaited
+Frame = (
+    RankBegin | RankJoin | RankReady | RankFailed | RankGiven | RankStep | RankRows | RankAsk | RankHere | RankWaited
+)
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgpack_decoder(Frame)
 
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from twostroke.distributed.ranks.frames import Frame, RankAsk, RankFailed, RankHere, RankReady, RankRows, RankWaited
 from twostroke.distributed.ranks.line import RankLine, RankLineLost
 from twostroke.distributed.ranks.step_changes import StepEncoder
+from twostroke.distributed.ranks.step_rows import given_frames
 from twostroke.engine.executor import Executor
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.forward import Forward
-from twostroke.types.errors import EngineStopped, MeetingLost, TwostrokeError
+from twostroke.runner.step_images import NO_IMAGES, StepImages
+from twostroke.types.errors import BackendError, EngineStopped, MeetingLost, TwostrokeError
 from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
@@ -137,12 +139,16 @@ class RankGroup:
         Where a member was lost, no member runs the pass, and `meet` raises the error.
         """
         self._passes += 1
-        for index, line in enumerate(self._lines if self.whole else ()):
+        self.send(frame, range(len(self._lines)))
+        return self._passes
+
+    def send(self, frame: Frame, members: Iterable[int]) -> None:
+        """Sends a frame to these members, by their places among the members. A member that is gone is noted as lost."""
+        for index in members if self.whole else ():
             try:
-                line.send(frame)
+                self._lines[index].send(frame)
             except RankLineLost as error:
                 self.lose(self._gone(index, error))
-        return self._passes
 
     def meet(self, number: int) -> None:
         """Begins this pass on the leader. Raises EngineStopped where a member was lost."""
@@ -196,33 +202,88 @@ class RankGroup:
                 return  # the step fails on the leader, too, and finds out there which rank was late
 
 
+class PreparesImages(Protocol):
+    """The part of `runner.image_encoder.ImageRows` that a leader needs."""
+
+    def prepare(self, plan: Plan) -> StepImages:
+        """Returns what images add to the plan's step, which is executed later."""
+
+
+class ImageSender:
+    """Sends members the image rows of a plan. takers: for each piece of an image row, the members whose parts of the
+    model take it, by their places among the members."""
+
+    def __init__(self, images: PreparesImages, takers: Sequence[Sequence[int]]) -> None:
+        self._images, self._takers = images, takers
+
+    def send(self, plan: Plan, group: RankGroup) -> StepImages:
+        """Encodes what the plan needs, and sends its image rows. Returns what images add to the step."""
+        images = self._images.prepare(plan)
+        for frame in given_frames(images, len(self._takers)):
+            group.send(frame, self._takers[frame.piece])
+        return images
+
+
+class _Begun(NamedTuple):
+    """A plan that the members were told of, with the number of its pass. fault: why they were not told of it."""
+
+    plan: Plan
+    number: int = 0
+    fault: Exception | None = None
+
+
 class LeadingExecutor:
     """Satisfies `engine.executor.Executor`: it computes the same plan on all ranks.
 
     Stages compute one after the other, the leader last. So they can `begin` a plan while the leader executes the plan
-    before.
+    before. images: what images add to steps; None for a model that reads no images.
     """
 
-    def __init__(self, inner: Executor, group: RankGroup) -> None:
+    def __init__(self, inner: Executor, group: RankGroup, images: ImageSender | None = None) -> None:
         self._inner, self._group, self._encoder = inner, group, StepEncoder()
-        self._begun: deque[tuple[Plan, int]] = deque()
+        self._images = images
+        self._begun: deque[_Begun] = deque()
+        self._early_s = 0.0
 
     def begin(self, plan: Plan) -> None:
-        """Makes the members compute their part of this plan after the plans before it. See `engine.plans_in_flight`."""
-        self._begun.append((plan, self._group.tell(self._encoder.step(plan))))
+        """Makes the members compute their part of this plan after the plans before it. See `engine.plans_in_flight`.
+
+        Images that the plan needs are encoded first, so no member waits for an encode inside a step.
+        """
+        begin_s = time.perf_counter()
+        try:
+            images = NO_IMAGES if self._images is None else self._images.send(plan, self._group)
+        except Exception as error:
+            return self._begun.append(_Begun(plan, fault=error))
+        except BaseException:
+            self._begun.append(_Begun(plan, fault=BackendError("An encode was interrupted.")))
+            raise
+        if images is not NO_IMAGES:
+            self._early_s += time.perf_counter() - begin_s
+        self._begun.append(_Begun(plan, self._group.tell(self._encoder.step(plan, images))))
 
     def execute(self, plan: Plan) -> StepResult:
-        """Executes the plan. Raises EngineStopped where a rank was lost or the step failed here."""
+        """Executes the plan. Raises EngineStopped where a rank was lost or the step failed here. Raises the error of an
+        encode before any rank has begun the plan, so the group goes on."""
         if not self._begun:
-            self.begin(plan)
-        begun, number = self._begun.popleft()
-        if begun is not plan:
+            try:
+                self.begin(plan)
+            except BaseException:
+                self._begun.clear()
+                raise
+        begun = self._begun.popleft()
+        if begun.plan is not plan:
             self._group.lose(EngineStopped("A plan was to be executed before another one that its ranks began first."))
+        early_s, self._early_s = self._early_s, 0.0
+        if begun.fault is not None:
+            self._group.require_whole()
+            raise begun.fault
         before = self._group.exchanged()
-        self._group.meet(number)
+        self._group.meet(begun.number)
         try:
             result = self._inner.execute(plan)
-            return replace(result, exchange=self._group.exchanged() - before)
+            model_s, exchange = result.model_s + early_s, self._group.exchanged() - before
+            return replace(result, model_s=model_s, exchange=exchange)
         except MeetingLost as error:
             self._group.lose_the_late(error)
             self._group.require_whole()

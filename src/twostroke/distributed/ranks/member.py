@@ -9,19 +9,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from twostroke.distributed.ranks.frames import Frame, RankAsk, RankHere, RankRows, RankStep, RankWaited
+from twostroke.distributed.ranks.frames import Frame, RankAsk, RankGiven, RankHere, RankRows, RankStep, RankWaited
 from twostroke.distributed.ranks.leader import MeetingPlace
 from twostroke.distributed.ranks.line import RankLine, RankLineLost
 from twostroke.distributed.ranks.step_changes import StepDecoder
+from twostroke.distributed.ranks.step_rows import fill, mark
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
+from twostroke.runner.step_images import ImageInputs
 from twostroke.runner.step_inputs import write_sequences
 from twostroke.types.errors import BackendError, MeetingLost
 
 
 class RankMember:
     """Computes one rank's part. `follow` returns when the leader has ended. require_sound: a function that raises where
-    the weights are damaged."""
+    the weights are damaged. inputs: takes the image rows of steps; None where the model reads no images."""
 
     def __init__(
         self,
@@ -30,7 +32,9 @@ class RankMember:
         forward: Forward,
         meeting: MeetingPlace,
         require_sound: Callable[[], None],
+        inputs: ImageInputs | None = None,
     ) -> None:
+        self._inputs = inputs
         self._line, self._memory, self._forward, self._meeting = line, memory, forward, meeting
         self._require_sound = require_sound
         self._frames: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
@@ -42,6 +46,9 @@ class RankMember:
         self._listening.start()
         decoder, sizes, passes = StepDecoder(), StepSizes(0, 0, 0), 0
         while (frame := self._frames.get()) is not None:
+            if isinstance(frame, RankGiven):
+                fill(frame, self._given())
+                continue
             passes += 1
             self._require_sound()
             self._meeting.begin(passes)
@@ -61,7 +68,15 @@ class RankMember:
     def _write(self, step: RankStep, decoder: StepDecoder) -> StepSizes:
         self._memory.copy_states(step.state_copies)
         self._memory.copy_pages(step.page_copies)
-        return write_sequences(decoder.sequences(step), self._memory)
+        sizes = write_sequences(decoder.sequences(step), self._memory)
+        if self._inputs is not None:
+            mark(step, self._inputs, sizes)
+        return sizes
+
+    def _given(self) -> ImageInputs:
+        if self._inputs is None:
+            raise ValueError("image rows for a model that reads no images")
+        return self._inputs
 
     def _say(self, frame: Frame) -> None:
         with contextlib.suppress(RankLineLost):  # the leader has ended, so it needs no reason

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from twostroke.distributed.ranks.frames import RankRow, RankStep, TableChange
+from twostroke.distributed.ranks.step_rows import placed_of, shown_of
+from twostroke.runner.step_images import NO_IMAGES, StepImages
 from twostroke.types.plan import Plan
 
 Tables = Sequence[Sequence[int]]
@@ -17,8 +19,8 @@ class StepEncoder:
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, list[list[int]]]] = {}
 
-    def step(self, plan: Plan) -> RankStep:
-        """Returns the plan as a frame, with the changes in its page tables."""
+    def step(self, plan: Plan, images: StepImages = NO_IMAGES) -> RankStep:
+        """Returns the plan as a frame, with the changes in its page tables. images: what images add to its step."""
         rows: list[RankRow] = []
         now: dict[str, tuple[int, list[list[int]]]] = {}
         for place, each in enumerate(plan.sequences):
@@ -30,7 +32,7 @@ class StepEncoder:
             asked = (each.sampled_rows, each.state_slot, each.second_text)
             rows.append(RankRow(before, each.start, list(each.token_ids), *asked, changes))
         self._before = now
-        return RankStep(rows, plan.state_copies, plan.page_copies)
+        return RankStep(rows, plan.state_copies, plan.page_copies, shown_of(images), placed_of(images))
 
 
 def _changes(old: list[int], new: list[int]) -> TableChange:

@@ -4,13 +4,16 @@ steps."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from msgspec import structs
 
 from twostroke.cost.memory import KEPT_FREE_SHARE, MemoryNeeds
 from twostroke.cost.pipeline import RoundCost, StageTimes
 from twostroke.cost.shape import Segment, StepCost, StepPrediction
 from twostroke.lab.planner.ask import Ask
 from twostroke.lab.planner.closed_loop import Load, closed_loop, decoding
+from twostroke.lab.planner.images import PlannedImage
 from twostroke.lab.planner.target import Target
 from twostroke.models.common.divided import ParallelPlan, cost_of, stage_costs
 from twostroke.models.common.needs import EngineSizes, memory_needs
@@ -32,7 +35,7 @@ class PartPlan:
 
     sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: what the part
     sends in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: the bytes sent in a decode step and in a
-    prefill step of the plan.
+    prefill step of the plan. encoder_bytes: the image encoder and the rows that it keeps; 0 where the part has none.
     """
 
     name: str
@@ -49,11 +52,12 @@ class PartPlan:
     logit_row_bytes: int
     decode_sent_bytes: int
     prefill_sent_bytes: int
+    encoder_bytes: int = 0
 
     @property
     def needed_bytes(self) -> int:
         """The bytes that the process needs with one sequence."""
-        fixed = self.weight_bytes + self.activation_bytes + self.table_bytes + self.process_bytes
+        fixed = self.weight_bytes + self.activation_bytes + self.table_bytes + self.process_bytes + self.encoder_bytes
         return fixed + self.sequence_bytes
 
 
@@ -75,7 +79,8 @@ class DividedStep:
 @dataclass(frozen=True, slots=True)
 class DividedPlan:
     """The plan over several processes. target: the machine of each process. sequences: how many sequences of the asked
-    context fit. whole_sequences: how many fit where one process with this memory has the whole model."""
+    context fit. whole_sequences: how many fit where one process with this memory has the whole model. images: the
+    images of each prompt."""
 
     source: str
     ask: Ask
@@ -87,6 +92,14 @@ class DividedPlan:
     sequences: int
     whole_sequences: int
     assumptions: tuple[str, ...]
+    images: tuple[PlannedImage, ...] = ()
+
+    @property
+    def sent_copies(self) -> int:
+        """How often image rows are sent: to each other rank, or to the stages that take them, which have the first
+        layers."""
+        division = self.divided.division
+        return 1 if division.way == PIPELINE else division.count - 1
 
 
 def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divided: ParallelPlan) -> DividedPlan:
@@ -94,18 +107,23 @@ def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divide
     way. Raises OutOfMemory where not one sequence fits, with the numbers of processes that would suffice."""
     division, step_tokens = divided.division, max(target.step_tokens, ask.concurrency)
     sizes = EngineSizes(ask.weights, ask.kv_kind, ask.context_tokens, ask.concurrency, step_tokens)
-    needs = memory_needs(spec, division.parts(spec), sizes)
+    needs = _needs(spec, division, sizes, ask.encoder_bytes)
     sequences = _sequences(needs, target.memory_bytes)
     if not sequences:
-        raise _too_big(spec, needs, sizes, target.memory_bytes, division)
+        raise _too_big(spec, needs, sizes, target.memory_bytes, divided.division, ask.encoder_bytes)
     chunk, streams = min(ask.prompt_tokens, step_tokens), max(1, min(ask.concurrency, sequences))
-    cost = cost_of(spec, ask.weights, ask.kv_kind, target.machine, divided)
+    cost, whole = cost_of(spec, ask.weights, ask.kv_kind, target.machine, divided), memory_needs(spec, [spec], sizes)
     prompt = cost.predict([Segment.prefill(0, chunk, chunk == ask.prompt_tokens, ask.one_adapter)])
     steps = [DividedStep.of("prefill", chunk, prompt)]
     steps += [DividedStep.of("decode", n, cost.predict(decoding(ask, n))) for n in sorted({1, streams})]
+    seeing = ask.encoder_bytes > 0
     parts = [
-        _part_plan(spec, name, part, division, sizes, (streams, chunk)) for name, part in _named_parts(spec, division)
+        _part_plan(spec, name, part, division, sizes, (streams, chunk))
+        for name, part in _named_parts(spec, division, seeing)
     ]
+    if seeing:
+        place = division.leader if len(parts) == division.count else 0
+        parts[place] = replace(parts[place], encoder_bytes=ask.encoder_bytes)
     return DividedPlan(
         source,
         ask,
@@ -115,7 +133,7 @@ def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divide
         tuple(steps),
         closed_loop(ask, _loop_cost(spec, ask, target, divided, cost), step_tokens, streams),
         sequences,
-        whole_sequences=_sequences(memory_needs(spec, [spec], sizes), target.memory_bytes),
+        whole_sequences=_sequences(_with_encoder(whole, whole, ask.encoder_bytes), target.memory_bytes),
         assumptions=(*_assumptions(divided, ask), *target.assumptions),
     )
 
@@ -126,9 +144,13 @@ def _loop_cost(spec: Model, ask: Ask, target: Target, divided: ParallelPlan, cos
     return RoundCost(cost, StageTimes(stages)) if stages else cost
 
 
-def _named_parts(spec: Model, division: Division) -> Iterator[tuple[str, Model]]:
+def _named_parts(spec: Model, division: Division, seeing: bool) -> Iterator[tuple[str, Model]]:
+    """Yields the parts and their names, the leader's first where not all are listed. seeing: whether one part has an
+    image encoder."""
     if division.way == TENSOR and division.count > MOST_LISTED:
-        yield f"each {division.noun}", division.own(spec)
+        if seeing:
+            yield f"{division.noun} {division.leader}", division.own(spec)
+        yield f"each {'other ' if seeing else ''}{division.noun}", division.own(spec)
         return
     for rank in range(division.count):
         yield f"{division.noun} {rank}", division.part(spec, rank)
@@ -163,15 +185,31 @@ def _sequences(needs: MemoryNeeds, memory_bytes: int) -> int:
     return max(0, left // needs.caches.sequence_bytes(needs.caches.context_tokens))
 
 
-def _too_big(spec: Model, needs: MemoryNeeds, sizes: EngineSizes, memory_bytes: int, division: Division) -> OutOfMemory:
+def _needs(spec: Model, division: Division, sizes: EngineSizes, encoder_bytes: int) -> MemoryNeeds:
+    """Returns the memory that a process needs at most. The one that leads has the image encoder as well."""
+    needs = memory_needs(spec, division.parts(spec), sizes)
+    return _with_encoder(needs, memory_needs(spec, [division.own(spec)], sizes), encoder_bytes)
+
+
+def _with_encoder(needs: MemoryNeeds, own: MemoryNeeds, encoder_bytes: int) -> MemoryNeeds:
+    """Returns the larger of `needs`, and what the part with the encoder needs. own: that part without the encoder."""
+    more = max(0, own.fixed_bytes + encoder_bytes - needs.fixed_bytes)
+    return structs.replace(needs, buffer_bytes=needs.buffer_bytes + more)
+
+
+def _too_big(
+    spec: Model, needs: MemoryNeeds, sizes: EngineSizes, memory_bytes: int, division: Division, encoder_bytes: int
+) -> OutOfMemory:
     caches = needs.caches
     sequence = caches.sequence_bytes(caches.context_tokens)
-    would_do = [each.option for way in (TENSOR, PIPELINE) for each in _smallest(spec, way, sizes, memory_bytes)]
+    room = (sizes, memory_bytes, encoder_bytes)
+    would_do = [each.option for way in (TENSOR, PIPELINE) for each in _smallest(spec, way, *room)]
+    beside = f" with the image encoder ({_gb(encoder_bytes)})" if encoder_bytes else ""
     return OutOfMemory(
         f"The model does not fit with {division.option}: the largest {division.noun} needs "
         f"{_gb(needs.fixed_bytes + sequence)} with one sequence, and may take {_gb(memory_bytes)} less "
         f"{KEPT_FREE_SHARE:.0%}.",
-        why=f"weights {_gb(needs.weight_bytes)}, activations {_gb(needs.buffer_bytes)}, tables "
+        why=f"weights {_gb(needs.weight_bytes)}, activations{beside} {_gb(needs.buffer_bytes)}, tables "
         f"{_gb(needs.table_bytes)}, the process itself {_gb(needs.process_bytes)}, a sequence {_gb(sequence)}.",
         fix=f"These counts would do: {' or '.join(would_do)}."
         if would_do
@@ -179,7 +217,7 @@ def _too_big(spec: Model, needs: MemoryNeeds, sizes: EngineSizes, memory_bytes: 
     )
 
 
-def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int) -> Iterator[Division]:
+def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int, encoder_bytes: int) -> Iterator[Division]:
     """Yields the smallest division of this way whose parts fit; nothing where no division that is tried fits."""
     whole = memory_needs(spec, [spec], sizes)
     room = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - whole.process_bytes
@@ -189,11 +227,11 @@ def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int) -> I
     for count in range(max(2, -(-whole.weight_bytes // room)), MOST_RANKS + 1):
         division = Division(way, count)
         try:
-            parts = division.parts(spec)
+            needs = _needs(spec, division, sizes, encoder_bytes)
         except ConfigError:
             continue
         tried += 1
-        if _sequences(memory_needs(spec, parts, sizes), memory_bytes):
+        if _sequences(needs, memory_bytes):
             yield division
             return
         if tried == MOST_TRIED:
@@ -215,6 +253,11 @@ def _assumptions(divided: ParallelPlan, ask: Ask) -> Iterator[str]:
         )
     else:
         yield "ranks compute at the same time; that those of one machine share its bandwidth is not counted"
+    if ask.encoder_bytes:
+        leader = f"{divided.division.noun} {divided.division.leader}"
+        yield f"{leader} encodes images, while the others wait; encodes are in no figure of several requests at a time"
+        if divided.division.way == TENSOR:
+            yield "ranks of one machine encode with the threads of all, which is faster than the seconds given here"
 
 
 def _gb(num_bytes: int) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 from twostroke.cost.memory import KEPT_FREE_SHARE
 from twostroke.lab.planner.choose import seconds
 from twostroke.lab.planner.divided_plan import DividedPlan, PartPlan
+from twostroke.lab.planner.images import encoder_lines
 from twostroke.lab.planner.plan_text import load_lines, size
 
-SCHEMA = 1
+SCHEMA, ENCODER = 1, "encoder of images"
 
 LINES: tuple[tuple[str, Callable[[PartPlan], str]], ...] = (
     ("weights", lambda part: size(part.weight_bytes)),
@@ -23,6 +24,7 @@ LINES: tuple[tuple[str, Callable[[PartPlan], str]], ...] = (
     ("activations", lambda part: size(part.activation_bytes)),
     ("tables", lambda part: size(part.table_bytes)),
     ("the process itself", lambda part: size(part.process_bytes)),
+    (ENCODER, lambda part: size(part.encoder_bytes)),
     ("with one sequence", lambda part: size(part.needed_bytes)),
     ("meetings a step", lambda part: f"{part.meetings:,}"),
     ("sends a row", lambda part: size(part.row_bytes)),
@@ -35,7 +37,15 @@ def divided_text(plan: DividedPlan) -> str:
     """Returns the plan as sections of a few lines each."""
     return "\n\n".join(
         "\n".join(lines)
-        for lines in (_head(plan), list(_table(plan)), list(_steps(plan)), load_lines(plan.ask, plan.load), _said(plan))
+        for lines in (
+            _head(plan),
+            list(_table(plan)),
+            list(_images(plan)),
+            list(_steps(plan)),
+            load_lines(plan.ask, plan.load),
+            _said(plan),
+        )
+        if lines
     )
 
 
@@ -54,6 +64,7 @@ def divided_json(plan: DividedPlan) -> dict[str, Any]:
         "whole_sequences": plan.whole_sequences,
         "predicted_steps": [asdict(step) for step in plan.steps],
         "predicted_load": asdict(plan.load),
+        "images": [image.as_json() for image in plan.images],
         "assumptions": list(plan.assumptions),
     }
 
@@ -73,7 +84,8 @@ def _table(plan: DividedPlan) -> Iterator[str]:
         columns = grouped[first : first + MOST_COLUMNS]
         yield " " * 20 + "".join(f"{_names(parts):>16}" for parts in columns)
         for name, of in LINES:
-            yield f"{name:<20}" + "".join(f"{of(parts[0]):>16}" for parts in columns)
+            if name != ENCODER or plan.ask.encoder_bytes:
+                yield f"{name:<20}" + "".join(f"{of(parts[0]):>16}" for parts in columns)
     fits = plan.sequences
     yield (
         f"sequences of {plan.ask.context_tokens:,} tokens that fit: {fits:,} ({KEPT_FREE_SHARE:.0%} of the memory is "
@@ -86,6 +98,18 @@ def _table(plan: DividedPlan) -> Iterator[str]:
         )
     else:
         yield "one process with this memory does not hold the whole model"
+
+
+def _images(plan: DividedPlan) -> Iterator[str]:
+    """Yields the lines about images; none where each prompt is text."""
+    if not plan.images:
+        return
+    yield from encoder_lines(plan.images, size(plan.ask.encoder_bytes), plan.ask.encoder_weights)
+    sent, rate = plan.sent_copies * sum(image.sent_bytes for image in plan.images), plan.divided.link.bytes_per_s
+    yield (
+        f"image rows to other {plan.divided.division.noun}s: {sent / 1e6:,.1f} MB, {seconds(sent / rate)} at "
+        f"{rate / 1e9:,.4g} GB/s; of images that were shown lately nothing is encoded, and their rows travel again"
+    )
 
 
 def _names(parts: list[PartPlan]) -> str:

@@ -174,13 +174,7 @@ def with_images(
 def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, weights: str, ttft: str) -> list[str]:
     """Returns the section of a plan about images. encoder_bytes, ttft: figures as text. weights: the name of the
     format of the encoder's weights."""
-    said = f"weights in {weights}, buffers and the rows of images that are kept"
-    lines = [f"encoder of images   {encoder_bytes:>12}   {said}"]
-    for each in images:
-        parts = f" in {len(each.rows)} parts" if len(each.rows) > 1 else ""
-        size = f"{each.width} x {each.height}"
-        rows = f"{sum(each.rows):,} of them image rows"
-        lines.append(f"image {size:<13} {each.tokens:>11,} tokens{parts}, {rows}; encode {_words(each)}")
+    lines = encoder_lines(images, encoder_bytes, weights)
     said = f"one request alone, with {'these images' if len(images) > 1 else 'this image'}: TTFT {ttft}"
     sent = f"{sum(image.sent_bytes for image in images) / 1e6:,.1f} MB of rows"
     return [
@@ -188,6 +182,18 @@ def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, weights: s
         f"{said}; of images that were shown lately nothing is encoded",
         f"encoded by another replica (--role encode): no encode here, and {sent} travel",
     ] if images else lines
+
+
+def encoder_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, weights: str) -> list[str]:
+    """Returns the lines of a plan about the encoder and each image. See `image_lines`."""
+    said = f"weights in {weights}, buffers and the rows of images that are kept"
+    lines = [f"encoder of images   {encoder_bytes:>12}   {said}"]
+    for each in images:
+        parts = f" in {len(each.rows)} parts" if len(each.rows) > 1 else ""
+        size = f"{each.width} x {each.height}"
+        rows = f"{sum(each.rows):,} of them image rows"
+        lines.append(f"image {size:<13} {each.tokens:>11,} tokens{parts}, {rows}; encode {_words(each)}")
+    return lines
 
 
 def _words(image: PlannedImage) -> str:

@@ -1,6 +1,7 @@
 """cut: the program of one of several stages, each of which has a run of layers (pipeline parallel).
 
 Stages follow one another. One value goes from each stage to the next, unchanged, so the bits are those of one process.
+A value that is given before a step is given to the stages whose calls read it.
 A program can be cut wherever the following calls read only one value, and no cache is used on both sides. These places
 are between layers, and within a layer between attention and feed-forward. The cuts are chosen so that the largest
 stage, counted in weights, is as small as possible.
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.check import check
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import Op, OpPart
 from twostroke.ops.program.program import Program
@@ -41,7 +43,8 @@ def cut_model(model: Model, stage: int, stages: int) -> Model:
     found = cut(model.program, stage, stages)
     program = found.program
     if stage < stages - 1:
-        program = Program.of((*program.calls, HandOver(found.result.flat())), found.result)
+        program = Program.of((*program.calls, HandOver(found.result.flat())), found.result, program.given)
+    check(program)
     whole = cache_groups(model.program).pages
     own = [group.window for group in cache_groups(program).pages]
     groups = tuple(index for index, group in enumerate(whole) if group.window in own)
@@ -85,7 +88,10 @@ def smallest_stages(program: Program) -> tuple[Stage, ...]:
 def _stage(program: Program, begin: _Cut | None, end: _Cut | None) -> Stage:
     calls = program.calls[begin.index if begin else 0 : end.index if end else None]
     received: tuple[Op, ...] = (Receive(begin.value),) if begin else ()
-    return Stage(Program.of((*received, *calls), end.value if end else program.logits), begin.value if begin else None)
+    read = {value.root for call in calls for value in call.reads()}
+    given = tuple(value for value in program.given if value in read)
+    own = Program.of((*received, *calls), end.value if end else program.logits, given)
+    return Stage(own, begin.value if begin else None)
 
 
 def _cuts(program: Program) -> list[_Cut]:

@@ -3,7 +3,7 @@
 Outputs are divided, sums never. A rank has some rows of each matrix and some of the heads, and an explicit call gathers
 what the next call needs whole. So a row's bits are those of one process. Every rank computes norms, routes and the
 residual stream itself. The last matrices of a bank of experts are divided. The first ones are whole on each rank,
-because the values between them stay inside one op.
+because the values between them stay inside one op. Rows that are given before a step are given to every rank.
 
 Apply this pass to the program that the model file traced, and fuse afterwards. At each `gather` all ranks exchange
 their parts.
@@ -198,6 +198,7 @@ class _Shard:
         self._caches: dict[Cache, Cache] = {}
         self._vectors: dict[Vector, Vector] = {}
         self._readers = Counter(value.root for call in program.calls for value in call.reads())
+        self._wholes |= {value: self._trace.given(*value.shape) for value in program.given}
 
     def program(self) -> Program:
         """Returns the program of the rank."""

@@ -63,6 +63,13 @@ def given_rows(program: Program) -> tuple[Value, ...]:
     return tuple(call.given for call in program.body if isinstance(call, ReplaceRows))
 
 
+def taken_rows(whole: Program, own: Program) -> tuple[Value | None, ...]:
+    """Returns for each of the whole program's values that take given rows the value of one process's part of the
+    program. It is None where another process has that part."""
+    values, found = given_rows(whole), given_rows(own)
+    return found if len(found) == len(values) else tuple(each if each in found else None for each in values)
+
+
 def _placed(program: Program, scaled: bool) -> Program:
     """Returns the program in which given rows replace rows of the embedding."""
     for index, call in enumerate(program.body):

@@ -1,0 +1,105 @@
+"""What images add to the inputs of a step. One process makes it, and each process that computes a part of the step
+writes it into its own memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.values import Value
+from twostroke.ops.step_memory import StepMemory, StepSizes
+
+
+class ShownRows(Struct, frozen=True, eq=False):
+    """Rows of a step that show a part of an image, from row `first` on. end: the position up to which they see; 0 where
+    they see as rows of text do. numbers: (rows, width * pieces), the pieces of an image row next to each other."""
+
+    first: int
+    end: int
+    numbers: F32Array
+
+
+class PlacedRows(Struct, frozen=True, eq=False):
+    """The time, height and width (3, rows) of the rows of a sequence that shows images. first: its first row."""
+
+    first: int
+    places: I32Array
+
+
+class StepImages(Struct, frozen=True, eq=False):
+    """The rows of a step that show images, and the places of the sequences that show any."""
+
+    shown: tuple[ShownRows, ...] = ()
+    placed: tuple[PlacedRows, ...] = ()
+
+
+NO_IMAGES = StepImages()
+
+
+class ImageInputs:
+    """Writes image rows, their marks and the places of rows into the memory of a step.
+
+    taken: for each piece of an image row, the value that takes it; None for a piece that another process takes. The
+    piece for the embedding comes first, then those that are added after layers. filler: the token id of rows that show
+    images; None for the token id in the prompt. turned: whether any process rotates rows by their places.
+    """
+
+    def __init__(
+        self, memory: StepMemory, taken: Sequence[Value | None], filler: int | None = None, *, turned: bool = False
+    ) -> None:
+        self._memory, self._taken, self._filler, self.turned = memory, tuple(taken), filler, turned
+        self._marked = False
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces of an image row."""
+        return len(self._taken)
+
+    def by_value(self, numbers: F32Array) -> dict[Value, F32Array]:
+        """Returns the pieces of image rows (rows, width * pieces) by the values that take them here."""
+        parts = zip(self._taken, np.split(numbers, self.pieces, axis=1), strict=True)
+        return {value: part for value, part in parts if value is not None}
+
+    def fill(self, piece: int, first: int, numbers: F32Array) -> None:
+        """Writes one piece of image rows, (rows, width) or flat, from row `first` of the next step on. Raises
+        ValueError for rows that no step has."""
+        value = self._taken[piece]
+        if value is None:
+            return
+        rows = numbers.reshape(-1, value.width)
+        if not 0 <= first <= self._memory.sizes.max_step_tokens - len(rows):
+            raise ValueError(f"{len(rows)} image rows from row {first} on are no rows of a step")
+        self._memory.fill_rows(value, StepSizes(first + len(rows), 0, 0), rows, first)
+
+    def mark(self, first: int, count: int, end: int) -> None:
+        """Marks rows of the next step as image rows. See ShownRows. The token ids of all rows must be written."""
+        at = slice(first, first + count)
+        self._memory.row_marks[at], self._memory.row_ends[at] = 1, end
+        if self._filler is not None:
+            self._memory.token_ids[at] = self._filler
+        self._marked = True
+
+    def begin(self, placed: Sequence[PlacedRows], sizes: StepSizes) -> None:
+        """Removes the marks of the step before, and writes the places of all rows. The positions of all rows must be
+        written."""
+        memory = self._memory
+        if self._marked:
+            memory.row_marks[:], memory.row_ends[:] = 0, 0
+            self._marked = False
+        if memory.row_turns:
+            made = np.repeat(memory.positions[None, : sizes.tokens], 3, axis=0)
+            for each in placed:
+                made[:, each.first : each.first + each.places.shape[1]] = each.places
+            for table in memory.row_turns:
+                table.write(made)
+
+    def write(self, images: StepImages, sizes: StepSizes) -> None:
+        """Writes all of it, where this process has the image rows."""
+        self.begin(images.placed, sizes)
+        for each in images.shown:
+            for piece, own in enumerate(np.split(each.numbers, self.pieces, axis=1)):
+                self.fill(piece, each.first, own)
+            self.mark(each.first, len(each.numbers), each.end)

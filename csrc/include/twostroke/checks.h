@@ -7,7 +7,8 @@ namespace twostroke {
 
 constexpr int64_t kScoreKinds = 4;  // the kinds of scores of route
 constexpr int64_t kRankStep = 8;  // banks of low_rank are padded to multiples of this
-constexpr int64_t kMostBest = 64, kMostNumbered = 1 << 24;  // of best_losses: the most logits of a row, and the most columns that float32 numbers
+constexpr int64_t kMostBest = 64;  // the most logits of a row that best_losses takes
+constexpr int64_t kMostNumbered = 1 << 24;  // float32 has every whole number up to this one
 constexpr int64_t kMostMixedStreams = 8;  // the most streams of stream_shares
 
 inline bool in_range(const ts_indices& indices, int64_t end) {

@@ -20,11 +20,10 @@ from twostroke.ops.program.values import Size
 def with_best_losses(program: Program) -> Program:
     """Returns the program with the losses after the product that makes its logits. Without such a product the program
     stays the same."""
-    index = _head(program)
-    if index is None:
+    found = _head(program)
+    if found is None:
         return program
-    product = program.calls[index]
-    assert isinstance(product, Linear)
+    index, product = found
     logits = product.out.written()
     count = min(BEST, logits.width)
     losses = product.out.fresh(2 * count)
@@ -35,9 +34,9 @@ def with_best_losses(program: Program) -> Program:
     return Program.of(calls, later.value(program.logits), program.given, tuple(map(later.value, program.kept)))
 
 
-def _head(program: Program) -> int | None:
-    """Returns the index of the product whose result the logits are, as it is or after it was changed in place."""
+def _head(program: Program) -> tuple[int, Linear] | None:
+    """Returns the product, and its index, whose result the logits are, as it is or after it was changed in place."""
     for index, call in enumerate(program.calls):
         if isinstance(call, Linear) and call.out.rows is Size.LOGIT_ROWS and call.out is program.logits.root:
-            return index
+            return index, call
     return None

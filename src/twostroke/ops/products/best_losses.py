@@ -2,7 +2,7 @@
 
     out (R, 2 C) float32 = [losses (R, C) | numbers (R, C)], logits (R, N) float32 = linear(x, W), x (R, columns).
 
-numbers: those of the C largest logits of the row, in falling order. Of equal logits the first comes first, and NaN
+numbers: the columns of the row's C largest logits, in falling order. Of equal logits the first comes first, and NaN
 counts as the largest. Where W is of an integer kind, losses are (x - q * scale) @ W[numbers].T in float32: q and scale
 are those with which `linear` rounds the same rows. Where W is of floats, nothing is rounded, and all of `out` is 0.
 
@@ -25,7 +25,7 @@ from twostroke.ops.unpack import packed_values
 from twostroke.types.spec.formats import WeightKind
 
 BEST = 20
-"""How many logits of a row get back what rounding took from them: as many as an answer may list."""
+"""How many logits of a row get back what rounding took from them. An answer lists at most so many."""
 
 READ_TOGETHER = 16
 """Rows of a panel that share each line of memory: to read one of them is to read all."""

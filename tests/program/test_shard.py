@@ -182,10 +182,10 @@ def gathers(program: Any) -> int:
     return sum(isinstance(call, Gather) for call in program.calls)
 
 
-def test_a_layer_gathers_four_times_and_the_head_once() -> None:
-    """CLUSTER: the results of attention, of o, of the gate and of down; then the logits."""
+def test_a_layer_gathers_four_times_and_the_head_twice() -> None:
+    """CLUSTER: the results of attention, of o, of the gate and of down; then the logits and their losses."""
     model = read_model(CONFIGS["llama"])
-    assert gathers(shard(model.plain, 1, 2)) == 4 * model.num_layers + 1
+    assert gathers(shard(model.plain, 1, 2)) == 4 * model.num_layers + 2
     assert shard(model.plain, 0, 1) is model.plain
 
 

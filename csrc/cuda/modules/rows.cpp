@@ -3,6 +3,7 @@
 #include "../kernels/follow.cpp"
 #include "../kernels/norm.cpp"
 #include "../kernels/pointwise.cpp"
+#include "../kernels/products/best_losses.cpp"
 #include "../kernels/products/embed.cpp"
 #include "../kernels/sampling/choose.cpp"
 #include "../kernels/sampling/cut.cpp"

@@ -8,26 +8,6 @@
 namespace twostroke {
 namespace {
 
-// Computes x - code * scale for each column of one group, rotated where the weight is, with zeros up to whole steps.
-void remainder_of(const float* x, int64_t width, Rounding8 how, float* to) {
-  alignas(64) int8_t q[kMaxGroup];
-  float scales[kMaxGroup / kFineColumns];
-  int32_t corrections[kMaxGroup / kFineColumns], sub_corrections[kMaxGroup / kSubgroup];
-  const int64_t whole = round_up(width, kStep);
-  if (how.rotated != 0) {
-    rotate_columns(x, width, to);
-  } else {
-    memcpy(to, x, static_cast<size_t>(width) * 4);
-    memset(to + width, 0, static_cast<size_t>(whole - width) * 4);
-  }
-  quantize_row(to, whole, {how.group, 0}, {q, how.group, scales, corrections, 1, sub_corrections});
-  for (int64_t group = 0; group < whole; group += how.group) {
-    const float scale = scales[group / how.group];
-    const int64_t end = group + how.group < whole ? group + how.group : whole;
-    for (int64_t i = group; i < end; ++i) to[i] -= static_cast<float>(q[i]) * scale;
-  }
-}
-
 // Copies a row into its block of `rows` rows.
 void put_in_block(const int8_t* codes, int64_t columns, int64_t row, int64_t rows, int8_t* block) {
   constexpr int64_t kTogether = kLevel.matrix_registers ? kStep : 4;
@@ -70,6 +50,25 @@ void copy_sums(const Job& job, int64_t panel, const Remainders& these, bool to_t
 }
 
 }  // namespace
+
+void remainder_of(const float* x, int64_t width, Rounding8 how, float* to) {
+  alignas(64) int8_t q[kMaxGroup];
+  float scales[kMaxGroup / kFineColumns];
+  int32_t corrections[kMaxGroup / kFineColumns], sub_corrections[kMaxGroup / kSubgroup];
+  const int64_t whole = round_up(width, kStep);
+  if (how.rotated != 0) {
+    rotate_columns(x, width, to);
+  } else {
+    memcpy(to, x, static_cast<size_t>(width) * 4);
+    memset(to + width, 0, static_cast<size_t>(whole - width) * 4);
+  }
+  quantize_row(to, whole, {how.group, 0}, {q, how.group, scales, corrections, 1, sub_corrections});
+  for (int64_t group = 0; group < whole; group += how.group) {
+    const float scale = scales[group / how.group];
+    const int64_t end = group + how.group < whole ? group + how.group : whole;
+    for (int64_t i = group; i < end; ++i) to[i] -= static_cast<float>(q[i]) * scale;
+  }
+}
 
 int64_t count_first(const ts_weight& w, const int32_t* positions, int64_t rows) {
   if (positions == nullptr || !is_integer_kind(w.kind)) return 0;

@@ -7,6 +7,8 @@ namespace twostroke {
 
 constexpr int64_t kScoreKinds = 4;  // the kinds of scores of route
 constexpr int64_t kRankStep = 8;  // banks of low_rank are padded to multiples of this
+constexpr int64_t kMostBest = 64;  // the most logits of a row that best_losses takes
+constexpr int64_t kMostNumbered = 1 << 24;  // float32 has every whole number up to this one
 constexpr int64_t kMostMixedStreams = 8;  // the most streams of stream_shares
 
 inline bool in_range(const ts_indices& indices, int64_t end) {
@@ -147,6 +149,22 @@ inline int32_t check_shapes(const ts_chosen_linear_args& a) {
   if (matrices < 1 || matrices > kMostExperts || choices < 1 || width_of(a.routes) != 2 * choices) return TS_BAD_SHAPE;
   if (a.x.rows != a.out.rows || a.routes.rows != a.out.rows || (a.x.heads != 1 && a.x.heads != choices)) return TS_BAD_SHAPE;
   return a.x.dim != a.weight->columns || a.out.dim != a.weight->rows ? TS_BAD_SHAPE : TS_OK;
+}
+
+// Does not check the numbers of logits, which may lie on a device.
+inline int32_t check_shapes(const ts_add_losses_args& a) {
+  const int64_t width = width_of(a.losses);
+  if (a.count < 1 || a.out.rows != a.losses.rows) return TS_BAD_SHAPE;
+  return width < 2 * a.count || width % (2 * a.count) != 0 ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_best_losses_args& a) {
+  const int32_t status = check_weight(a.weight);
+  if (status != TS_OK) return status;
+  const int64_t logits = width_of(a.logits), width = width_of(a.out), count = width / 2;
+  if (a.out.rows != a.logits.rows || a.out.rows != a.x.rows || width_of(a.x) != a.weight->columns || a.weight->experts != 0) return TS_BAD_SHAPE;
+  if (width % 2 != 0 || count < 1 || count > kMostBest || count > logits || logits > kMostNumbered) return TS_BAD_SHAPE;
+  return a.first < 0 || a.first + a.weight->rows > logits ? TS_BAD_INDEX : TS_OK;
 }
 
 inline int32_t check_shapes(const ts_idle_share_args& a) {

@@ -111,6 +111,8 @@ void round_block(const Job&, int64_t row, int64_t rows, int64_t group, const flo
 // is found after.
 int64_t count_first(const ts_weight& w, const int32_t* positions, int64_t rows);
 void find_first(FirstRows&, const int32_t* positions, int64_t rows);
+// Computes x - code * scale for each of up to kMaxGroup columns of a row, rotated where the weight is, with zeros up to whole steps.
+void remainder_of(const float* x, int64_t width, Rounding8 how, float* to);
 // Rounds the remainder of the first row with this index, in all groups of the slice.
 void round_remainder(const Job&, int64_t index);
 // Rounds one group of columns of the remainders of some rows. x: row first_row; rows are x_stride apart.

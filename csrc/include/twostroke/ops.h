@@ -56,7 +56,9 @@ typedef int64_t ts_integer;
 #define ts_integer_operand ts_integer
 
 #define TS_OPS(OP)                                                                                                       \
+  OP(add_losses, F(value, out) F(value, losses) F(integer, count))                                                        \
   OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes) F(integer, ahead)) \
+  OP(best_losses, F(value, out) F(value, logits) F(value, x) F(weight, weight) F(integer, first))                          \
   OP(chosen_latent_attention, F(value, out) F(value, q) F(value, q_turned) F(value, chosen) F(cache, layer) F(sequences, batch) F(number, scale) F(vector, sinks)) \
   OP(chosen_linear, F(value, out) F(value, x) F(value, routes) F(weight, weight) F(value, rows) F(value, made))          \
   OP(compress, F(value, out) F(value, x) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, rate)) \

@@ -12,6 +12,13 @@ from twostroke.types.spec.formats import PANEL_ROWS, WeightKind
 
 def unpack(weight: PackedWeight) -> F32Array:
     """Returns the values of a packed matrix, (rows, columns) float32."""
+    full = packed_values(weight)
+    full = rotated_columns(full) if weight.format.rotated else full
+    return np.ascontiguousarray(full[: weight.rows, : weight.columns])
+
+
+def packed_values(weight: PackedWeight) -> F32Array:
+    """Returns the values of whole panels with padded columns, float32. Where columns are rotated, they stay so."""
     columns = weight.format.padded_columns(weight.columns)
     if weight.format.kind is WeightKind.F32:
         panels = weight.data.view(np.float32).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)
@@ -24,9 +31,7 @@ def unpack(weight: PackedWeight) -> F32Array:
         full = numbers.reshape(-1, columns) * bf16_to_f32(weight.scales)
     elif weight.format.kind.is_stored:
         full = stored_values(weight).values()
-        full = rotated_columns(full) if weight.format.rotated else full
     else:
         values, scales = unpack_integers(weight)
         full = values.astype(np.float32) * np.repeat(scales, weight.format.group, axis=1)[:, :columns]
-        full = rotated_columns(full) if weight.format.rotated else full
-    return np.ascontiguousarray(full[: weight.rows, : weight.columns])
+    return full

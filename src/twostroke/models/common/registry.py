@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from twostroke.models.common.forms import LOGITS, Form, causal_name, form_named, formed, require_form
 from twostroke.models.common.homes import CAUSAL_OF_TYPE, HOMES
+from twostroke.ops.passes.best_losses import with_best_losses
 from twostroke.ops.passes.column_orders import OrderChoice, no_orders, with_column_orders
 from twostroke.ops.passes.first_rows import with_first_rows
 from twostroke.ops.passes.patterns import PATTERNS
@@ -167,7 +168,7 @@ def read_model(
     trace = Tracer(stored, _has_experts_apart(fields) if apart is None else apart)
     facts, whole = formed(facts, trace.program(text(trace)), form)
     facts = replace(facts, stacks=(*facts.stacks, *trace.stacks))
-    plain = with_first_rows(with_column_orders(_rounded(fields, whole), orders))
+    plain = with_best_losses(with_first_rows(with_column_orders(_rounded(fields, whole), orders)))
     program = fuse(plain, PATTERNS)
     check(program)
     return Model.of(facts, entry.name, plain, program, form.task)

@@ -142,6 +142,10 @@ def _divides_a_vector(call: Op) -> bool:
     return any(axes(call.SHAPES[operand.name])[0].name in divided for operand, _ in _pairs(call, Vector))
 
 
+def _named(call: Op) -> Iterator[tuple[str, Value]]:
+    return ((operand.name, value) for operand, value in _pairs(call, Value))
+
+
 def _pairs(call: Op, kind: type) -> list[tuple[Any, Any]]:
     pairs = zip(signature(type(call)), call.operands(), strict=True)
     return [(operand, item) for operand, item in pairs if isinstance(item, kind)]
@@ -205,6 +209,8 @@ class _Shard:
         for call in self._source.calls:
             if call.DIVIDED_WEIGHT and call.result is not None:
                 self._product(call, call.result)
+            elif call.OWN_ROWS and call.result is not None:
+                self._own(call, call.result)
             elif self._division.by_heads(call):
                 self._record(call, self._part, self._parts)
             else:
@@ -238,6 +244,21 @@ class _Shard:
             self._parts[out] = made
         else:
             self._wholes[out] = _shaped(self._gathered(self._room(out), segments, made), out)
+
+    def _own(self, call: Op, out: Value) -> None:
+        """Records a call on this rank's rows of a weight, and gathers the results of all ranks, one after the other."""
+        weight = getattr(call, call.OWN_ROWS)
+        segments: Segments = (ColumnSegment(0, weight.rows, 1),)
+        if (weight, segments) not in self._weights:  # the product has all rows on each rank
+            return self._record(call, self._whole, self._wholes)
+        values = {item: self._whole(item) for item in _values(call) if item is not out}
+        made, first = self._trace.rows(out.rows, out.width), segments[0].columns(self._rank).start
+        own = {name: values[item] for name, item in _named(call) if item in values}
+        part = self._weights[weight, segments]
+        self._trace.record(replace(call, **own, **{"out": made, call.OWN_ROWS: part, "first": first}))  # type: ignore[type-var]
+        room = self._trace.rows(out.rows, out.width * self._rank.count)
+        self._trace.record(Gather(room, made))
+        self._wholes[out] = room
 
     def _room(self, out: Value) -> Value:
         """Returns memory for all columns of a value that has not been written yet: memory of its own, or its place in a

@@ -27,7 +27,7 @@ def last_hidden(program: Program) -> LastHidden:
     """Finds the last hidden states by walking the head. Raises ValueError for a program without a head."""
     body = next((value for call in program.head for value in call.reads() if value.rows is Size.TOKENS), None)
     for index, call in reversed(list(enumerate(program.head))):
-        matrix = next((item for item in call.operands() if isinstance(item, Weight)), None)
+        matrix = None if call.OWN_ROWS else next((item for item in call.operands() if isinstance(item, Weight)), None)
         if matrix is not None and body is not None:
             between = program.head[1:index]
             return LastHidden(_read_by(call), matrix, body, between[0] if len(between) == 1 else None)

@@ -124,6 +124,9 @@ class Op:
     """The names of operands that are room to work in. Their content is lost."""
     DIVIDED_WEIGHT: ClassVar[str] = ""
     """The name of the weight whose rows make the columns of the result, where each rank may have some of the rows."""
+    OWN_ROWS: ClassVar[str] = ""
+    """The name of the weight of which each rank may have some rows, where the op has a result of its own on each rank.
+    Its operand `first` is then the first of these rows. The results of all ranks are gathered."""
     ROUNDED: ClassVar[str] = ""
     """The name of a value that the op rounds with `quantize_rows` where DIVIDED_WEIGHT is of an integer kind. Then
     another value that rounds to the same codes and scales gives the same bits, except in rows with two codes."""

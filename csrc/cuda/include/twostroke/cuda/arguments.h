@@ -122,6 +122,15 @@ struct FirstArgs {
   int32_t rows[kMostFirst];
 };
 
+struct BestArgs {  // some rows of best_losses
+  float* out;
+  const float* logits;
+  int32_t* ids;  // (rows of out, count): the rows of the matrix
+  const float *lost, *values;  // the remainders (rows of out, padded), and the rows of the matrix (rows of out, count, padded)
+  int64_t out_stride, logits_stride, width, first, rows, padded;  // width: the logits of a row; rows: those of the matrix
+  int32_t count, rounded;  // rounded: whether the matrix is of an integer kind
+};
+
 // Groups that one warp rounds at once. It is the largest number that fits in registers.
 constexpr int32_t groups_at_once(int64_t group) { return group <= 128 ? 4 : group <= 256 ? 2 : 1; }
 
@@ -208,6 +217,7 @@ struct FollowArgs {
 
 // Each kernel and its struct of arguments.
 #define TS_CUDA_KERNELS(K)            \
+  K(add_losses, ts_add_losses_args)   \
   K(add_pairs, PairArgs)              \
   K(attention_bf16, AttentionArgs)    \
   K(attention_f32, AttentionArgs)     \
@@ -220,6 +230,8 @@ struct FollowArgs {
   K(attention_prompt_int8, AttentionArgs) \
   K(attention_scores_int4, AttentionArgs) \
   K(attention_scores_int8, AttentionArgs) \
+  K(best_losses, BestArgs)            \
+  K(best_numbers, BestArgs)           \
   K(choice_numbers, NumberArgs)       \
   K(compress, ts_compress_args)       \
   K(count_pairs, PlaceArgs)           \

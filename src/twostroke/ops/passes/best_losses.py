@@ -1,0 +1,42 @@
+"""with_best_losses: the program whose largest logits get back what rounding took from them (ADR 80).
+
+With integer weights the head rounds its inputs to int8. Samplers and log probabilities depend on the largest logits of
+a row, which are few. So the losses of these alone are computed, for each row by itself.
+
+Apply this pass to the program that the model file traced, and fuse afterwards.
+"""
+
+from __future__ import annotations
+
+from twostroke.ops.products.add_losses import AddLosses
+from twostroke.ops.products.best_losses import BEST, BestLosses
+from twostroke.ops.products.linear import Linear
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.substitute import Substitution
+from twostroke.ops.program.values import Size
+
+
+def with_best_losses(program: Program) -> Program:
+    """Returns the program with the losses after the product that makes its logits. Without such a product the program
+    stays the same."""
+    found = _head(program)
+    if found is None:
+        return program
+    index, product = found
+    logits = product.out.written()
+    count = min(BEST, logits.width)
+    losses = product.out.fresh(2 * count)
+    added = (BestLosses(losses, product.out, product.x, product.weight), AddLosses(logits, losses, count))
+    later = Substitution(product.out, logits)
+    after = tuple(map(later.call, program.calls[index + 1 :]))
+    calls: tuple[Op, ...] = (*program.calls[: index + 1], *added, *after)
+    return Program.of(calls, later.value(program.logits), program.given, tuple(map(later.value, program.kept)))
+
+
+def _head(program: Program) -> tuple[int, Linear] | None:
+    """Returns the product, and its index, whose result the logits are, as it is or after it was changed in place."""
+    for index, call in enumerate(program.calls):
+        if isinstance(call, Linear) and call.out.rows is Size.LOGIT_ROWS and call.out is program.logits.root:
+            return index, call
+    return None

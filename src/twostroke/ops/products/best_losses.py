@@ -1,0 +1,85 @@
+"""best_losses: what rounding the inputs of a product takes from the largest results of each row (ADR 80).
+
+    out (R, 2 C) float32 = [losses (R, C) | numbers (R, C)], logits (R, N) float32 = linear(x, W), x (R, columns).
+
+numbers: the columns of the row's C largest logits, in falling order. Of equal logits the first comes first, and NaN
+counts as the largest. Where W is of an integer kind, losses are (x - q * scale) @ W[numbers].T in float32: q and scale
+are those with which `linear` rounds the same rows. Where W is of floats, nothing is rounded, and all of `out` is 0.
+
+first: the logit that W's first row makes, where W is the part of one rank. Losses of other ranks' rows are 0. One row's
+result depends on that row alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.cases import CODES, FLOATS, grid
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products.linear import quantize_rows
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
+from twostroke.ops.program.values import Value, Weight
+from twostroke.ops.rotation import rotated_columns
+from twostroke.ops.unpack import packed_values
+from twostroke.types.spec.formats import WeightKind
+
+BEST = 20
+"""How many logits of a row get back what rounding took from them. An answer lists at most so many."""
+
+READ_TOGETHER = 16
+"""Rows of a panel that share each line of memory: to read one of them is to read all."""
+
+
+def reference(out: F32Array, logits: F32Array, x: F32Array, weight: PackedWeight, first: int = 0) -> None:
+    """See the module."""
+    out[...] = 0
+    if weight.format.kind in (WeightKind.F32, WeightKind.BF16):
+        return
+    count = out.shape[1] // 2
+    order = np.where(np.isnan(logits), -np.inf, -logits), np.where(np.isnan(logits), 0, 1)
+    numbers = np.lexsort(order, axis=1)[:, :count]
+    values, lost = packed_values(weight)[: weight.rows], lost_of(x, weight)
+    for row, chosen in enumerate(numbers):
+        own = (chosen >= first) & (chosen < first + weight.rows)
+        out[row, :count][own] = (values[chosen[own] - first] * lost[row]).sum(axis=1)  # in one order for any ranks
+    out[:, count:] = numbers
+
+
+def lost_of(x: F32Array, weight: PackedWeight) -> F32Array:
+    """Returns x - q * scale for the codes of `quantize_rows`, (R, padded columns), with the weight's columns."""
+    group, padded = weight.format.activation_columns, weight.format.padded_columns(weight.columns)
+    x = rotated_columns(x) if weight.format.rotated else x
+    q, scales = quantize_rows(x, group, padded)
+    lost = np.zeros((len(x), padded), np.float32)
+    lost[:, : x.shape[1]] = x
+    lost -= q.astype(np.float32) * np.repeat(scales, group, axis=1)[:, :padded]
+    return lost
+
+
+@op
+class BestLosses(Op):
+    """What the largest logits lack, and their numbers."""
+
+    SHAPES = {"out": "R B", "logits": "R N", "x": "R K", "weight": "V K"}
+    CASES = (
+        grid(2e-5, formats=CODES, R=(0, 1, 5), B=(2, 40), N=(20, 200), V="N", K=(1, 64, 300), first=0),
+        grid(2e-5, formats=CODES, R=5, B=40, N=300, V=130, K=300, first=(0, 70, 170)),
+        grid(0, formats=FLOATS, R=(1, 5), B=40, N=200, V="N", K=64, first=0),
+    )
+    OWN_ROWS = "weight"
+
+    out: Value
+    logits: Value
+    x: Value
+    weight: Weight
+    first: int = 0
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Counts one read of the logits, and for each of the largest a row of the matrix with its neighbours."""
+        count, columns = self.out.width // 2, self.weight.columns
+        row_bytes = formats.weight_bytes(self.weight) // max(1, self.weight.rows)
+        read = 4 * (self.logits.width + columns)
+        return OpCost(
+            per_row=Work(2 * count * columns, weight_bytes=READ_TOGETHER * count * row_bytes, activation_bytes=read)
+        )

@@ -57,8 +57,9 @@ class RunFlags:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one for each answer of a chat.")
 @click.option("-v", "--verbose", is_flag=True, help="Show timings, and tracebacks.")
 def command(model: str, prompt: str | None, asked: RunFlags, as_json: bool, verbose: bool, **values: Any) -> None:
-    """Answer PROMPT, or chat where there is none. Text on standard input is the prompt, or comes after PROMPT. A model
-    of the hub that is not here is downloaded first, as `pull` does it. Options of the engine mean this process."""
+    """Answer PROMPT, or start a chat if there is no PROMPT. Text on standard input is the prompt, or is appended to
+    PROMPT. A model of the hub is downloaded first if it is not on this machine (see `pull`). The options of the engine
+    apply to this process."""
     with clear_errors(verbose):
         text = _text(prompt)
         sampling = pop_sampling(values)

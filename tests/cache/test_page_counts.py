@@ -50,6 +50,7 @@ def test_a_state_at_the_very_end_of_a_prompt_is_of_no_use(tokens: int, staying: 
     prompt = list(range(tokens))
     for slots, pages in ((0, staying), (9, with_state)):
         cache = CacheManager(CachePools((PagePoolSize(9),), slots, 16), PAGE)
+        assert cache.match("", prompt).points == ((PAGE * with_state,) if slots else ())
         cache.open("a", "", cache.match("", list(range(8))))
         for end in (4, 8):
             assert cache.reserve("a", end) is not None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.native import Answers
+from tests.ops.native import Answers, batch_of, normal, slots_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import attention, kv_write, span_attention
 from twostroke.ops.attention.kv_pages import quantize_rows, read_pages
@@ -47,17 +47,9 @@ def near(ops: CpuOps, layer: KVLayer, found: np.ndarray, expected: np.ndarray) -
     return bool(error.max() < step and np.sqrt(np.mean(error**2)) < USUAL)
 
 
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
-
-
 def spoil(layer: KVLayer) -> None:
     """Makes every number of the layer NaN; in integer layers, every scale."""
     layer.data.view(np.uint8)[...] = 0xFF
-
-
-def slots_of(pages: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    return (pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS).astype(np.int32)
 
 
 @cache
@@ -87,11 +79,6 @@ def queries(rows: int, heads: int, more: int, dim: int, seed: int) -> np.ndarray
     q = normal(rows, heads + more, dim, seed=seed)
     q.flags.writeable = False
     return q[:, :heads]
-
-
-def batch_of(contexts: tuple[int, ...], counts: tuple[int, ...], table: np.ndarray) -> AttentionBatch:
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return AttentionBatch(starts, np.array(contexts, np.int32), table)
 
 
 @cache

@@ -322,7 +322,8 @@ def test_bad_indices_are_refused(ops):
         with pytest.raises(BackendError):
             ops.kv_write(layer, one, one, np.array([slot], np.int32))
     for page, context in ((2, 1), (-1, 1), (0, 17), (0, 0)):
-        batch = AttentionBatch(np.array([0, 1], np.int32), np.array([context], np.int32), np.array([[page]], np.int32))
+        table = np.array([[page, 0]], np.int32)[:, :1]  # the number after the table is a page, too
+        batch = AttentionBatch(np.array([0, 1], np.int32), np.array([context], np.int32), table)
         with pytest.raises(BackendError):
             ops.attention(one.copy(), one, layer, batch, 1.0, 0)
 

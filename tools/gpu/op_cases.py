@@ -26,8 +26,8 @@ from twostroke.weights.packed.blobs import aligned_bytes
 
 STATE_STEPS = (((23, 23), (5, 1), (0, 0), (9, 5)), ((28, 23), (8, 1), (2, 2)))
 """Steps of ops that keep states. Some sequences begin in the step, others have begun before."""
-CACHE_STEPS = (((70, 3), (1, 1), (150, 66)), ((600, 9), (40, 1)))
-"""Steps of ops that read pages."""
+CACHE_STEPS = (((70, 3), (1, 1), (160, 66)), ((600, 9), (40, 1)))
+"""Steps of ops that read pages. In the first one the last row of the page table, and its last page, are full."""
 FIRST_POSITION = 3
 """The position of the first row of ops that write pages."""
 

@@ -54,6 +54,7 @@ def test_best_of_gives_the_answers_of_n_in_order_of_their_mean_log_probability(l
     asked = llm.generate(PROMPT, SamplingParams(n=1, best_of=6, logprobs=2, prompt_logprobs=0, **fields))[0]
     assert asked.completions[0].logprobs and len(asked.completions[0].logprobs[0].top) == 2
     assert asked.prompt_logprobs and len(asked.prompt_logprobs) == len(asked.prompt_token_ids) - 1
+    assert llm._built.session._choosing == {}, "nothing is kept of a request that has ended"
 
 
 def test_the_end_token_counts() -> None:

@@ -195,3 +195,13 @@ def test_guesses_leave_the_last_slot_and_what_is_held_ends_with_its_sequence() -
     world.cache.close("a")
     assert states.pool.num_free == 3
     world.cache.check()
+
+
+def test_a_sequence_that_finds_no_slot_leaves_nothing_in_the_tree() -> None:
+    states = States(1)
+    states.open("a", [1, 2])
+    with pytest.raises(ValueError, match="no slot"):
+        states.cache.open("b", "salt", NOTHING_CACHED)
+    group = states.cache.states
+    assert group is not None and group.tree.known_root("salt") is None
+    states.cache.check()

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +16,7 @@ import httpx2
 from openai import OpenAI
 
 from tests.patience import PATIENCE_S
-from twostroke.assembly.settings.env import process_environment
-
-SOURCE = Path(__file__).parents[2] / "src"
+from tests.server_process import started
 
 
 class Running:
@@ -76,28 +73,5 @@ class Running:
 @contextmanager
 def serving(replicas: int, *words: str, model: str = "spark") -> Iterator[Running]:
     """A server that runs until the end of the block."""
-    command = [sys.executable, "-P", "-m", "twostroke", "serve", model, "--replicas", str(replicas), "--threads", "1"]
-    environment = process_environment() | {"PYTHONPATH": str(SOURCE)}
-    process = subprocess.Popen(
-        [*command, "--port", "0", "--kv-memory", "64MB", "--json", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-    )
-    try:
-        assert process.stdout is not None
-        lines = ""
-        while True:
-            line = process.stdout.readline()
-            assert line, "the server ended"
-            lines += line
-            with contextlib.suppress(ValueError):
-                yield Running(process, json.loads(lines)["url"])
-                break
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
+    with started(model, "--replicas", str(replicas), "--kv-memory", "64MB", *words) as (process, facts):
+        yield Running(process, facts["url"])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +14,8 @@ from typing import Any
 import httpx2
 from openai import OpenAI
 
-from tests.cluster.running import SOURCE
-from tests.patience import PATIENCE_S
 from tests.serve.harness import WAIT_S, wait_until
-from twostroke.assembly.settings.env import process_environment
+from tests.server_process import started
 
 HELLO: Any = [{"role": "user", "content": "What is prefill?"}]
 
@@ -73,30 +69,5 @@ class Several:
 @contextmanager
 def several(log: Path, *words: str, **environment: str) -> Iterator[Several]:
     """Runs `twostroke serve` with these words until the end of the block."""
-    command = [sys.executable, "-P", "-m", "twostroke", "serve", *words, "--threads", "1", "--port", "0", "--json"]
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=process_environment() | {"PYTHONPATH": str(SOURCE), **environment},
-        )
-    try:
-        assert process.stdout is not None
-        lines = ""
-        while True:
-            line = process.stdout.readline()
-            assert line, f"the server ended: {log.read_text()}"
-            lines += line
-            with contextlib.suppress(ValueError):
-                facts = json.loads(lines)
-                break
+    with log.open("w") as errors, started(*words, errors=errors, environment=environment) as (process, facts):
         yield Several(process, facts, log)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()

@@ -3,7 +3,6 @@ Requests run together, share a prefix, wait for pages, have guesses, and keep st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -11,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.cuda.fake import controls, device, same_level
+from tests.cuda.fake import controls, device
 from tests.engine.test_exactness import END_ID, Loaded, Output, core, drive, seer_of
 from tests.models.families.stored import config_of, generating
 from tests.tiers import TIER, fewer, thinned
@@ -65,16 +64,6 @@ def cases() -> list[tuple[str, str, KVKind]]:
     chosen = thinned(list(generating().values()), "served by a device", ARCHITECTURES)
     places = ((TIER.seed + 7 * place, families) for place, families in enumerate(chosen))
     return [(families[place % len(families)], *PAIRS[place % len(PAIRS)]) for place, families in places]
-
-
-@pytest.fixture(scope="module")
-def cpu() -> Iterator[CpuOps]:
-    level = same_level()
-    if level is None:
-        pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")
-    ops = CpuOps(level, 1)
-    yield ops
-    ops.close()
 
 
 @pytest.mark.parametrize(("family", "weights", "kv"), cases())

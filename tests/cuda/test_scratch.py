@@ -12,8 +12,8 @@ from tests.bits import digests
 from tests.cuda.fake import controls, device
 from tests.cuda.operands import run_on
 from tests.models.families.stored import config_of
+from tests.ops.native import batch_of, normal
 from tests.ops.test_entries_native import CONTEXTS, filled
-from tests.ops.test_latent_native import batch_of, normal
 from tests.runner.memories import write_rows
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.backends.cuda.limits import scratch_bytes

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,9 +14,8 @@ from typing import Any
 
 import httpx2
 
-from twostroke.assembly.settings.env import process_environment
+from tests.server_process import SOURCE, started
 
-SOURCE = Path(__file__).parents[2] / "src"
 PATIENCE_S = 60.0
 
 
@@ -86,28 +82,6 @@ class Served:
 @contextmanager
 def served(cache: Path, *words: str, model: str = "spark", **environment: str) -> Iterator[Served]:
     """A server that runs until the end of the block, where SIGTERM ends it."""
-    command = [sys.executable, "-P", "-m", "twostroke", "serve", model, "--threads", "1", "--cache", str(cache)]
-    process = subprocess.Popen(
-        [*command, "--port", "0", "--kv-memory", "64MB", "--json", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=process_environment() | {"PYTHONPATH": str(SOURCE), **environment},
-    )
-    try:
-        assert process.stdout is not None
-        lines = ""
-        while True:
-            line = process.stdout.readline()
-            assert line, "the server ended"
-            lines += line
-            with contextlib.suppress(ValueError):
-                yield Served(process, json.loads(lines)["url"])
-                break
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    asked = (model, "--cache", str(cache), "--kv-memory", "64MB", *words)
+    with started(*asked, environment=environment) as (process, facts):
+        yield Served(process, facts["url"])

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.models.families.stored import logits_of, write_checkpoint
-from tests.models.parity import BAR, Loaded, relative_error
-from tests.models.test_config_fields import ABSENT, edited, ids, named
+from tests.models.families.stored import write_checkpoint
+from tests.models.parity import Loaded
+from tests.models.test_config_fields import ABSENT, agrees_with_transformers, ids, is_refused_by_name, named
 from twostroke.models.common.blocks.alibi import alibi_slopes
 from twostroke.ops.reference import ReferenceOps
-from twostroke.types.errors import ModelError
 
 HALF = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
 WHOLE = {"rope_type": "linear", "factor": 3.0, "rope_theta": 100.0, "partial_rotary_factor": 1.0}
@@ -43,9 +42,7 @@ SAME: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("case", SAME, ids=named)
 def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    write_checkpoint(case[0], tmp_path)
-    folder = edited(tmp_path, case[1])
-    assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), logits_of(folder, ids())) < BAR
+    agrees_with_transformers(case, tmp_path)
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -68,10 +65,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=named)
 def test_a_field_that_does_not_fit_is_refused_by_name(case: tuple[str, dict[str, Any], str], tmp_path: Path) -> None:
-    write_checkpoint(case[0], tmp_path)
-    with pytest.raises(ModelError, match=case[2]) as caught:
-        Loaded(edited(tmp_path, case[1]), ReferenceOps())
-    assert caught.value.why and caught.value.fix
+    is_refused_by_name(case, tmp_path)
 
 
 @pytest.mark.parametrize(("family", "begin"), [("bloom", "transformer."), ("opt", "model.")])

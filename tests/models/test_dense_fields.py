@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.models.families.stored import FAMILIES, config_of, logits_of, write_checkpoint
-from tests.models.parity import BAR, Loaded, relative_error
-from tests.models.test_config_fields import ABSENT, edited, ids, named
+from tests.models.families.stored import FAMILIES, config_of
+from tests.models.test_config_fields import ABSENT, agrees_with_transformers, is_refused_by_name, named
 from twostroke.models.common.registry import read_model
-from twostroke.ops.reference import ReferenceOps
-from twostroke.types.errors import ModelError
 
 SCALED = {"rope_type": "linear", "factor": 3.0, "rope_theta": 100.0}
 
@@ -49,9 +46,7 @@ SAME: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("case", SAME, ids=named)
 def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    write_checkpoint(case[0], tmp_path)
-    folder = edited(tmp_path, case[1])
-    assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), logits_of(folder, ids())) < BAR
+    agrees_with_transformers(case, tmp_path)
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -77,10 +72,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=named)
 def test_a_field_that_does_not_fit_is_refused_by_name(case: tuple[str, dict[str, Any], str], tmp_path: Path) -> None:
-    write_checkpoint(case[0], tmp_path)
-    with pytest.raises(ModelError, match=case[2]) as caught:
-        Loaded(edited(tmp_path, case[1]), ReferenceOps())
-    assert caught.value.why and caught.value.fix
+    is_refused_by_name(case, tmp_path)
 
 
 def test_early_names_of_longrope_mean_longrope() -> None:

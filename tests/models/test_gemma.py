@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from tests.models.families.stored import logits_of, write_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
 from tests.models.published.dense import PUBLISHED
-from tests.models.test_config_fields import ABSENT, edited, ids, named
+from tests.models.test_config_fields import ABSENT, agrees_with_transformers, ids, is_refused_by_name, named
 from tests.weights.checkpoints import as_float32, stored
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.attention import Attention
@@ -25,7 +25,7 @@ from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.rows.expressions import is_scaled
 from twostroke.ops.rows.pointwise import Pointwise
 from twostroke.runner.folder import load_folder
-from twostroke.types.errors import CorruptModel, ModelError
+from twostroke.types.errors import CorruptModel
 from twostroke.types.spec.formats import F32
 
 PLAIN = {"rope_type": "default", "rope_theta": 500.0}
@@ -75,9 +75,7 @@ SAME: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("case", SAME, ids=named)
 def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    write_checkpoint(case[0], tmp_path)
-    folder = edited(tmp_path, case[1])
-    assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), logits_of(folder, ids())) < BAR
+    agrees_with_transformers(case, tmp_path)
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -103,10 +101,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=named)
 def test_a_field_that_is_not_implemented_is_refused_by_name(case: tuple[str, dict[str, Any], str], tmp_path: Path):
-    write_checkpoint(case[0], tmp_path)
-    with pytest.raises(ModelError, match=case[2]) as caught:
-        Loaded(edited(tmp_path, case[1]), ReferenceOps())
-    assert caught.value.why and caught.value.fix
+    is_refused_by_name(case, tmp_path)
 
 
 def test_both_spellings_of_names_beside_images_are_read_and_other_tensors_are_refused(tmp_path: Path) -> None:

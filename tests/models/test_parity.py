@@ -24,6 +24,8 @@ def check_all_is_read(judged: Judged, model: Model) -> None:
     names = program_names(frozenset(stored), model)
     shapes = {names.get(name, name): shape for name, shape in stored.items()}
     some: dict[str, set[int]] = {}
+    read = {tensor.name for tensor in wanted_tensors(model)}
+    assert [name for name in shapes if name not in read and not is_ignored(name, model)] == []
     for tensor in wanted_tensors(model):
         found = shapes[tensor.name]
         turned = (found[0], *found[:0:-1]) if tensor.matrix is not None else found  # a stack may be transposed

@@ -12,10 +12,10 @@ import numpy as np
 from tests.tiers import levels
 from twostroke.backends.cpu.ops import CpuOps
 from twostroke.ops.cases import CODES, FLOATS, INTEGERS, ROTATED
-from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.operands import AttentionBatch, F32Array, PackedWeight
 from twostroke.ops.products import linear as linear_contract
 from twostroke.ops.quant.codec import pack_weight
-from twostroke.types.spec.formats import WeightFormat
+from twostroke.types.spec.formats import PAGE_TOKENS, WeightFormat
 
 LEVELS = levels()
 INTEGER_FORMATS, ROTATED_FORMATS, FORMATS = list(INTEGERS), list(ROTATED), [*FLOATS, *CODES]
@@ -64,6 +64,22 @@ def linear_answer(count: int, rows: int, columns: int, weight_format: WeightForm
     out = np.empty((count, rows), np.float32)
     linear_contract.reference(out, x, random_weight(rows, columns, weight_format, with_bias))
     return out
+
+
+def normal(*shape: int, seed: int = 0) -> F32Array:
+    """Gaussian float32 numbers, always the same for the same shape and seed."""
+    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
+
+
+def batch_of(contexts: tuple[int, ...], counts: tuple[int, ...], table: np.ndarray) -> AttentionBatch:
+    """A step with `counts` new rows of sequences that are as long as `contexts` after it."""
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return AttentionBatch(starts, np.array(contexts, np.int32), table)
+
+
+def slots_of(pages: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The slots of positions of a sequence."""
+    return (pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS).astype(np.int32)
 
 
 def guarded(rows: int, columns: int) -> tuple[F32Array, F32Array]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.native import Answers
+from tests.ops.native import Answers, batch_of, normal, slots_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import attention, kv_write, span_attention
 from twostroke.ops.attention.kv_pages import quantize_rows, read_pages
@@ -47,17 +47,9 @@ def near(ops: CpuOps, layer: KVLayer, found: np.ndarray, expected: np.ndarray) -
     return bool(error.max() < step and np.sqrt(np.mean(error**2)) < USUAL)
 
 
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
-
-
 def spoil(layer: KVLayer) -> None:
     """Makes every number of the layer NaN; in integer layers, every scale."""
     layer.data.view(np.uint8)[...] = 0xFF
-
-
-def slots_of(pages: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    return (pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS).astype(np.int32)
 
 
 @cache
@@ -87,11 +79,6 @@ def queries(rows: int, heads: int, more: int, dim: int, seed: int) -> np.ndarray
     q = normal(rows, heads + more, dim, seed=seed)
     q.flags.writeable = False
     return q[:, :heads]
-
-
-def batch_of(contexts: tuple[int, ...], counts: tuple[int, ...], table: np.ndarray) -> AttentionBatch:
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return AttentionBatch(starts, np.array(contexts, np.int32), table)
 
 
 @cache
@@ -335,7 +322,8 @@ def test_bad_indices_are_refused(ops):
         with pytest.raises(BackendError):
             ops.kv_write(layer, one, one, np.array([slot], np.int32))
     for page, context in ((2, 1), (-1, 1), (0, 17), (0, 0)):
-        batch = AttentionBatch(np.array([0, 1], np.int32), np.array([context], np.int32), np.array([[page]], np.int32))
+        table = np.array([[page, 0]], np.int32)[:, :1]  # the number after the table is a page, too
+        batch = AttentionBatch(np.array([0, 1], np.int32), np.array([context], np.int32), table)
         with pytest.raises(BackendError):
             ops.attention(one.copy(), one, layer, batch, 1.0, 0)
 

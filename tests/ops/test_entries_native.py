@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.ops.native import random_rows
-from tests.ops.test_latent_native import batch_of, normal, queries, slots_of, whole_numbers
+from tests.ops.native import batch_of, normal, random_rows, slots_of
+from tests.ops.test_latent_native import queries, whole_numbers
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import entry_write
 from twostroke.ops.attention.entries import entry_cache
@@ -36,14 +36,14 @@ def filled(kind: KVKind, dim: int, rate: int, whole: bool = False) -> tuple[KVLa
     for s, context in enumerate(CONTEXTS):
         rows = whole_numbers(context, dim, seed=10 + s) if whole else normal(context, dim, seed=10 + s)
         positions = np.arange(context, dtype=np.int32)
-        entry_write.reference(layer, rows, slots_of(table[s], context), positions, rate)
+        entry_write.reference(layer, rows, slots_of(table[s], np.arange(context)), positions, rate)
     return layer, table
 
 
 def test_an_entry_that_is_not_a_number_is_seen_by_those_who_see_it(ops: CpuOps) -> None:
     layer, table = filled(KVKind.F32, 20, 4)
     ops.entry_write(
-        layer, np.full((1, 20), np.nan, np.float32), slots_of(table[2], 150)[99:100], np.array([99], np.int32), 4
+        layer, np.full((1, 20), np.nan, np.float32), slots_of(table[2], np.array([99])), np.array([99], np.int32), 4
     )
     q, batch = queries(150, 3, 20, 7), batch_of((150,), (150,), table[2:3])
     found = np.empty((150, 3, 20), np.float32)

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.ops.native import Answers
+from tests.ops.native import Answers, batch_of, normal, slots_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import (
     chosen_latent_attention,
@@ -23,15 +23,6 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 SIZES = ((16, 8), (40, 4), (20, 6), (64, 64), (512, 64))
 """The sizes of a latent, and of the rotary key after it."""
-
-
-def normal(*shape: int, seed: int = 0) -> F32Array:
-    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
-
-
-def slots_of(pages: np.ndarray, count: int) -> np.ndarray:
-    positions = np.arange(count)
-    return (pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS).astype(np.int32)
 
 
 def empty_layer(kind: KVKind, pages: int, latent: int, turned: int) -> KVLayer:
@@ -51,14 +42,9 @@ def filled_layer(kind: KVKind, sizes: tuple[int, int], contexts: tuple[int, ...]
     for s, context in enumerate(contexts):
         rows = normal(context, sum(sizes), seed=10 + s)
         rows[:, sizes[0] :] *= 3
-        latent_write.reference(layer, rows, slots_of(table[s], context))
+        latent_write.reference(layer, rows, slots_of(table[s], np.arange(context)))
     layer.data.flags.writeable = table.flags.writeable = False
     return layer, table
-
-
-def batch_of(contexts: tuple[int, ...], counts: tuple[int, ...], table: np.ndarray) -> AttentionBatch:
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return AttentionBatch(starts, np.array(contexts, np.int32), table)
 
 
 @cache
@@ -144,7 +130,7 @@ def test_a_latent_that_is_not_a_number_is_seen_by_those_who_see_its_position(ops
     layer, table = filled_layer(kind, (16, 8), (40,))
     layer = replace(layer, data=layer.data.copy())
     broken = np.full((1, 24), np.nan, np.float32)
-    ops.latent_write(layer, broken, slots_of(table[0], 40)[30:31])
+    ops.latent_write(layer, broken, slots_of(table[0], np.array([30])))
     found = seen(ops, queries(40, 3, 16, 5), queries(40, 3, 8, 6), layer, batch_of((40,), (40,), table))
     assert np.isfinite(found[:30]).all() and np.isnan(found[30:]).all()
 
@@ -210,7 +196,7 @@ def test_a_latent_that_is_not_a_number_is_seen_by_those_who_chose_it(ops: CpuOps
     broken = replace(layer, data=layer.data.copy())
     row = np.full((1, 24), np.nan, np.float32)
     row[0, 0 if whole else 1 :] = np.nan if whole else 1.0
-    ops.latent_write(broken, row, slots_of(table[0], 80)[30:31])
+    ops.latent_write(broken, row, slots_of(table[0], np.array([30])))
     chosen = np.array([[3, 7, 30, 40] if token % 2 else [3, 7, 31, 40] for token in range(39)], np.float32)
     q, turned, batch = queries(39, 3, 16, 5), queries(39, 3, 8, 6), batch_of((80,), (39,), table)
     found, without = (np.empty((39, 3, 16), np.float32) for _ in range(2))

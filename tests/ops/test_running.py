@@ -84,3 +84,14 @@ def test_cases_are_the_same_in_every_run() -> None:
 
     for first, second in zip(cases_of(RmsNorm, 3, "a"), cases_of(RmsNorm, 3, "a"), strict=True):
         assert first.words == second.words and content(first) == content(second)
+
+
+def test_each_size_of_a_grid_occurs_in_a_call_with_rows() -> None:
+    """A tail of one element was lost in rms_norm, and the calls of a commit had no row of 1 or of 17."""
+    for seed in ("a", "b", "c"):
+        found = cases_of(RmsNorm, 3, seed, every_value=True)
+        shapes = [case.operands[0].shape for case in found]
+        assert {rows for rows, _ in shapes} == {0, 1, 7, 33} and len(found) < 12
+        assert {width for rows, width in shapes if rows} == {1, 15, 16, 17, 64, 200}
+    assert len(cases_of(RmsNorm, 20, "a", every_value=True)) == 20
+    assert len(cases_of(RmsNorm, 100, "a", every_value=True)) == 24

@@ -16,7 +16,7 @@ from tests.native import vnni
 from tests.ops import test_attention_native as attention
 from tests.ops import test_linear_native as linear
 from tests.ops import test_stored_native as stored
-from tests.ops.native import INTEGER_FORMATS, format_id, random_rows, random_weight
+from tests.ops.native import INTEGER_FORMATS, batch_of, format_id, random_rows, random_weight
 from tests.ops.native import linear as product
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.ops.operands import PackedWeight
@@ -90,7 +90,7 @@ def test_attention(kind: KVKind, dim: int, one_thread: CpuOps, plain: CpuOps) ->
 def attention_bits(ops: CpuOps, kind: KVKind, dim: int) -> np.ndarray:
     contexts, counts = (1, 40, 150, 259), (1, 1, 70, 19)
     layer, table = attention.filled_layer(kind, 2, dim, contexts)
-    batch = attention.batch_of(contexts, counts, table)
+    batch = batch_of(contexts, counts, table)
     q = attention.queries(sum(counts), 6, 2, dim, 99)
     out = np.empty(q.shape, np.float32)
     ops.attention(out, q, layer, batch, 0.125, 0)

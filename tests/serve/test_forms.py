@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.serve.apis.test_tools import serve
-from tests.serve.harness import Live, serving
+from tests.serve.harness import Live
 from tests.tiers import TIER
-from twostroke.server.build import build_server
 from twostroke.text.talk.catalog import FORMATS
 
 HARD = {"allOf": [{"pattern": f".*{chr(97 + i)}.*{chr(98 + i)}.{{5}}"} for i in range(20)]}
@@ -25,12 +23,6 @@ LONG = {
 }
 FORM = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": ["So."]}}}
 ASK: Any = {"model": "spark", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Live]:
-    with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as live:
-        yield live
 
 
 def grammar_of(live: Live) -> Any:

@@ -23,12 +23,6 @@ def spark(request: pytest.FixtureRequest) -> Iterator[Live]:
         yield live
 
 
-@pytest.fixture
-def client(spark: Live) -> Iterator[OpenAI]:
-    with OpenAI(base_url=spark.url + "/v1", api_key="none", max_retries=0) as made:
-        yield made
-
-
 def wait_for_rest(live: Live) -> None:
     """Waits until nothing is running, waiting or held, because the scrape may come a step too early."""
 

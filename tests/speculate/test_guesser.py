@@ -164,3 +164,12 @@ def test_steps_that_say_nothing_of_others_teach_no_times() -> None:
     assert (made.totals.guessed, made.totals.accepted, made.totals.steps) == (1, 1, 1)
     made.observe({}, 5.0)  # no guess was wanted in this step
     assert made.guess([Stream(request("b"), [1, 2], 5)], StepShape(1, 2)).keys() == {"b"}
+
+
+def test_texts_of_salts_that_were_not_used_for_longest_are_dropped() -> None:
+    answers = FinishedAnswers(20)
+    for number in range(9):
+        answers.add(f"salt {number}", [1] * 8)
+        assert answers.num_tokens <= 20
+    kept = [number for number in range(9) if list(answers.texts(f"salt {number}"))]
+    assert kept == [7, 8] and len(answers._salts) == 2

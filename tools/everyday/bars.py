@@ -85,7 +85,7 @@ def _several(asked: Asked, server: Server) -> list[str]:
 
 
 def from_unloaded(asked: Asked) -> Figure:
-    """The first token of a model that was unloaded, in a server of two."""
+    """Returns the seconds from a request for an unloaded model to its first token, in a server of two models."""
     with served(asked.folder, asked.model, asked.other) as server:
         name, found = _several(asked, server)[0], []
         server.chat(name, "Hello")
@@ -202,7 +202,7 @@ def other_samplers(asked: Asked) -> Figure:
 
 
 def dry(asked: Asked) -> Figure:
-    """DRY over 8,000 tokens that are spread as words are."""
+    """Returns the time of the DRY sampler with 8,000 tokens in its history that are distributed like words."""
     found = samplers.of_dry(8000)
     rest = ", ".join(f"{each['later']:.0f} ({name.partition(',')[0]})" for name, each in found.items())
     return found["as words, 8,000 tokens"]["later"], rest

@@ -26,8 +26,8 @@ from twostroke.weights.packed.blobs import aligned_bytes
 
 STATE_STEPS = (((23, 23), (5, 1), (0, 0), (9, 5)), ((28, 23), (8, 1), (2, 2)))
 """Steps of ops that keep states. Some sequences begin in the step, others have begun before."""
-CACHE_STEPS = (((70, 3), (1, 1), (150, 66)), ((600, 9), (40, 1)))
-"""Steps of ops that read pages."""
+CACHE_STEPS = (((70, 3), (1, 1), (160, 66)), ((600, 9), (40, 1)))
+"""Steps of ops that read pages. In the first one the last row of the page table, and its last page, are full."""
 FIRST_POSITION = 3
 """The position of the first row of ops that write pages."""
 
@@ -50,15 +50,21 @@ class OpCase:
 
 
 def cases_of(
-    op: type[Op], most: int | None = None, seed: str = "", grids: Sequence[CaseGrid] | None = None
+    op: type[Op],
+    most: int | None = None,
+    seed: str = "",
+    grids: Sequence[CaseGrid] | None = None,
+    *,
+    every_value: bool = False,
 ) -> list[OpCase]:
     """Returns the calls of an op, from its own grids or from `grids`. most: the most calls of each grid, chosen by a
-    seed; None for all."""
+    seed; None for all. every_value: more calls are chosen where a value of the grids would not occur otherwise."""
     own = op.CASES if grids is None else grids
+    seen: set[tuple[str, Any]] | None = set() if every_value else None
     return [
         _made(op, grid, chosen)
         for place, grid in enumerate(own)
-        for chosen in _chosen(op, grid, most, f"{place} {seed}")
+        for chosen in _chosen(op, grid, most, f"{place} {seed}", seen)
     ]
 
 
@@ -68,8 +74,14 @@ def every_case(most: int) -> Iterator[OpCase]:
         yield from cases_of(op, max(1, most // max(1, len(op.CASES))))
 
 
-def _chosen(op: type[Op], grid: CaseGrid, most: int | None, seed: str) -> list[dict[str, Any]]:
-    """Returns the values chosen for each call of a grid."""
+Chosen = dict[str, Any]
+"""The values chosen for one call, by the names of a grid."""
+
+
+def _chosen(
+    op: type[Op], grid: CaseGrid, most: int | None, seed: str, seen: set[tuple[str, Any]] | None
+) -> list[Chosen]:
+    """Returns the values chosen for each call of a grid. seen: see covering."""
     kinds = {field.kind for field in signature(op)}
     every: dict[str, Sequence[Any]] = {}
     if OperandKind.WEIGHT in kinds:
@@ -79,12 +91,28 @@ def _chosen(op: type[Op], grid: CaseGrid, most: int | None, seed: str) -> list[d
     if OperandKind.SEQUENCES in kinds:
         every["steps"] = STATE_STEPS if OperandKind.STATE in kinds else CACHE_STEPS
     every |= grid.choices
-    count = int(np.prod([len(each) for each in every.values()]))
-    order = list(range(count))
-    if most is not None and count > most:
-        order = sorted(random.Random(f"{op.NAME} {seed}").sample(order, most))
-    whole = list(itertools.product(*every.values()))
-    return [dict(zip(every, whole[place], strict=True)) for place in order]
+    whole = [dict(zip(every, values, strict=True)) for values in itertools.product(*every.values())]
+    draws = random.Random(f"{op.NAME} {seed}")
+    if most is None or (seen is None and len(whole) <= most):
+        return whole
+    if seen is None:
+        return [whole[place] for place in sorted(draws.sample(range(len(whole)), most))]
+    return covering(draws.sample(whole, len(whole)), most, seen)
+
+
+def covering(whole: Sequence[Chosen], least: int, seen: set[tuple[str, Any]]) -> list[Chosen]:
+    """Returns calls in which each value occurs that is not in `seen`, and at least `least` where there are as many.
+    Their values are added to `seen`. whole: the calls in the order in which they are preferred. A call with a size of 0
+    comes after the others, because a call without rows shows little."""
+    preferred = sorted(whole, key=lambda call: any(type(value) is int and value == 0 for value in call.values()))
+    found: list[Chosen] = []
+    for enough in (all, any):
+        for call in preferred:
+            if call not in found and enough(value not in seen for value in call.items()):
+                found.append(call)
+                seen |= set(call.items())
+    rest = [call for call in preferred if call not in found] if len(found) < least else []
+    return found + rest[: max(0, least - len(found))]
 
 
 def _made(op: type[Op], grid: CaseGrid, chosen: dict[str, Any]) -> OpCase:

@@ -33,8 +33,8 @@ def arithmetic_here(
 
 
 def encoder_arithmetic_here(kept: KeptRows, plan: SightPlan, resolved: Resolved) -> Arithmetic:
-    """Returns the arithmetic that decides the bits of image rows. kept: the loaded encoder, which encodes a small tile
-    for it."""
+    """Returns a description of the arithmetic that decides the bits of image rows. kept: the loaded encoder; it encodes
+    a small tile, whose bits are part of the description."""
     form, rows = plan.form(resolved), kept.made_of(plan.probe())
     turned = repr(plan.encoder.model.program.ropes)
     return encoder_arithmetic(resolved.cpu.cpu_level, form.weights, form.kv.name.lower(), turned, rows.tobytes())

@@ -32,8 +32,8 @@ from twostroke.types.spec.hardware_guess import guessed_cpu
 
 
 def costs_here(model: Model, weights: str, kv_kind: KVKind, cache_folder: Path, level: str, threads: int) -> WhatIf:
-    """Returns the cost model of this machine. A guessed cost model errs on the slow side. Deciders correct it as steps
-    are measured."""
+    """Returns the cost model of this machine. Where the machine was never measured, the model is a guess that predicts
+    rather too long times; the engine corrects it with the steps that it measures."""
     kept = read_calibration(cache_folder, fingerprint(processor_name(), level, threads))
     if kept is not None:
         measured = costs_on(kept, model, weights, kv_kind)

@@ -33,8 +33,7 @@ from twostroke.runner.pool_pages import PoolPages
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.types.user_path import user_path
-from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.packed.fingerprint import content_fingerprint
+from twostroke.weights.packed.fingerprint import content_of_folder
 from twostroke.weights.packed.polite import give_way
 
 __all__ = ["DiskBook", "DiskFacts", "build_disk"]
@@ -80,8 +79,7 @@ def _identity(facts: DiskFacts, pages: PoolPages, executor: Executor) -> bytes:
     """Returns everything that the bits of a page depend on. Engines that differ in any part of it have pages of their
     own."""
     resolved, spec, pools = facts.resolved, facts.spec, facts.pools
-    with Checkpoint.open(facts.folder) as checkpoint:
-        content = content_fingerprint(checkpoint)
+    content = content_of_folder(facts.folder)
     arithmetic = arithmetic_here(executor, spec, resolved, pools, resolved.cpu.cpu_level)
     windows = [pool.window for pool in pools.pages]
     sizes = [pages.part_bytes(group) for group in range(len(windows))]

@@ -42,8 +42,8 @@ def find_eagle(folder: Path, spec: Model) -> AheadModel:
 
 
 def is_eagle3(folder: Path) -> bool:
-    """Does the folder hold an EAGLE-3 layer? Returns False also where its files cannot be read; loading raises the
-    error later."""
+    """Returns whether the folder has an EAGLE-3 layer. Also returns False if its files cannot be read; loading them
+    later raises the error."""
     try:
         with open_heads(folder, SINGLE_NAME, str(folder)) as checkpoint:
             return any(name.startswith(eagle3.LAYER) for name in checkpoint.names)

@@ -36,10 +36,9 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.step_images import ImageInputs
 from twostroke.types.errors import BackendError, ConfigError
-from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.key_factors import NAME
 from twostroke.weights.packed.cache_choice import kept_folder
-from twostroke.weights.packed.fingerprint import content_fingerprint
+from twostroke.weights.packed.fingerprint import content_of_folder
 
 ACCEPT_S, PAUSE_S = 60.0, 0.2
 FIRST_FRAME_S = 600.0
@@ -209,8 +208,7 @@ def _resolve(model: str, resolver: Resolver, begin: RankBegin) -> tuple[Path, Mo
             why="Sums of floats may differ between them.",
             fix="Give all ranks the same --cpu-level.",
         )
-    with Checkpoint.open(folder.path) as checkpoint:
-        content = content_fingerprint(checkpoint)
+    content = content_of_folder(folder.path)
     if content != begin.model:
         raise ConfigError(
             "This rank's model is another one than its leader's.",

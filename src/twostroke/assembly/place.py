@@ -76,8 +76,8 @@ class RunPlace(Struct, frozen=True):
         early: bool,
         images: ImageSteps | None = None,
     ) -> Executor:
-        """Returns a runner as `runner` does, with the delays of this thread. early: steps are begun before the results
-        of the step ahead are looked at."""
+        """Returns what `runner` returns, with this thread's own RunDelay. early: a device begins a step before the
+        results of the step before it are read."""
         delay = RunDelay()
         plain = self.runner(forward, memory, vocabulary, delay, readers, images)
         if not early or readers or not isinstance(forward, cuda.CudaForward):

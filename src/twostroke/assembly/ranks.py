@@ -47,8 +47,7 @@ from twostroke.runner.forward import Forward
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
 from twostroke.types.speculate import LOADED
-from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.packed.fingerprint import content_fingerprint
+from twostroke.weights.packed.fingerprint import content_of_folder
 
 if TYPE_CHECKING:
     from twostroke.assembly.sight import SightPlan
@@ -246,8 +245,7 @@ def start_ranks(
     the group."""
     if places is None:
         return None
-    with Checkpoint.open(folder) as checkpoint:
-        content = content_fingerprint(checkpoint)
+    content = content_of_folder(folder)
     cpus = machine.places(places.division.count)
     started = start_group(places, str(folder), spec, resolved, own_pools(spec, plan), content, cpus)
     closing.callback(started.close)

@@ -46,8 +46,7 @@ from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Task
 from twostroke.types.request import Request
 from twostroke.types.spec.formats import PAGE_TOKENS
-from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.packed.fingerprint import content_fingerprint
+from twostroke.weights.packed.fingerprint import content_fingerprint, content_of_folder
 
 if TYPE_CHECKING:
     from twostroke.assembly.sight import SightPlan
@@ -194,8 +193,7 @@ def _shared_rows(heart: assemble.Heart) -> SharedRows | None:
 
 def _content(folder: Path, sight: SightPlan | None) -> str:
     """Returns a fingerprint of all weights, including those of an encoder in files of its own."""
-    with Checkpoint.open(folder) as checkpoint:
-        content = content_fingerprint(checkpoint)
+    content = content_of_folder(folder)
     if sight is None or not sight.files.apart:
         return content
     with sight.files.open() as checkpoint:

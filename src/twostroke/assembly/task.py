@@ -115,8 +115,8 @@ def build_texts(
 
 
 def _vector_width(width: int, files: SentenceFiles) -> int:
-    """Returns the number of values in a vector made from pooled rows of `width`. Raises CorruptModel where the first
-    step Dense does not fit."""
+    """Returns the number of values in a vector made from pooled rows of `width`. Raises CorruptModel if the first Dense
+    layer reads rows of another width."""
     if not files.dense:
         return width
     expected = files.dense[0].weight.shape[1]

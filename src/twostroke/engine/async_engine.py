@@ -34,7 +34,7 @@ _RETRY_S = 0.05  # seconds between attempts when there is work but no plan
 
 
 class _Parked(Struct, frozen=True):
-    """A command that lets a request rest, or lets it go on."""
+    """A command that pauses or resumes a request."""
 
     request_id: str
     parked: bool
@@ -60,7 +60,7 @@ class Steps(Protocol):
         """True while `step` has something to do."""
 
     def gauges(self) -> Any:
-        """Returns the counts of this moment."""
+        """Returns the present counts."""
 
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
         """Queue a prompt and return its request id."""

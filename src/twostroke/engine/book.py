@@ -55,7 +55,7 @@ class PlanningBook(RequestBook, Protocol):
         """Take in the result of a plan."""
 
     def gauges(self) -> Any:
-        """Returns the counts of this moment."""
+        """Returns the present counts."""
 
     def holds(self, request_id: str) -> bool:
         """Returns True when a request waits for a promise that could not be given yet."""

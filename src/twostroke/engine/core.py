@@ -33,7 +33,7 @@ class Planner(Protocol):
         """Take in the result of a plan, and return its events."""
 
     def gauges(self) -> Any:
-        """Returns the counts of this moment."""
+        """Returns the present counts."""
 
 
 class Step(Struct, frozen=True):

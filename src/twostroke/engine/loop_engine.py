@@ -43,7 +43,7 @@ class LoopEngine(AsyncEngine):
         return self._loop is not None and not self._stopping
 
     def gauges(self) -> object:
-        """Returns the counts of this moment."""
+        """Returns the present counts."""
         return self._stepper.gauges()
 
     async def start(self) -> None:

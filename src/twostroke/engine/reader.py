@@ -24,12 +24,12 @@ PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
 
 
 class StreamReader(Struct, eq=False):
-    """Only the reader's own loop touches `mail` and the fields after it. mail: pieces, each with the time when it was
-    sent and its size in bytes.
+    """The mailbox of one stream. Only the reader's own event loop uses `mail` and the fields after it. mail: pieces,
+    each with the time when it was sent and its size in bytes.
 
     wake: called on the loop when there is news, once for all pieces that came together. It may be called again before
     `take` is called, and must not raise. hang_up: ends the request in the engine; called with this reader, any number
-    of times. parks: lets the request rest in the engine, or go on.
+    of times. parks: pauses the request in the engine (True), or resumes it (False).
     """
 
     prompt: Prompt

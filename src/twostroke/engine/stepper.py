@@ -39,9 +39,8 @@ class Stepper:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running, or a plan is in flight, and after the alarm was rung; `step` then
-        raises the reason.
-        """
+        """True while a request is waiting or running, or a plan is in flight. Also True after the alarm was rung, so
+        that `step` is called and raises the reason."""
         return self.loop.has_work or self.alarm.rung
 
     def gauges(self) -> Any:

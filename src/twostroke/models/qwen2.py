@@ -41,5 +41,5 @@ def qwen2_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     other_types=("qwen2_5_omni_thinker",),
 )
 def qwen2_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Qwen2.5-Omni: the part that writes text, of a checkpoint that also takes images and sounds and speaks."""
+    """Reads the part of Qwen2.5-Omni that writes text. The checkpoint also has parts for images, sounds and speech."""
     return language_model_of_thinker(fields, "Qwen2ForCausalLM", {"num_key_value_heads": 4, "rope_theta": 1e6})

@@ -216,7 +216,7 @@ class Generation:
         self._wake(True)
 
     def park(self, parked: bool) -> None:
-        """Let the generation of the pieces rest, or go on. Repeated calls are allowed."""
+        """Pause the generation (True) or resume it (False). Calling twice changes nothing."""
         for _, reader in self._readers:
             reader.park(parked)
 

@@ -1,5 +1,5 @@
-"""A timer that is set again and again and seldom rings: setting it stores one number, and the loop has one handle of
-it."""
+"""A timer that is set very often and seldom rings. Setting it only stores a number; the event loop holds one handle at
+a time."""
 
 from __future__ import annotations
 

@@ -21,9 +21,8 @@ from msgspec import Struct
 from twostroke.ops.program.values import PagedKV
 from twostroke.types.errors import ConfigError, CorruptModel
 from twostroke.types.spec.formats import KVKind
-from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.json_file import read_object
-from twostroke.weights.packed.fingerprint import content_fingerprint
+from twostroke.weights.packed.fingerprint import content_of_folder
 
 NAME = "key_factors.json"
 VERSION = 1
@@ -55,7 +54,7 @@ class KeyFactors(Struct, frozen=True):
 
 def require_same_model(folder: Path, output: Path) -> None:
     """Raises ConfigError where `output` has another model than `folder`, ModelError where it has none."""
-    if output != folder and _fingerprint(output) != _fingerprint(folder):
+    if output != folder and content_of_folder(output) != content_of_folder(folder):
         raise ConfigError(
             f"{output} does not hold the model of {folder}.",
             why=f"{NAME} must be next to the weights of its calibration.",
@@ -68,7 +67,7 @@ def write_key_factors(folder: Path, found: KeyFactors) -> Path:
     it cannot be written."""
     said = {
         "version": VERSION,
-        "model": _fingerprint(folder),
+        "model": content_of_folder(folder),
         "exponents": {
             name: {str(index): heads for index, heads in each.items()} for name, each in found.exponents.items()
         },
@@ -96,7 +95,7 @@ def read_key_factors(folder: Path, caches: Mapping[int, PagedKV]) -> KeyFactors 
     said = read_object(path)
     if said.get("version") != VERSION:
         raise CorruptModel(f"{path} is of version {said.get('version')!r:.20}, and {VERSION} is read.", fix=FIX)
-    if said.get("model") != _fingerprint(folder):
+    if said.get("model") != content_of_folder(folder):
         raise CorruptModel(
             f"{path} belongs to another model.",
             why="Factors of keys hold for the weights that they were calibrated with.",
@@ -127,8 +126,3 @@ def _heads(where: str, said: Any, kind: PagedKV) -> tuple[tuple[int, ...], ...]:
     if wrong is not None:
         raise CorruptModel(f"{where}: {wrong!r:.30} is no whole number from -{MOST} to {MOST}.", fix=FIX)
     return tuple(map(tuple, rows))
-
-
-def _fingerprint(folder: Path) -> str:
-    with Checkpoint.open(folder) as checkpoint:
-        return content_fingerprint(checkpoint)

@@ -17,9 +17,9 @@ from twostroke.ops.program.values import Tensor, Vector, VectorForm, Weight
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
-from twostroke.weights.packing.rounded_packing import BLOCK_BYTES, Packer, RoundedPacking, as_f32, unusable
+from twostroke.weights.packing.rounded_packing import BLOCK_BYTES, Packer, RoundedPacking, unusable
 from twostroke.weights.packing.stored_packing import StoredPacking
-from twostroke.weights.tensor_source import LIMIT
+from twostroke.weights.tensor_source import LIMIT, as_f32
 from twostroke.weights.tensors import check_tensors
 
 SHORTEST = 1e-12

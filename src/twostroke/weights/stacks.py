@@ -67,10 +67,10 @@ class TurnedStack(Struct, frozen=True):
 
 
 def facing(tensors: Mapping[str, TensorSource], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorSource]:
-    """Returns the tensors, where stacks whose matrices are turned against the wanted shape are turned.
+    """Returns the tensors. A stack whose matrices are the transposes of the wanted ones is replaced by a TurnedStack.
 
-    Published checkpoints of Qwen3-VL-MoE hold (experts, columns, rows), those that transformers saves (experts, rows,
-    columns).
+    Published checkpoints of Qwen3-VL-MoE have stacks (experts, columns, rows); checkpoints that transformers saves have
+    (experts, rows, columns).
     """
     return {
         name: TurnedStack(tensor) if _turned(tensor, shapes.get(name)) else tensor for name, tensor in tensors.items()

@@ -79,8 +79,8 @@ def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], Wei
 
 
 def column_orders(checkpoint: Checkpoint) -> OrderChoice:
-    """Returns a function from the tensors of a matrix to its order of sorted columns, where all tensors have the same
-    order."""
+    """Returns a function that returns, for the tensors of a matrix, the order in which its columns are sorted. It
+    returns None unless all tensors have the same order."""
 
     def choose(parts: tuple[Tensor, ...]) -> KeptOrder | None:
         tensors = [checkpoint.tensors.get(part.name) for part in parts]

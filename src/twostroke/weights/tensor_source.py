@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from twostroke.ops.operands import F32Array, U16Array
+from twostroke.ops.operands import F32Array, U16Array, bf16_to_f32
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.formats import WeightKind
 
@@ -80,3 +80,8 @@ def readable_dtype(name: str, info: TensorInfo) -> np.dtype[Any]:
             fix="Use the model's original checkpoint, not a quantized one.",
         )
     return READABLE[info.dtype]
+
+
+def as_f32(values: SourceArray) -> F32Array:
+    """Returns weights as they are read in float32."""
+    return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else values.astype(np.float32, copy=False)

@@ -7,7 +7,6 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Literal
 
@@ -29,18 +28,6 @@ SCHEMA = {
     "required": ["ok", "n"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Live]:
-    with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as live:
-        yield live
-
-
-@pytest.fixture
-def client(spark: Live) -> Iterator[OpenAI]:
-    with OpenAI(base_url=spark.url + "/v1", api_key="none", max_retries=0) as made:
-        yield made
 
 
 def content(reply: Any) -> str:

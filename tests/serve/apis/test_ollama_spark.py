@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from ollama import Client
 
-from tests.serve.harness import Live, serving
-from twostroke.server.build import build_server
+from tests.serve.harness import Live
 
 USER: Any = [{"role": "user", "content": "Tell me of a fox."}]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Live]:
-    with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as live:
-        yield live
 
 
 def test_durations_are_parts_of_the_total(spark: Live) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -12,27 +11,14 @@ import pytest
 from openai import OpenAI
 
 from tests.serve.fakes import MODEL, fake_parts
-from tests.serve.harness import Live, serving
+from tests.serve.harness import Live
 from tests.serve.shown.test_metrics import scrape
 from tests.tiers import fewer, thinned
-from twostroke.server.build import build_server
 from twostroke.server.prompts import chat_call, completion_call
 
 ASK: Any = [{"role": "user", "content": "What is prefill?"}]
 YES_NO = 'root ::= answer\nanswer ::= "yes" | "no"\n'
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["n"]}
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Live]:
-    with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as live:
-        yield live
-
-
-@pytest.fixture
-def client(spark: Live) -> Iterator[OpenAI]:
-    with OpenAI(base_url=spark.url + "/v1", api_key="none", max_retries=0) as made:
-        yield made
 
 
 def chat(client: OpenAI, **fields: Any) -> Any:

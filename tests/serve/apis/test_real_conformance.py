@@ -45,12 +45,6 @@ def spark(request: pytest.FixtureRequest) -> Iterator[Live]:
 
 
 @pytest.fixture
-def client(spark: Live) -> Iterator[OpenAI]:
-    with OpenAI(base_url=spark.url + "/v1", api_key="none", max_retries=0) as made:
-        yield made
-
-
-@pytest.fixture
 def messages(spark: Live) -> Iterator[Anthropic]:
     with Anthropic(base_url=spark.url, api_key="none", max_retries=0) as made:
         yield made

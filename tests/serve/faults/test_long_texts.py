@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,6 @@ from tokenizers import Regex, pre_tokenizers
 from tests.serve.fakes import ByteTokenizer, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving, wait_until
 from tests.text.kinds import byte_level
-from twostroke.server.build import build_server
 from twostroke.text.special_tokens import SpecialTokens
 from twostroke.text.tokenizer import Tokenizer
 
@@ -52,12 +51,6 @@ class Turns:
                 self.during.append(self.count - before)
 
         return watched
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Live]:
-    with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as live:
-        yield live
 
 
 def test_streams_and_the_loop_go_on_while_a_long_text_is_tokenized(

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,14 +25,13 @@ import pytest
 from openai import OpenAI
 
 from tests.patience import PATIENCE_S
-from tests.serve.harness import is_framed
+from tests.serve.harness import WAIT_S, is_framed, wait_until
 from twostroke.assembly.settings.env import process_environment
 from twostroke.server.process.stand_in import StandIn, reply
 from twostroke.server.process.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
 from twostroke.server.serve import bind
 
 SOURCE = Path(__file__).parents[3] / "src"
-WAIT_S = 60.0
 
 
 def children(pid: int) -> list[int]:
@@ -47,13 +46,6 @@ def gone(pid: int) -> bool:
         return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return True
-
-
-def wait_until(true: Callable[[], bool], what: str) -> None:
-    until_s = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < until_s, f"waited in vain for: {what}"
-        time.sleep(0.01)
 
 
 class Supervised:

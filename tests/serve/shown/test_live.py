@@ -10,12 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
 from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving, wait_until
 from twostroke.cost.history.ledger import Ledger
-from twostroke.server.build import build_server
 from twostroke.server.live.frame import MAX_REQUESTS, MAX_ROWS, MAX_STEPS, Frames
 from twostroke.server.live.recent import Recent
 from twostroke.server.live.routes import MAX_VIEWERS
@@ -24,12 +21,6 @@ from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 from twostroke.types.sampling_params import SamplingParams
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Live]:
-    with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as live:
-        yield live
 
 
 @contextmanager

@@ -106,7 +106,8 @@ def process_environment() -> dict[str, str]:
 
 
 def no_usage_reports() -> None:
-    """Turns off the usage reports of Ray and its processes to its makers, unless the variable is already set."""
+    """Stops Ray from sending usage statistics to its makers, unless the variable RAY_USAGE_STATS_ENABLED is already
+    set."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 

@@ -47,8 +47,8 @@ class CpuOps(NativeContext):
         self.numbers = op_numbers(self.level)
 
     def read_weights(self, reading: Reading) -> None:
-        """Sets how products of few rows read the weights from now on. Raises BackendError where the kernels do not have
-        this way."""
+        """Sets the order in which products of few rows read the weights from now on. Raises BackendError for an order
+        that the kernels do not have."""
         self._check("read_weights", self._library.ts_context_read(self._context, int(reading)))
 
     def join(self, exchange: Exchange) -> None:

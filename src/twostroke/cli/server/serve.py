@@ -99,7 +99,8 @@ def command(
 
 
 def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:
-    """Is this a server of several models? A server of one model does not import the modules for several."""
+    """Returns whether this is a server of several models. A server of one model does not import the modules for several
+    models."""
     if len(models_named) > 1:
         return True
     from twostroke.assembly.settings.env import asked_by_environment

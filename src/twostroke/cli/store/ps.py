@@ -25,9 +25,9 @@ STAYS = datetime.timedelta(days=365)
 @click.option("--api-key", metavar="KEY", default=None, help="The server's API key.")
 @output_flags
 def command(url: str | None, api_key: str | None, as_json: bool, verbose: bool) -> None:
-    """Show the models that servers have loaded: name, bytes of weights, format, context, and when they leave where
-    nobody asks them. Without --url these are the servers that this user has started on this machine, or the one at the
-    usual address."""
+    """Show the models that servers have loaded: name, bytes of weights, format, context, and the time when an unused
+    model is unloaded. Without --url, the servers are those that this user has started on this machine, or the server at
+    the usual address."""
     with clear_errors(verbose):
         here = [] if url is not None else local_servers()
         if not here:

@@ -57,8 +57,9 @@ class RunFlags:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one for each answer of a chat.")
 @click.option("-v", "--verbose", is_flag=True, help="Show timings, and tracebacks.")
 def command(model: str, prompt: str | None, asked: RunFlags, as_json: bool, verbose: bool, **values: Any) -> None:
-    """Answer PROMPT, or chat where there is none. Text on standard input is the prompt, or comes after PROMPT. A model
-    of the hub that is not here is downloaded first, as `pull` does it. Options of the engine mean this process."""
+    """Answer PROMPT, or start a chat if there is no PROMPT. Text on standard input is the prompt, or is appended to
+    PROMPT. A model of the hub is downloaded first if it is not on this machine (see `pull`). The options of the engine
+    apply to this process."""
     with clear_errors(verbose):
         text = _text(prompt)
         sampling = pop_sampling(values)
@@ -136,10 +137,11 @@ def _served(model: str, url: str | None, api_key: str | None) -> ServedModel | N
 
 
 def _bring(model: str, revision: str | None) -> str:
-    """Downloads a model of the hub that is not here. Its facts and whether it fits are printed first.
+    """Downloads a model of the hub that is not on this machine. First prints facts about the model, and whether it
+    fits.
 
-    Returns the name with which it is loaded. Where the name leaves the file open and one is here, this is the name of
-    that file, because the hub could choose another one, which would then be downloaded unasked.
+    Returns the name with which the model is loaded. If `model` names no file and a file of it is on this machine, the
+    result names that file. The hub might choose another file, which would be downloaded although nobody asked for it.
     """
     from twostroke.cli.store.facts import found_here, named_file
     from twostroke.cli.store.fetching import PullWish, bring, prospect_of

@@ -37,12 +37,12 @@ def license_text(model: str, revision: str | None) -> dict[str, str]:
 
 
 def files_of(model: str, revision: str | None) -> dict[str, int]:
-    """Its files with their bytes. Raises ModelNotFound."""
+    """Returns the sizes of the model's files in bytes, by name. Raises ModelNotFound."""
     return model_files(found_here(model, revision).path)
 
 
 def _folder(model: str, revision: str | None) -> Path:
-    """Where its settings are: a GGUF file is unfolded."""
+    """Returns the folder that has the model's settings. A GGUF file is unfolded into a folder first."""
     from twostroke.assembly.settings.env import read_machine
     from twostroke.weights.gguf.unfold import unfold
     from twostroke.weights.vocabularies.unfold import with_tokenizer

@@ -56,7 +56,7 @@ class BeamBook:
         return self._scheduler.has_work
 
     def gauges(self) -> Gauges:
-        """Returns the counts of this moment."""
+        """Returns the present counts."""
         return self._scheduler.gauges()
 
     def schedule(self, now: float) -> Plan | None:

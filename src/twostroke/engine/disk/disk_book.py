@@ -1,4 +1,4 @@
-"""A book of requests whose prompts may be read from a disk: such a request rests until its pages have been read."""
+"""A book of requests whose prompts may be read from a disk: such a request is paused until its pages have been read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DiskBook:
 
     @property
     def has_work(self) -> bool:
-        """True while a request waits, rests or runs, and while pages are to be copied for the disk."""
+        """True while a request waits, is paused or runs, and while pages are to be copied for the disk."""
         return self._book.has_work or self.disk.has_work
 
     @property
@@ -53,7 +53,7 @@ class DiskBook:
         return self._book.gauges()
 
     def add(self, request: Request) -> None:
-        """Queue a request; it rests while its pages are read."""
+        """Queue a request; it is paused while its pages are read."""
         self._book.add(request)
         self.disk.wish(request.request_id, request.disk_s)
         if request.steered:

@@ -70,8 +70,8 @@ class DiskPages:
             self._wishes[request_id] = disk_s
 
     def begin(self, request_id: str, salt: str, keys: Sequence[int], *, may_skip: bool) -> bool:
-        """Begin to read pages for a new request. Returns True when pages are read, so that the request should rest.
-        may_skip: True when cached positions may be left out of the request's computation."""
+        """Begin to read pages for a new request. Returns True when pages are being read; the caller then pauses the
+        request. may_skip: True when cached positions may be left out of the request's computation."""
         self._prompts[request_id] = len(keys) // self._size
         return may_skip and self._fetching.begin(request_id, salt, keys)
 

@@ -38,7 +38,8 @@ class Truth:
 
 
 def token_ids(folder: Path, texts: TextSet = OWN_TEXTS) -> list[list[int]]:
-    """Returns the runs of the texts as token ids of the checkpoint's tokenizer. Each begins as a prompt does."""
+    """Returns the runs of the texts as token ids of the checkpoint's tokenizer. Each run begins with the tokens that
+    begin a prompt, such as BOS."""
     tokenizer = Tokenizer.from_folder(folder)
     first = tokenizer.encode_prompt("")
     width = MOST_TOKENS - len(first)

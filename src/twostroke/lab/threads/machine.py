@@ -75,6 +75,7 @@ class PoolMachine:
 
     @property
     def _slower(self) -> float:
-        """How many times slower memory is than a node's own, where all but one of N parts of it are far."""
+        """The average slowdown of a memory access against one to the node's own memory. The memory lies on N nodes in
+        equal parts, of which N - 1 are far."""
         count = len(self.topology.nodes)
         return (1 + (count - 1) * self.topology.far) / count

@@ -1,4 +1,4 @@
-"""The WorkTable of a model in weights of one name, kept for the next caller."""
+"""Makes the WorkTable of a model whose weights are in one format. The last tables are cached."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ from twostroke.types.spec.formats import KVKind
 
 @lru_cache(maxsize=64)
 def work_of(model: Model, weights: str, kv_kind: KVKind) -> WorkTable:
-    """Returns the table of what a step computes and moves. weights: "f32", "bf16", "int8" or "int4"."""
+    """Returns the table of what a step computes and moves. weights: a name of `formats.FORMATS`."""
     return work_table(model, StoredFormats(format_choice(weights), kv_kind))

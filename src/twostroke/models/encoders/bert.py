@@ -84,40 +84,21 @@ def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 @architecture("CamembertModel", "CamembertForMaskedLM", model_type="camembert", form=VECTORS)
-def camembert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads CamemBERT, which is computed as RoBERTa is."""
+@architecture("XLMRobertaModel", "XLMRobertaForMaskedLM", model_type="xlm-roberta", form=VECTORS)
+@architecture("RobertaModel", "RobertaForMaskedLM", model_type="roberta", form=VECTORS)
+def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Reads RoBERTa, whose places begin after that of the padding. XLM-RoBERTa and CamemBERT are the same program."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
 @architecture("CamembertForSequenceClassification", model_type="camembert", form=SCORES)
-def camembert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads CamemBERT's classifier, which is computed as RoBERTa's is."""
-    return _scoring_roberta(fields)
-
-
-@architecture("XLMRobertaModel", "XLMRobertaForMaskedLM", model_type="xlm-roberta", form=VECTORS)
-def xlm_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads XLM-RoBERTa, which is computed as RoBERTa is."""
-    return _read(fields, "roberta.", padded=True).program(rows)
-
-
-@architecture("RobertaModel", "RobertaForMaskedLM", model_type="roberta", form=VECTORS)
-def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads RoBERTa, whose places begin after that of the padding."""
-    return _read(fields, "roberta.", padded=True).program(rows)
-
-
 @architecture("XLMRobertaForSequenceClassification", model_type="xlm-roberta", form=SCORES)
-def xlm_roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads XLM-RoBERTa's classifier, which is computed as RoBERTa's is."""
-    return _scoring_roberta(fields)
-
-
 @architecture("RobertaForSequenceClassification", model_type="roberta", form=SCORES)
 def roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads RoBERTa's classifier, whose head has two products."""
-    return _scoring_roberta(fields)
-
+    """Reads the classifiers of these models, whose head has two products."""
+    labels = num_labels(fields)
+    names = ("classifier.dense", "classifier.out_proj")
+    return _read(fields, "roberta.", padded=True).program(lambda t, x: classified(t, x, *names, labels))
 
 @architecture("ElectraModel", "ElectraForMaskedLM", "ElectraForPreTraining", model_type="electra", form=VECTORS)
 def electra(fields: Fields) -> tuple[CommonFacts, ProgramText]:
@@ -149,12 +130,6 @@ def _electra(fields: Fields) -> Encoder:
         return x if own == width else linear(x, t.matrix("up", {"embeddings_project": width}, own, bias=True))
 
     return replace(read, inputs=widened)
-
-
-def _scoring_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    labels = num_labels(fields)
-    names = ("classifier.dense", "classifier.out_proj")
-    return _read(fields, "roberta.", padded=True).program(lambda t, x: classified(t, x, *names, labels))
 
 
 def _read(fields: Fields, prefix: str, *, padded: bool = False) -> Encoder:

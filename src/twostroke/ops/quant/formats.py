@@ -123,8 +123,8 @@ def kv_warning(kv_format: str) -> str | None:
 
 
 def format_choice(name: str) -> FormatChoice:
-    """Returns the choice of each matrix's format where the format called `name` is chosen for a model. Raises
-    ValueError for another name."""
+    """Returns a function that chooses the format of each matrix, for a model whose weights get the format called
+    `name`. Raises ValueError for another name."""
     if name == STORED:
         return lambda weight: F32 if weight.role in KEPT_WIDE else weight.stored or BF16
     chosen = weight_format(name)

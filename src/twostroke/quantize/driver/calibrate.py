@@ -52,7 +52,8 @@ class Quantized:
 
 
 def read_original(folder: Path) -> Model:
-    """Reads the model of a folder that was not rounded before. Raises UnsupportedModel and what reading raises."""
+    """Reads the model of a folder whose weights are not quantized yet. Raises UnsupportedModel, and the errors of
+    reading."""
     if (folder / NAME_FILE).is_file() or scheme_in(folder) is not None:
         what = "a GGUF file" if (folder / NAME_FILE).is_file() else "quantized already"
         raise UnsupportedModel(
@@ -64,7 +65,7 @@ def read_original(folder: Path) -> Model:
 
 
 def read_source(folder: Path) -> Model:
-    """Reads the model of a folder that can be calibrated. Raises UnsupportedModel and what reading raises."""
+    """Reads the model of a folder that can be calibrated. Raises UnsupportedModel, and the errors of reading."""
     model = read_original(folder)
     if model.task is not Task.GENERATE:
         raise UnsupportedModel(

@@ -17,7 +17,7 @@ from pathlib import Path
 from twostroke.types.errors import ModelError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.json_file import read_object
-from twostroke.weights.packed.fingerprint import content_fingerprint, fingerprint
+from twostroke.weights.packed.fingerprint import content_of_folder, fingerprint
 
 NOTES = "calibrated"
 """The folder in the cache folder that belongs to this module."""
@@ -41,7 +41,7 @@ def note_result(cache: Path, original: Path, result: Path, method: str) -> str |
     name = TAKEN_BY.get(method)
     if name is None:
         return None
-    said = {"folder": str(result.resolve()), "content": _content(result)}
+    said = {"folder": str(result.resolve()), "content": content_of_folder(result)}
     try:
         place = _place(cache, original, name)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def kept_result(cache: Path, original: Path, weights: str) -> KeptResult | None:
         return None
     folder = Path(said["folder"])
     try:
-        same = folder.is_dir() and _content(folder) == said.get("content")
+        same = folder.is_dir() and content_of_folder(folder) == said.get("content")
     except (ModelError, OSError):
         same = False
     return KeptResult(folder) if same else KeptResult(None, f"{folder} is gone or was changed")
@@ -74,8 +74,3 @@ def kept_result(cache: Path, original: Path, weights: str) -> KeptResult | None:
 def _place(cache: Path, original: Path, name: str) -> Path:
     with Checkpoint.open(original) as checkpoint:
         return cache / NOTES / f"{fingerprint(checkpoint)}-{name}.json"
-
-
-def _content(folder: Path) -> str:
-    with Checkpoint.open(folder) as checkpoint:
-        return content_fingerprint(checkpoint)

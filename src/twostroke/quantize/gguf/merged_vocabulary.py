@@ -166,8 +166,8 @@ def _marks(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> dict[str, i
 
 
 def _texts(said: Mapping[str, Any], marks: Collection[str]) -> Iterator[str]:
-    """Yields the texts to compare: the embedded text line by line, and all pieces of the vocabulary, some in a text.
-    None begins with a space, because not every tokenizer puts another space before it."""
+    """Yields the texts to compare: each line of the embedded text, and texts that consist of PIECES_OF_TEXT pieces of
+    the vocabulary each. No text begins with a space, because only some tokenizers put another space before it."""
     for line in calibration_text().split(NEWLINE):
         yield line.lstrip()
     pieces = [piece.replace(SPACE, " ") for piece in said["model"]["vocab"] if piece not in marks]

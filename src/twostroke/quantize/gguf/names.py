@@ -1,4 +1,4 @@
-"""Finds the places of a checkpoint's tensors in a GGUF file: the reader's tables, the other way round."""
+"""Finds the names of a checkpoint's tensors in a GGUF file, by the reader's tables read in the other direction."""
 
 from __future__ import annotations
 

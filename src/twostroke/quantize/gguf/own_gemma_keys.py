@@ -1,4 +1,4 @@
-"""The keys of Gemma 3n and Gemma 4, as own_keys.py has those of other families."""
+"""The keys of Gemma 3n and Gemma 4. own_keys.py has those of other families."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of Apertus, Grok, Kimi Linear and MiMo-V2, as own_keys.py has those of other families."""
+"""The keys of Apertus, Grok, Kimi Linear and MiMo-V2. own_keys.py has those of other families."""
 
 from __future__ import annotations
 

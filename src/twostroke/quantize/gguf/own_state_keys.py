@@ -1,4 +1,4 @@
-"""The keys of families that keep a state, as own_keys.py has those of other families."""
+"""The keys of families that keep a state. own_keys.py has those of other families."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from twostroke.ops.operands import F32Array, I32Array, bf16_to_f32
+from twostroke.ops.operands import F32Array, I32Array
 from twostroke.quantize.gguf.names import StoredPlan
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.families.family import Config, Family, Shape
 from twostroke.weights.gguf.naming import order_of_pairs
-from twostroke.weights.tensor_source import SourceArray
+from twostroke.weights.tensor_source import as_f32
 
 PIECE_ELEMENTS = 1 << 22
 """The elements that are made at a time, where rows keep their order. The searches of scales hold a few copies of them.
@@ -32,16 +32,11 @@ def stored_values(plan: StoredPlan, family: Family, config: Config, checkpoint: 
     for name in plan.ours:
         shape = checkpoint.info(name).shape
         if moved or len(shape) != 2:
-            yield _moved(plan, floats(checkpoint.read(name)), order, columns)
+            yield _moved(plan, as_f32(checkpoint.read(name)), order, columns)
             continue
         each = max(1, PIECE_ELEMENTS // shape[1])
         for first in range(0, shape[0], each):
-            yield floats(checkpoint.read_rows(name, first, min(each, shape[0] - first)))
-
-
-def floats(values: SourceArray) -> F32Array:
-    """Returns bf16 bits or floats as float32."""
-    return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else values.astype(np.float32, copy=False)
+            yield as_f32(checkpoint.read_rows(name, first, min(each, shape[0] - first)))
 
 
 def _moved(plan: StoredPlan, values: F32Array, order: I32Array | None, columns: I32Array | None) -> F32Array:
@@ -74,7 +69,7 @@ def _of_joined(plan: StoredPlan, config: Config, checkpoint: Checkpoint) -> Iter
     name, pieces = plan.ours[0], joined.pieces
     shape = checkpoint.info(name).shape
     if joined.name.endswith("bias"):
-        whole = floats(checkpoint.read(name)).reshape(-1)
+        whole = as_f32(checkpoint.read(name)).reshape(-1)
         yield _back(whole, _order(plan, config)).reshape(len(pieces), *plan.shape)[plan.piece]
         return
     matrices = shape[0] if len(shape) == 3 else 1
@@ -82,7 +77,7 @@ def _of_joined(plan: StoredPlan, config: Config, checkpoint: Checkpoint) -> Iter
     each = sum(plan.rows)
     first = matrices * sum(plan.rows[: plan.piece])
     for matrix in range(matrices):
-        values = floats(checkpoint.read_rows(name, matrix, 1))[0] if len(shape) == 3 else floats(checkpoint.read(name))
+        values = as_f32(checkpoint.read_rows(name, matrix, 1))[0] if len(shape) == 3 else as_f32(checkpoint.read(name))
         values = values.T if joined.turned else values
         own = plan.rows[plan.piece]
         begin = first + matrix * own

@@ -22,7 +22,7 @@ from twostroke.quantize.gguf.check import read_back, require_same
 from twostroke.quantize.gguf.container import GgufTensorToWrite, KeyValue, write_gguf
 from twostroke.quantize.gguf.keys import general_keys, model_keys, pooling_keys, rotation_divisors
 from twostroke.quantize.gguf.names import FIX, StoredPlan, entries_to_write, plan_tensors
-from twostroke.quantize.gguf.values import floats, stored_values
+from twostroke.quantize.gguf.values import stored_values
 from twostroke.quantize.gguf.vocabulary import vocabulary_keys
 from twostroke.runner.folder import read_folder
 from twostroke.runner.retrieval.sentence_files import read_sentence_files
@@ -31,6 +31,7 @@ from twostroke.types.pooling import Pooling, Task
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.families.family import Config, Family, Shape
 from twostroke.weights.json_file import read_object
+from twostroke.weights.tensor_source import as_f32
 from twostroke.weights.tensors import is_ignored, with_prefix
 from twostroke.weights.tied import HEAD
 
@@ -130,7 +131,7 @@ class Described:
 
 
 def _reader(checkpoint: Checkpoint) -> Callable[[str], F32Array]:
-    return lambda name: floats(checkpoint.read(name))
+    return lambda name: as_f32(checkpoint.read(name))
 
 
 def describe(

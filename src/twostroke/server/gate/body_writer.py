@@ -43,11 +43,11 @@ def body_writer_of(scope: Scope) -> BodyWriter | None:
 
 
 def give_park(scope: Scope, park: Park) -> None:
-    """Put the function that lets the answer of this request rest into the request's scope."""
+    """Put the function that pauses the answer of this request into the request's scope."""
     scope.setdefault("extensions", {})[_PARK_KEY] = park
 
 
 def park_of(scope: Scope) -> Park | None:
-    """Returns the function that lets the answer of this request rest; None when nothing is being made."""
+    """Returns the function that pauses the answer of this request; None when no answer is being generated."""
     found: Park | None = scope.get("extensions", {}).get(_PARK_KEY)
     return found

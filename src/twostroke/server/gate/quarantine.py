@@ -107,7 +107,7 @@ class Quarantine:
 
 @dataclass(eq=False, slots=True)
 class Stay:
-    """The stay of a call that was admitted."""
+    """The time that an admitted call is in the engine."""
 
     quarantine: Quarantine
     names: tuple[str, ...] = ()

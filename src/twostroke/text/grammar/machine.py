@@ -28,7 +28,7 @@ class GrammarMachine:
         self.num_tokens = 0
 
     def feed(self, token_id: int) -> None:
-        """Take in the next output token. A token that the grammar forbids is a fault, which `bits` raises."""
+        """Take in the next output token. If the grammar forbids the token, the next call of `bits` raises the error."""
         self.num_tokens += 1
         self._each(lambda matcher: matcher.consume(token_id))
 

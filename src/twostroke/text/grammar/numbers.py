@@ -186,7 +186,8 @@ def _may_write_fractions(schema: Any) -> bool:
 
 
 def _places(schema: Any) -> int:
-    """Returns the most decimal places of a number in the schema; -1 where a number is longer than a bounded number."""
+    """Returns the largest number of decimal places of any number in the schema; -1 if a number has more digits than 64
+    bits can hold."""
     most = 0
     for value in _numbers_in(schema):
         written = Decimal(repr(value))

@@ -38,7 +38,7 @@ class Pointers:
         return schema
 
     def targets(self, schema: Any) -> list[str]:
-        """Returns the pointer of the schema's own `$ref`, where it stays inside the document."""
+        """Returns the pointer of the schema's own `$ref`; an empty list if it points into another document."""
         ref = schema.get("$ref") if isinstance(schema, dict) else None
         return [unquote(ref[1:])] if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")) else []
 
@@ -53,7 +53,7 @@ def joined(pointer: str, *steps: str | int) -> str:
 
 
 def shown(pointer: str) -> str:
-    """Returns the pointer as people write it: $.properties.name."""
+    """Returns the pointer in the form $.properties.name."""
     return ("$" + pointer.replace("/", ".").replace("~1", "/").replace("~0", "~"))[:200]
 
 

@@ -62,8 +62,8 @@ _CALLED: Messages = [
 
 
 def tried(render: FittedRender) -> Abilities:
-    """Returns the abilities of this template. For the trial of a call another tool is offered, so that the called name
-    can only come from the call."""
+    """Returns the abilities of this template. The history with a call is rendered with another tool in its list of
+    tools, so the name of the called tool can only come from the call."""
     offer, turn = _text(render, [user("qzask")], _TOOL), _text(render, _CALLED, _PLAIN_TOOL)
     calls = all(word in turn for word in ("qzsay", _NAME, _KEY, _VALUE))
     return Abilities(

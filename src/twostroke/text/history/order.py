@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from twostroke.text.history.repair import (
-    SYSTEMS,
-    Messages,
-    Probe,
-    Repair,
-    assistant,
-    is_turn,
-    joined,
-    pairs,
-    user,
-)
+from twostroke.text.history.repair import Messages, Probe, Repair, assistant, is_turn, joined, pairs, user
+from twostroke.text.history.systems import leading_systems
 
 BEGINNING = "(The conversation goes on from an earlier one.)"
 
@@ -30,17 +21,13 @@ def _join(messages: Messages, role: str) -> Messages:
     return made
 
 
-def _first(messages: Messages) -> int:
-    return next((place for place, each in enumerate(messages) if each["role"] not in SYSTEMS), len(messages))
-
-
 def _begins_late(messages: Messages) -> bool:
-    place = _first(messages)
+    place = leading_systems(messages)
     return place == len(messages) or messages[place]["role"] != "user"
 
 
 def _begun(messages: Messages) -> Messages:
-    place = _first(messages)
+    place = leading_systems(messages)
     return [*messages[:place], user(BEGINNING), *messages[place:]]
 
 

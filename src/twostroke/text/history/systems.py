@@ -19,17 +19,17 @@ def _system(text: str) -> Message:
     return {"role": "system", "content": text}
 
 
-def _leading(messages: Messages) -> int:
+def leading_systems(messages: Messages) -> int:
     """Returns the number of system messages at the front."""
     return next((place for place, each in enumerate(messages) if each["role"] not in SYSTEMS), len(messages))
 
 
 def _several(messages: Messages) -> bool:
-    return _leading(messages) > 1
+    return leading_systems(messages) > 1
 
 
 def _late(messages: Messages) -> bool:
-    return any(each["role"] in SYSTEMS for each in messages[_leading(messages) :])
+    return any(each["role"] in SYSTEMS for each in messages[leading_systems(messages) :])
 
 
 def _any(messages: Messages) -> bool:
@@ -37,7 +37,7 @@ def _any(messages: Messages) -> bool:
 
 
 def _join_leading(messages: Messages) -> Messages:
-    count = _leading(messages)
+    count = leading_systems(messages)
     return [joined(*messages[:count]), *messages[count:]]
 
 

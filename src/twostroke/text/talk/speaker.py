@@ -1,5 +1,5 @@
-"""Turns a conversation into a prompt. The template writes it where it shows everything; otherwise the format's own
-words do.
+"""Turns a conversation into a prompt. The model's chat template writes the prompt if it can show every message;
+otherwise the format's own words are used.
 
     speaker.prompt(messages, tools, ...)            up to where the answer begins
     speaker.continued(messages, last, tools, ...)   up to where the text that the answer begins with stands

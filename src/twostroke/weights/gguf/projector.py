@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
-from twostroke.ops.operands import F32Array, I32Array, bf16_to_f32
+from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.container import GgufFile
@@ -24,7 +24,7 @@ from twostroke.weights.gguf.projectors.kind import VISION, Config, ProjectorKind
 from twostroke.weights.gguf.row_orders import halves_of_pairs
 from twostroke.weights.gguf.tensors import GgufTensor, whole
 from twostroke.weights.open_file import check_rows
-from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource
+from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource, as_f32
 
 ARCHITECTURE = "clip"
 KINDS: Mapping[str, ProjectorKind] = {**siglip.KINDS, **turning.KINDS, **llava.KINDS, **minicpm.KINDS}
@@ -204,7 +204,7 @@ class KernelFrames(Struct, frozen=True, eq=False):
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
         """See SafetensorsFile.read_rows. Raises IndexError."""
         check_rows("kernels of frames", first, count, self.info.shape[0])
-        found: F32Array = np.stack([_floats(part.read_rows(first, count)) for part in self.parts], axis=2)
+        found: F32Array = np.stack([as_f32(part.read_rows(first, count)) for part in self.parts], axis=2)
         if out is None:
             return found
         out.reshape(found.shape)[...] = found
@@ -225,7 +225,7 @@ class ColorsLast(Struct, frozen=True, eq=False):
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
         """See SafetensorsFile.read_rows. Raises IndexError."""
-        kernels = _floats(self.part.read_rows(first, count)).reshape(count, *self.part.info.shape[1:])
+        kernels = as_f32(self.part.read_rows(first, count)).reshape(count, *self.part.info.shape[1:])
         found = np.ascontiguousarray(kernels.transpose(0, 2, 3, 1)).reshape(count, -1)
         if out is None:
             return found
@@ -246,15 +246,11 @@ class OneNumber(Struct, frozen=True, eq=False):
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
         """See SafetensorsFile.read_rows. Raises IndexError."""
         check_rows("one number", first, count, 1)
-        found: F32Array = _floats(self.part.read_rows(0, 1))
+        found: F32Array = as_f32(self.part.read_rows(0, 1))
         if out is None:
             return found
         out.reshape(1)[...] = found
         return out
-
-
-def _floats(values: SourceArray) -> F32Array:
-    return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else values.astype(np.float32, copy=False)
 
 
 def refuse_other_model(projector: Projector, architecture: str, width: int, model: str) -> None:

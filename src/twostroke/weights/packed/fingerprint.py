@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.json_file import read_bytes
@@ -29,6 +30,12 @@ def fingerprint(checkpoint: Checkpoint) -> str:
 def content_fingerprint(checkpoint: Checkpoint) -> str:
     """Returns a fingerprint without times: it is the same for copies of a checkpoint on several machines."""
     return _of(checkpoint, lambda name, status: f"{name} {status.st_size}")
+
+
+def content_of_folder(folder: Path) -> str:
+    """Returns the content_fingerprint of a folder's checkpoint. Raises ModelError."""
+    with Checkpoint.open(folder) as checkpoint:
+        return content_fingerprint(checkpoint)
 
 
 def _of(checkpoint: Checkpoint, words: Callable[[str, os.stat_result], str]) -> str:

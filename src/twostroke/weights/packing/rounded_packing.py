@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.ops.operands import F32Array, PackedWeight, U8Array, U16Array, bf16_to_f32
+from twostroke.ops.operands import F32Array, PackedWeight, U8Array, U16Array
 from twostroke.ops.program.values import Tensor, Weight
 from twostroke.ops.unpack import unpack
 from twostroke.types.errors import CorruptModel
@@ -23,7 +23,7 @@ from twostroke.types.spec.formats import PANEL_ROWS, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.blobs import BlobTarget, aligned_bytes
 from twostroke.weights.packing.stored_packing import BlockPacker
-from twostroke.weights.tensor_source import SourceArray, readable_dtype
+from twostroke.weights.tensor_source import SourceArray, as_f32, readable_dtype
 
 BLOCK_BYTES = 16 << 20
 """Source rows read at a time: enough panels for all threads of a packer, little next to a model."""
@@ -201,11 +201,6 @@ def lost_rows(rows: SourceArray, weight_format: WeightFormat, packer: Packer) ->
     kept = unpack(PackedWeight(weight_format, count, columns, data, scales))
     np.subtract(as_f32(rows), kept, out=kept)
     return kept
-
-
-def as_f32(values: SourceArray) -> F32Array:
-    """Floats as they are read, in float32."""
-    return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else values.astype(np.float32, copy=False)
 
 
 def unusable(name: str) -> CorruptModel:

@@ -121,8 +121,8 @@ class OpTimer:
         """Returns a curve of the seconds for one activation byte, by the number of rows. The curve is for norms, rope,
         KV writes, and ops that wait for one another.
 
-        It is the time of a whole layer without its products and its attention. start_s: the seconds of starting one op,
-        which are counted elsewhere.
+        The time is that of a whole layer minus that of its products and its attention. start_s: the seconds that
+        starting one op takes; they are subtracted, because the cost model adds them for each op.
         """
         kv = pages_in(self._memory, KVKind.BF16, SMALL)
         layers = layers_in(self._memory, SMALL, INT8, SMALL_BYTES)
@@ -184,7 +184,8 @@ class OpTimer:
         return self._usual([record(table) for table in order])
 
     def _prefill(self, layer: KVLayer) -> tuple[float, Curve]:
-        """Returns the seconds for each row and query head, and for each FLOP by rows. Two contexts separate the two."""
+        """Returns the seconds for each row and query head, and the seconds for each FLOP by the number of rows. The
+        times of two context lengths tell these two costs apart."""
         short_s, short_flops = self._chunk(layer, MOST_ROWS, MOST_ROWS)
         long_s, long_flops = self._chunk(layer, MOST_ROWS, PREFILL_CONTEXT)
         least_s = LEAST_OF_FLOPS * long_s / long_flops  # a shorter time means a disturbed timing

@@ -1,9 +1,9 @@
 """Attention over the last positions and over compressed entries of all earlier ones (DeepSeek-AI 2026).
 
 One vector of a position is key and value of all heads. An entry is one such vector for several positions. The rotated
-elements are the last of a head in the checkpoint and the first in this module's heads. Queries, keys and outputs take
-the same order, and outputs are put back before the next product. Values have turned with their keys, so outputs are
-turned back.
+elements are the last of a head in the checkpoint and the first in this module's heads. Queries, keys and outputs are
+computed in the module's order; outputs are put back into the checkpoint's order before the next product. A value is the
+same vector as its key, so it is rotated too; the outputs are therefore rotated back.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class TopNSigma(Struct, frozen=True):
-    """deviations: the n of the rule. The deviation is that of all possible tokens. It is taken before the temperature,
-    which would change the deviation and the differences by the same factor. Satisfies `SamplerLink`."""
+    """Keeps the tokens whose logits are within `deviations` standard deviations of the largest logit. The standard
+    deviation is computed over all possible tokens and before the temperature, which would change both sides of the
+    comparison by the same factor. Satisfies `SamplerLink`."""
 
     deviations: float
 

@@ -145,7 +145,8 @@ def text_schema(bounds: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _pattern(name: str, definition: str, syntax: Any, notes: Notes) -> str | None:
-    """Returns the regular expression of a tool's text; None when nothing makes the text fit its grammar."""
+    """Returns a regular expression that the tool's text must match; None when the text cannot be made to fit its
+    grammar."""
     if syntax == "regex":
         size_bytes = len(definition.encode(errors="surrogatepass"))
         if size_bytes > MAX_REGEX_BYTES:

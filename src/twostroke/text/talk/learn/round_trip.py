@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from msgspec import Struct
 
 from twostroke.text.talk.calling import Tools
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.learn.probe import CHECKS, FIRST, SCHEMAS, TemplateProbe, TurnCase
+from twostroke.text.talk.notations.json_text import loaded
 from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Thought, joined
 from twostroke.text.talk.reader import TurnReader
 
@@ -96,7 +95,7 @@ def without_end(turn: str, ends: Sequence[str]) -> str:
 
 def _came_back(form: Format, turn: str, case: TurnCase) -> bool:
     read = read_turn(form, [turn], Tools(SCHEMAS))
-    calls = [(name, _loaded(arguments)) for name, arguments, _ in read.calls]
+    calls = [(name, loaded(arguments)) for name, arguments, _ in read.calls]
     told = (read.content.strip(), read.thought)
     # Some formats treat a plan before a call as a thought.
     planned = bool(case.calls) and told == ("", case.content)
@@ -113,10 +112,3 @@ def same_at_every_cut(form: Format, turn: str) -> bool:
 def same_in_characters(form: Format, turn: str) -> bool:
     """Returns True where the turn gives the same message, whole and one character at a time."""
     return read_turn(form, turn, Tools(SCHEMAS)) == read_turn(form, [turn], Tools(SCHEMAS))
-
-
-def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

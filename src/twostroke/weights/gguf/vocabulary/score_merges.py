@@ -1,4 +1,4 @@
-"""The merges of a SentencePiece vocabulary, which has a score for each piece in their place.
+"""Finds the merges of a SentencePiece vocabulary. Its file stores no merges, but a score for each piece.
 
 A piece is looked for in all places between its characters: 2 million in a vocabulary of 262,144. Numbers that stand for
 texts are looked up, all at once, and only pairs that are found this way are compared as texts.
@@ -25,10 +25,9 @@ Places = NDArray[np.int64]
 
 
 def merges_of_scores(vocab: Mapping[str, int], scores: NDArray[Any], made: Sequence[bool]) -> list[list[str]]:
-    """All pairs of texts of the vocabulary whose join is a piece, by the join's score; among equals longer first parts,
-    and then longer second parts, come first. scores: a number for each id. made: for each id, whether its text can be a
-    join.
-    """
+    """Returns each pair of texts of the vocabulary that, joined, is another text of it. The pairs are sorted: higher
+    scores of the joined text first, then longer first parts, then longer second parts. scores: a number for each id.
+    made: for each id, whether its text can be made by joining."""
     texts = [text for text in vocab if 0 < len(text) <= LONGEST]
     ids = np.fromiter((vocab[text] for text in texts), np.int64, len(texts))
     joins, firsts, seconds = _pairs(texts, np.asarray(made, bool)[ids])
@@ -40,7 +39,8 @@ def merges_of_scores(vocab: Mapping[str, int], scores: NDArray[Any], made: Seque
 
 
 def _pairs(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Places, Places]:
-    """Places of joins, of their first and of their second parts; the joins in order. All real pairs are among them.
+    """Returns the indices of joined texts, of their first parts and of their second parts, in the order of the joined
+    texts. Every true pair is in the result; a few pairs may be false.
 
     The number of characters c0, c1, ... is c0 + c1 * _BASE + c2 * _BASE^2 ... modulo 2^64. The numbers of all parts of
     a text follow from the sums up to each of its characters.

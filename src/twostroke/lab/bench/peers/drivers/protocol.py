@@ -49,8 +49,8 @@ def bits_of(weights):
 
 
 class Prompts:
-    """The bound of random token ids: they lie below the size of the vocabulary, which `load` is told, and below 50,000.
-    """
+    """Holds the exclusive bound of random token ids: 50,000, or the size of the vocabulary that `load` was told, if
+    that is smaller."""
 
     vocabulary = 50_000
 

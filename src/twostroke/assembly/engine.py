@@ -174,7 +174,8 @@ def build_heart(
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     report_fault = _fault_report("engine fault", report)
-    watched, flight = ranks.executor_of(runner, group, witness, images)
+    rows = None if images is None else images.rows
+    watched, flight = ranks.executor_of(runner, group, witness, rows)
     executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
     facts = _disk_facts(found, weights_check)
     pages = None if facts is None else disk.build_disk(facts, cache, memory, executor, report, closing)
@@ -212,7 +213,7 @@ def build_heart(
         adapters=shelf,
         texts=build_texts(spec, resolved.task.pooling, found.files, tokenizer, folder),
         eyes=eyes,
-        images=None if images is None else images.rows,
+        images=rows,
         disk=pages,
     )
 

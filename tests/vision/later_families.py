@@ -14,6 +14,7 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2Im
 
 from tests.vision.family import TEXT, Family, Given, library
 from tests.vision.lfm2_family import LFM2_VL
+from tests.vision.llama4_family import LLAMA4
 from tests.vision.llava_families import LLAVA
 
 GEMMA4_MARKS = ("<|image|>", "<|end|>", "<|start|>", "<|image>", "<image|>", "<|V|>", "<|a|>", "<|a>", "<a|>")
@@ -235,4 +236,5 @@ LATER = (
     _internvl("internvl-large", internvl_large),
     LFM2_VL,
     *LLAVA,
+    *LLAMA4,
 )

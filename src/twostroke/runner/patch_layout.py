@@ -94,6 +94,13 @@ class PatchLayout:
         column = (own_column[:, None] * merge + inner % merge).reshape(-1).astype(np.int32)
         return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths), self._sight.rest)
 
+    def turns(self, tile: ImageTile, rows: slice) -> I32Array:
+        """Returns line and column (2, rows) by which a tile's rows are rotated. rows: the rows of the step that are
+        returned."""
+        order = self.order(tile.lines, tile.columns)
+        made = np.stack([order.lines[rows], order.columns[rows]]) + np.int32(self._sight.turned_from)
+        return np.pad(made, ((0, 0), (0, order.rest_in(rows))))
+
     def places(self, tile: ImageTile, rows: slice = ALL) -> F32Array:
         """Returns the learned places (rows, width) of a tile's rows. rows: the rows of the step that are returned.
         Raises ValueError without a table."""

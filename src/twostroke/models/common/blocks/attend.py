@@ -165,14 +165,16 @@ def _joined(t: Tracer, shape: Heads, turn: RopeSpec | None) -> Weight:
     if shape.gated:
         return _gated(t, shape)
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
-    orders = {}
-    if shape.interleaved and turn:
-        counts = {names.q: shape.num_heads, names.k: shape.num_kv_heads}
-        orders = {
-            name: HeadRows(count, shape.head_dim, shape.head_dim, pairs=turn.rotary_dim // 2)
-            for name, count in counts.items()
-        }
+    orders = halves_of_pairs(shape, turn) if shape.interleaved and turn else {}
     return t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias, orders=orders)
+
+
+def halves_of_pairs(shape: Heads, turn: RopeSpec) -> dict[str, HeadRows]:
+    """Returns, for the tensors of q and k by name, the order of their rows in which a pair's two elements lie half a
+    rotation apart. In the checkpoint they are neighbours."""
+    counts = {shape.names.q: shape.num_heads, shape.names.k: shape.num_kv_heads}
+    pairs, dim = turn.rotary_dim // 2, shape.head_dim
+    return {name: HeadRows(count, dim, dim, pairs=pairs) for name, count in counts.items()}
 
 
 def _gated(t: Tracer, shape: Heads) -> Weight:

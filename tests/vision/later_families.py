@@ -14,7 +14,7 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2Im
 
 from tests.vision.family import TEXT, Family, Given, library
 from tests.vision.lfm2_family import LFM2_VL
-from tests.vision.llama4_family import LLAMA4
+from tests.vision.llama4_family import LLAMA4, LLAMA4_USUAL
 from tests.vision.llava_families import LLAVA
 
 GEMMA4_MARKS = ("<|image|>", "<|end|>", "<|start|>", "<|image>", "<image|>", "<|V|>", "<|a|>", "<|a>", "<a|>")
@@ -238,3 +238,5 @@ LATER = (
     *LLAVA,
     *LLAMA4,
 )
+WRITTEN_ALONE = (LLAMA4_USUAL,)
+"""Families whose folders are written, and which are not in LATER."""

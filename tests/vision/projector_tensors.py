@@ -14,7 +14,15 @@ from tests.weights.gguf.export import interleaved, read_tensors
 Given = dict[str, Any]
 Writer = gguf.GGUFWriter
 ENDINGS = (".weight", ".bias", ".input_max", ".input_min", ".output_max", ".output_min")
-SEEN = ("visual.", "model.visual.", "model.vision", "model.multi_modal", "model.embed_vision", "model.connector")
+SEEN = (
+    "vision_model.",
+    "visual.",
+    "model.visual.",
+    "model.vision",
+    "model.multi_modal",
+    "model.embed_vision",
+    "model.connector",
+)
 WHOLE = ("vision_tower.", "multi_modal_projector.", "embed_vision.")
 
 
@@ -59,6 +67,8 @@ def _changed(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[t
         yield _internvl(name, values)
     elif word in ("idefics3", "newest"):
         yield name, values
+    elif word == "llama4":
+        yield _llama4(name, values)
     elif word == "mlp":
         yield from _llava(name.removeprefix("model."), values, own)
     else:
@@ -85,6 +95,16 @@ def _llava(name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.
         word = next((word for word in swap if word in name), "")
         ending = name.rpartition(".")[2]
         yield (swap[word] + f".{ending}" * (word != "class_embedding") if word else name), values
+
+
+def _llama4(name: str, values: np.ndarray) -> tuple[str, np.ndarray]:
+    """The package's map has another name for the second norm than the files of Llama 4."""
+    if name.startswith("multi_modal_projector."):
+        return "mm.model.fc.weight", values
+    if "post_attention_layernorm" in name:
+        words = name.split(".")
+        return f"v.blk.{words[3]}.ln2.{words[-1]}", values
+    return name + ".weight" * name.endswith("positional_embedding_vlm"), values
 
 
 def _visual(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
@@ -218,10 +238,15 @@ def _llava_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> No
         writer.add_array("clip.vision.image_grid_pinpoints", turned)
 
 
+def _llama4_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_projector_scale_factor(int(1 / own["pixel_shuffle_ratio"]))
+
+
 KEYS = {
     **{"idefics3": _idefics3_keys, "gemma3": _gemma3_keys, "qwen3vl_merger": _qwen3_keys, "glm4v": _glm_keys},
     **{"qwen2vl_merger": _qwen2_keys, "qwen2.5vl_merger": _qwen2_5_keys, "pixtral": _pixtral_keys},
     "mlp": _llava_keys,
     **{"lfm2": _lfm2_keys, "internvl": _internvl_keys, "gemma4v": _gemma4_keys, "newest": _idefics3_keys},
-    "gemma4uv": _unified_keys,
+    **{"gemma4uv": _unified_keys, "llama4": _llama4_keys},
 }

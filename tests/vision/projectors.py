@@ -90,7 +90,20 @@ def _glm4_keys(config: Given) -> Given:
     }
 
 
-OTHER_KEYS = {"lfm2": _lfm2_keys, "gemma4": _gemma4_keys, "glm4": _glm4_keys}
+def _llama4_keys(config: Given) -> Given:
+    return {
+        "rope.freq_base": (6, config["rope_parameters"]["rope_theta"]),
+        "rope.dimension_count": (4, config["head_dim"]),
+        "expert_count": (4, config["num_local_experts"]),
+        "expert_used_count": (4, config["num_experts_per_tok"]),
+        "expert_feed_forward_length": (4, config["intermediate_size"]),
+        "feed_forward_length": (4, config["intermediate_size_mlp"]),
+        "interleave_moe_layer_step": (4, config["interleave_moe_layer_step"]),
+        **{f"attention.{part}_length": (4, config["head_dim"]) for part in ("key", "value")},
+    }
+
+
+OTHER_KEYS = {"llama4": _llama4_keys, "lfm2": _lfm2_keys, "gemma4": _gemma4_keys, "glm4": _glm4_keys}
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, path: Path, config: Given) -> None:

@@ -19,7 +19,7 @@ from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.container import GgufFile
 from twostroke.weights.gguf.keys import Keys
-from twostroke.weights.gguf.projectors import llava, siglip, turning
+from twostroke.weights.gguf.projectors import llava, paired, siglip, turning
 from twostroke.weights.gguf.projectors.kind import VISION, Config, ProjectorKind, length
 from twostroke.weights.gguf.row_orders import halves_of_pairs
 from twostroke.weights.gguf.tensors import GgufTensor, whole
@@ -27,7 +27,7 @@ from twostroke.weights.open_file import check_rows
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource
 
 ARCHITECTURE = "clip"
-KINDS: Mapping[str, ProjectorKind] = {**siglip.KINDS, **turning.KINDS, **llava.KINDS}
+KINDS: Mapping[str, ProjectorKind] = {**siglip.KINDS, **turning.KINDS, **llava.KINDS, **paired.KINDS}
 """Value of clip.projector_type -> the type of projector."""
 _LAYER = re.compile(r"v\.blk\.(\d{1,5})\.(\w+)\.(weight|bias|(?:in|out)put_(?:min|max))")
 _DEEP = re.compile(r"v\.deepstack\.(\d{1,5})\.(norm|fc1|fc2)\.(weight|bias)")

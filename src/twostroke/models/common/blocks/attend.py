@@ -120,6 +120,20 @@ def joined_in_order(name: str) -> JoinedText:
     return joined
 
 
+def joined_of_pairs(name: str) -> JoinedText:
+    """Reads the tensor of `joined_in_order`, whose rotary pairs in q and k are neighbours."""
+
+    def joined(t: Tracer, shape: Heads) -> Weight:
+        dim, pairs = shape.head_dim, shape.head_dim // 2
+        q = HeadRows(shape.num_heads, dim, dim, pairs=pairs)
+        k = HeadRows(shape.num_kv_heads, dim, dim, shape.query, pairs)
+        v = HeadRows(shape.num_kv_heads, dim, dim, shape.query + shape.kv)
+        rows = shape.query + 2 * shape.kv
+        return t.selected("qkv", name, rows, shape.hidden_size, (q, k, v), bias=shape.qkv_bias)
+
+    return joined
+
+
 def attend(
     t: Tracer, shape: Heads, h: Value, *, window: int = 0, turn: RopeSpec | None = None, chunked: bool = False
 ) -> Value:

@@ -79,6 +79,14 @@ def turn_by_turns(head_dim: int, theta: float) -> Rope:
     return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
 
 
+def turn_by_pairs(head_dim: int, theta: float) -> Rope:
+    """Returns a rotation whose even pairs are rotated by the column of a patch, and whose odd pairs by its line. Both
+    pairs of a couple have the same frequency."""
+    quarter = head_dim // 4
+    turns = RowTurns((1, 0) * quarter, tuple(2 * (pair // 2) for pair in range(2 * quarter)))
+    return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
+
+
 @dataclass(frozen=True, slots=True)
 class Tower:
     """Layers with a norm before each block. norms: the names of a layer's two norms. turn: the rotation of q and k.

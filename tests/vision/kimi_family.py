@@ -1,0 +1,81 @@
+"""Kimi K2.5 as a tiny folder. Its judge's processor needs torchvision; here its sizes and patches come without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import transformers
+from PIL import Image
+from transformers.image_utils import SizeDict
+
+from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
+from tests.vision.family import TEXT, Family, Given, library
+
+judges: Any = judge_module("kimi_k25.image_processing_kimi_k25")
+
+KIMI_MARKS = (
+    *("<|media_pad|>", "<|end|>", "<|start|>", "<|media_begin|>", "<|media_content|>", "<|media_end|>"),
+    "<|kimi_k25_video_placeholder|>",
+)
+KIMI_SETTINGS: Given = {
+    **{"size": {"max_height": 20, "max_width": 20}, "max_patches": 40, "patch_size": 8, "merge_size": 2},
+    **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7], "resample": 3},
+}
+WRITTEN = "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>"
+
+
+def kimi_k25() -> torch.nn.Module:
+    """Learned places of 5 x 5 patches, fitted to each image by cubics. Heads of the tower have 24 elements."""
+    find = library(KIMI_MARKS).token_to_id
+    text = {
+        **{"model_type": "deepseek_v3", "q_lora_rank": 24, "kv_lora_rank": 20, "qk_rope_head_dim": 8, "v_head_dim": 12},
+        **{"qk_nope_head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48},
+        **{"n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1},
+        **{"routed_scaling_factor": 1.5, "num_key_value_heads": 4},
+    }
+    config = transformers.Kimi_K25Config(
+        text_config={**TEXT, **text},
+        vision_config={
+            **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2},
+            **{"patch_size": 8, "pos_emb_height": 5, "pos_emb_width": 5},
+        },
+        projection_hidden_size=48,
+        tie_word_embeddings=False,
+        image_token_id=find(KIMI_MARKS[0]),
+        video_token_id=find(KIMI_MARKS[-1]),
+        vision_start_token_id=find("<|media_begin|>"),
+        vision_end_token_id=find("<|media_end|>"),
+    )
+    config.architectures = ["Kimi_K25ForConditionalGeneration"]
+    return transformers.Kimi_K25ForConditionalGeneration(config)
+
+
+class KimiByPillow(judges.Kimi_K25ImageProcessor, ByPillow):  # type: ignore[misc, name-defined]
+    """The judge's sizes and patches, with Pillow."""
+
+    def __init__(self) -> None:
+        """Makes the processor without torchvision."""
+
+    def rescale_and_normalize(self, images: torch.Tensor, *given: Any) -> torch.Tensor:
+        """See TorchvisionBackend, which joins both steps."""
+        _, factor, _, mean, std = given
+        return self.normalize(images.float() * factor, mean, std)
+
+
+def kimi_processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """The patches of all images in reading order, and the grid of each."""
+    usual = {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
+    asked = {**usual, **settings, "size": SizeDict(**settings["size"]), "disable_grouping": True}
+    found = KimiByPillow()._preprocess([pixels_of(image) for image in images], **asked, return_tensors=None)
+    return {name: found[name] for name in ("pixel_values", "image_grid_thw")}
+
+
+def kimi_texts(given: Given) -> list[str]:
+    """One placeholder for each image row."""
+    counts = given["image_grid_thw"].prod(-1) // 4
+    return [WRITTEN.replace(KIMI_MARKS[0], KIMI_MARKS[0] * int(count)) for count in counts]
+
+
+KIMI = Family("kimi-k2.5", kimi_k25, KIMI_MARKS, WRITTEN, KIMI_SETTINGS, kimi_processed, kimi_texts)

@@ -23,7 +23,7 @@ FAMILIES = (
     *("qwen3-vl", "qwen3-vl-moe", "qwen3.5", "qwen3.5-moe", "qwen2.5-vl", "qwen2-vl", "gemma3", "gemma3-wide"),
     *("paddleocr-vl", "glm-4v", "glm-4.5v", "glm-4.6v", "glm-ocr", "mistral3", "lighton-ocr", "pixtral", "gemma4"),
     *("gemma4-small", "gemma4-unified", "internvl", "internvl-large", "lfm2-vl", "llava-next", "llava-next-siglip"),
-    *("llava-onevision", "llava-clip", "llava-siglip", "llama4", "llama4-wide", "kimi-k2.5"),
+    *("llava-onevision", "llava-clip", "llava-siglip", "llama4", "llama4-wide", "kimi-k2.5", "kimi-vl"),
 )
 """Names of those of tests/vision/families.py, which imports the judge."""
 SIDE, LONGEST = 32, 96

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +13,8 @@ from PIL import Image
 from transformers.image_utils import SizeDict
 
 from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
-from tests.vision.family import TEXT, Family, Given, library
+from tests.vision.family import TEXT, Family, Given, library, wide
+from tests.weights.checkpoints import read_tensors, save
 
 judges: Any = judge_module("kimi_k25.image_processing_kimi_k25")
 
@@ -78,4 +81,44 @@ def kimi_texts(given: Given) -> list[str]:
     return [WRITTEN.replace(KIMI_MARKS[0], KIMI_MARKS[0] * int(count)) for count in counts]
 
 
-KIMI = Family("kimi-k2.5", kimi_k25, KIMI_MARKS, WRITTEN, KIMI_SETTINGS, kimi_processed, kimi_texts)
+class KimiVl(Family, frozen=True):
+    """Kimi-VL, whose tower is that of Kimi K2.5. Its own code is in no version of transformers, so the judge is Kimi
+    K2.5. The folder has the names of tensors and fields of Kimi-VL."""
+
+    def write(self, folder: Path, spread: Callable[[torch.Tensor], tuple[float, float]] = wide) -> torch.nn.Module:
+        """See Family."""
+        judge = super().write(folder, spread)
+        path = folder / "model.safetensors"
+        save(path, {_name_in_kimi_vl(name): values for name, values in read_tensors(path).items()})
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"architectures": ["KimiVLForConditionalGeneration"], "model_type": "kimi_vl"}
+        config["media_placeholder_token_id"] = config.pop("image_token_id")
+        own = config["vision_config"] | {"model_type": "moonvit"}
+        for name in ("height", "width"):
+            own[f"init_pos_emb_{name}"] = own.pop(f"pos_emb_{name}")
+        config["vision_config"] = {name: value for name, value in own.items() if name not in NOT_IN_KIMI_VL}
+        for name in ("projection_hidden_size", "projection_layer_norm_eps", "vision_start_token_id", "video_token_id"):
+            del config[name]
+        (folder / "config.json").write_text(json.dumps(config))
+        settings = {name: value for name, value in self.settings.items() if name.startswith("image_")}
+        settings |= {"in_token_limit": self.settings["max_patches"], "merge_kernel_size": [2, 2], "patch_size": 8}
+        (folder / "preprocessor_config.json").write_text(json.dumps({**settings, "pad_input": True}))
+        return judge
+
+
+NOT_IN_KIMI_VL = ("pos_emb_time", "hidden_act", "rope_parameters")
+
+
+def _name_in_kimi_vl(name: str) -> str:
+    name = name.removeprefix("model.").replace("mm_projector.", "multi_modal_projector.")
+    name = name.replace("vision_tower.encoder.patch_embed.", "vision_tower.patch_embed.")
+    return (
+        name.replace("proj.0.", "linear_1.").replace("proj.2.", "linear_2.").replace("model.blocks.", "model.layers.")
+    )
+
+
+VL_SETTINGS = {**KIMI_SETTINGS, "size": {"max_height": 512, "max_width": 512}}
+KIMI = (
+    Family("kimi-k2.5", kimi_k25, KIMI_MARKS, WRITTEN, KIMI_SETTINGS, kimi_processed, kimi_texts),
+    KimiVl("kimi-vl", kimi_k25, KIMI_MARKS, WRITTEN, VL_SETTINGS, kimi_processed, kimi_texts),
+)

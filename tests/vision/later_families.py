@@ -238,7 +238,7 @@ LATER = (
     LFM2_VL,
     *LLAVA,
     *LLAMA4,
-    KIMI,
+    *KIMI,
 )
 WRITTEN_ALONE = (LLAMA4_USUAL,)
 """Families whose folders are written, and which are not in LATER."""

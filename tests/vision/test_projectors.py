@@ -24,6 +24,7 @@ KINDS = {
     **{"internvl": ("qwen2", "internvl"), "internvl-large": ("qwen2", "internvl"), "lfm2-vl": ("lfm2", "lfm2")},
     **{"gemma4": ("gemma4", "gemma4v"), "gemma4-small": ("gemma4", "gemma4v")},
     **{"gemma4-unified": ("gemma4", "gemma4uv"), "llama4-usual": ("llama4", "llama4")},
+    **{"kimi-k2.5": ("deepseek2", "kimik25"), "kimi-vl": ("deepseek2", "kimivl")},
     **{"llava-clip": ("llama", "mlp"), "llava-next": ("llama", "mlp"), "llava-next-siglip": ("llama", "mlp")},
 }
 PARAMS = SamplingParams(max_tokens=8, temperature=0.0, logprobs=0, prompt_logprobs=0, ignore_eos=True)

@@ -49,17 +49,17 @@ class KimiProcessor(OfColors, Struct, frozen=True):
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
         """See Processor."""
         unit, rows = self.patching.unit, min(self.rows, LOW_ROWS) if low else self.rows
-        most = self.patches
+        most = float(self.patches)
         while True:
             shown = self._shown(width, height, most)
             padded = tuple(-(-side // unit) * unit for side in shown)
             count = padded[0] * padded[1] // unit**2
             if count <= rows:
                 break
-            most = max(1, min(most - 1, most * rows // count))
+            most *= rows / count
         return Cut((("resize", *shown, self.colors.word), ("tile", 0, 0, *padded)), ((padded[0], padded[1]),))
 
-    def _shown(self, width: int, height: int, most: int) -> tuple[int, int]:
+    def _shown(self, width: int, height: int, most: float) -> tuple[int, int]:
         """Returns the size to which an image is reduced. most: the most patches."""
         patch, side = self.patching.patch, self.longest * self.patching.patch
         count = max(1.0, width // patch) * max(1.0, height // patch)

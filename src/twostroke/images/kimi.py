@@ -9,16 +9,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import (
-    BICUBIC,
-    HALF,
-    MULTIPLES,
-    Colors,
-    Cut,
-    OfColors,
-    Tiling,
-    read_resizing,
-)
+from twostroke.images.processor import BICUBIC, HALF, MULTIPLES, Colors, Cut, OfColors, Tiling, read_resizing
 from twostroke.types.images import Patching
 from twostroke.types.spec.fields import Fields
 
@@ -74,16 +65,18 @@ class KimiProcessor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> KimiProcessor:
-    """Returns the processor that a file describes; an image has at most `tiling.most_rows` rows. Raises CorruptModel."""
+    """Returns the processor that a file describes. An image has at most `tiling.most_rows` rows. Raises CorruptModel.
+    """
     group, patching = fields.group(GROUP), tiling.patching
     fields = fields.changed(group.values) if group is not None else fields
-    for names, own in ((("patch_size",), patching.patch), (("merge_size", "merge_kernel_size"), patching.merge)):
-        for name in names:
-            if any(side != own for side in fields.integers(name)):
-                raise fields.wrong(name, f"The tower has {own}.")
-    if not fields.boolean("pad_input", True) or fields.value("fixed_output_tokens") is not None:
-        name = "fixed_output_tokens" if fields.boolean("pad_input", True) else "pad_input"
-        raise fields.wrong(name, "Images are reduced, and black is added.")
+    tower = {"patch_size": patching.patch, "merge_size": patching.merge, "merge_kernel_size": patching.merge}
+    for name, own in tower.items():
+        if any(side != own for side in fields.integers(name)):
+            raise fields.wrong(name, f"The tower has {own}.")
+    if not fields.boolean("pad_input", True):
+        raise fields.wrong("pad_input", "Black is added up to a multiple of an image row.")
+    if fields.value("fixed_output_tokens") is not None:
+        raise fields.wrong("fixed_output_tokens", "The image's size decides the number of its rows.")
     size = fields.group("size") or fields.only({})
     longest = size.integer("max_height", 1, 1 << 16, default=512)
     if size.integer("max_width", 1, 1 << 16, default=longest) != longest:

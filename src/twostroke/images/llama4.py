@@ -90,10 +90,7 @@ class Llama4Processor(OfColors, Struct, frozen=True):
                 wide, high = (_single(count * self.side, own) for count, own in ((columns, width), (rows, height)))
                 scales[columns, rows] = min(wide, high)
         larger = [scale for scale in scales.values() if scale >= 1]
-        if self.enlarges or not larger:
-            chosen = max(scales.values())
-        else:
-            chosen = min(larger)
+        chosen = max(scales.values()) if self.enlarges or not larger else min(larger)
         return min((grid for grid, scale in scales.items() if scale == chosen), key=lambda grid: grid[0] * grid[1])
 
     def _shown(self, width: int, height: int, wide: int, high: int) -> tuple[int, int]:
@@ -142,8 +139,5 @@ def read(fields: Fields, tiling: Tiling) -> Llama4Processor:
     require_side(fields, size, ("height", "width"), tiling.side, 336)
     colors = read_resizing(fields, HALF, BILINEAR, ONE_SIZE)
     rounds = fields.boolean("do_rescale", True) and fields.boolean("do_normalize", True)
-    most, enlarges = (
-        fields.integer("max_patches", 1, 256, default=MOST_TILES),
-        fields.boolean("resize_to_max_canvas", False),
-    )
-    return Llama4Processor(tiling.side, most, enlarges, rounds, colors)
+    most = fields.integer("max_patches", 1, 256, default=MOST_TILES)
+    return Llama4Processor(tiling.side, most, fields.boolean("resize_to_max_canvas", False), rounds, colors)

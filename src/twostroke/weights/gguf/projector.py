@@ -211,7 +211,8 @@ class KernelFrames(Struct, frozen=True, eq=False):
 
 
 class ColorsLast(Struct, frozen=True, eq=False):
-    """Kernels (O, C, p, p) as a matrix (O, p * p * C) of pixels whose colours are neighbours. Satisfies `TensorSource`."""
+    """Kernels (O, C, p, p) as a matrix (O, p * p * C) of pixels whose colours are neighbours. Satisfies `TensorSource`.
+    """
 
     part: GgufTensor
 

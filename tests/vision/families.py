@@ -17,7 +17,7 @@ from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImag
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from tests.vision.family import TEXT, Family, Given, library
-from tests.vision.later_families import LATER
+from tests.vision.later_families import LATER, WRITTEN_ALONE
 
 QWEN_MARKS = ("<|image_pad|>", "<|end|>", "<|start|>", "<|vision_start|>", "<|vision_end|>", "<|video_pad|>")
 
@@ -416,5 +416,9 @@ _ALL = (
     *LATER,
 )
 FAMILIES = {family.name: family for family in _ALL}
-WRITTEN = {**FAMILIES, "gemma3-sliding": structs.replace(FAMILIES["gemma3"], judge=gemma3_sliding)}
+WRITTEN = {
+    **FAMILIES,
+    **{family.name: family for family in WRITTEN_ALONE},
+    "gemma3-sliding": structs.replace(FAMILIES["gemma3"], judge=gemma3_sliding),
+}
 """Those whose folders `write_family` writes (tests/vision/folders.py)."""

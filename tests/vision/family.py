@@ -32,7 +32,9 @@ class Family(Struct, frozen=True):
     pixels(given): the judge's pixels for each tile of one image. doubled: whether the tower reads twice its pixels
     minus one. unread: inputs from which texts are made and which the judge's model does not take. masks: what each row
     of the judge sees, given the judge and the tokens that are image rows; None where its model makes that itself. pool:
-    so little memory for pages that requests of the tests preempt each other; empty where windows admit too few."""
+    so little memory for pages that requests of the tests preempt each other; empty where windows admit too few.
+    features(judge, given): the judge's image rows. rounded: whether values are rounded so far that bytes do not follow
+    from them."""
 
     name: str
     judge: Callable[[], torch.nn.Module]
@@ -47,6 +49,8 @@ class Family(Struct, frozen=True):
     doubled: bool = False
     unread: tuple[str, ...] = ()
     masks: Callable[[torch.nn.Module, torch.Tensor], Given] | None = None
+    features: Callable[[Any, Given], Any] = lambda judge, given: judge.model.get_image_features(**given)
+    rounded: bool = False
 
     @property
     def placeholder(self) -> int:

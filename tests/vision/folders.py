@@ -24,7 +24,7 @@ FAMILIES = (
     *("paddleocr-vl", "glm-4v", "glm-4.5v", "glm-4.6v", "glm-ocr", "mistral3", "lighton-ocr", "pixtral", "gemma4"),
     *("gemma4-small", "gemma4-unified", "internvl", "internvl-large", "lfm2-vl", "llava-next", "llava-next-siglip"),
     *("llava-onevision", "llava-clip", "llava-siglip", "minicpm-v-4.6", "minicpm-v-4.6-4x", "minicpm-ocr"),
-    "minicpm-v-4.7",
+    *("minicpm-v-4.7", "llama4", "llama4-wide", "kimi-k2.5", "kimi-vl"),
 )
 """Names of those of tests/vision/families.py, which imports the judge."""
 SIDE, LONGEST = 32, 96

@@ -13,7 +13,9 @@ from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImagePr
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 
 from tests.vision.family import TEXT, Family, Given, library
+from tests.vision.kimi_family import KIMI
 from tests.vision.lfm2_family import LFM2_VL
+from tests.vision.llama4_family import LLAMA4, LLAMA4_USUAL
 from tests.vision.llava_families import LLAVA
 from tests.vision.minicpm_families import MINICPM
 
@@ -237,4 +239,8 @@ LATER = (
     LFM2_VL,
     *LLAVA,
     *MINICPM,
+    *LLAMA4,
+    *KIMI,
 )
+WRITTEN_ALONE = (LLAMA4_USUAL,)
+"""Families whose folders are written, and which are not in LATER."""

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from importlib import import_module
-from types import ModuleType
 from typing import Any
-from unittest import mock
 
-import numpy as np
 import torch
 import transformers
 from PIL import Image
 
+from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
 from tests.vision.family import TEXT, Family, Given, library
 
-_NAMES = ("torchvision", "torchvision.transforms", "torchvision.transforms.v2")
-STUBS = {name: ModuleType(name) for name in _NAMES}
-vars(STUBS[_NAMES[-1]])["functional"] = ModuleType("functional")
-with mock.patch.dict(sys.modules, STUBS):
-    judges: Any = import_module("transformers.models.lfm2_vl.image_processing_lfm2_vl")
+judges: Any = judge_module("lfm2_vl.image_processing_lfm2_vl")
 
 LFM2_MARKS = (
     *("<image>", "<|end|>", "<|start|>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"),
@@ -51,16 +43,6 @@ def lfm2_vl() -> torch.nn.Module:
     return transformers.Lfm2VlForConditionalGeneration(config)
 
 
-class ByPillow(judges.TorchvisionBackend):  # type: ignore[misc, name-defined]
-    """Resizes as Pillow does, because torchvision's filters differ by one step of 255 in places."""
-
-    def resize(self, image: torch.Tensor, size: Any, resample: Any = None, **more: Any) -> torch.Tensor:
-        """See TorchvisionBackend."""
-        pixels = Image.fromarray(image[0].permute(1, 2, 0).numpy())
-        made = np.asarray(pixels.resize((size.width, size.height), Image.Resampling(resample)))
-        return torch.from_numpy(made.copy()).permute(2, 0, 1)[None]
-
-
 class Lfm2ByPillow(judges.Lfm2VlImageProcessor, ByPillow):  # type: ignore[misc, name-defined]
     """The judge's sizes and grids, with Pillow."""
 
@@ -77,8 +59,7 @@ def lfm2_processed(images: Sequence[Image.Image], settings: Given) -> Given:
     made: Given = {name: [] for name in ("image_rows", "image_cols", "image_sizes")}
     padded, masks, shapes = [], [], []
     for image in images:
-        pixels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None]
-        tiles, rows, columns, sizes = Lfm2ByPillow().resize_and_split(pixels, **asked)
+        tiles, rows, columns, sizes = Lfm2ByPillow().resize_and_split(pixels_of(image)[None], **asked)
         for tile in tiles[0]:
             normed = ((tile.reshape(tile.shape[-3:]) / 255 - mean) / std)[None]
             found, mask = judges.pad_along_first_dim(judges.convert_image_to_patches(normed, 8), 32)

@@ -3,25 +3,20 @@ processor in transformers needs torchvision; here its sizes and grids come witho
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any
-from unittest import mock
 
-import numpy as np
 import torch
 import transformers
 from PIL import Image
 from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
 from transformers.models.minicpmv4_6.processing_minicpmv4_6 import MiniCPMV4_6Processor
 
+from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
 from tests.vision.family import TEXT, Family, Given, library
-from tests.vision.lfm2_family import STUBS
 
-with mock.patch.dict(sys.modules, STUBS):
-    ocr: Any = import_module("transformers.models.minicpm_ocr.image_processing_minicpm_ocr")
+ocr: Any = judge_module("minicpm_ocr.image_processing_minicpm_ocr")
 
 MARKS = (
     *("<|image_pad|>", "<|end|>", "<|start|>", "<image>", "</image>", "<slice>", "</slice>"),
@@ -72,7 +67,7 @@ def processed(images: Sequence[Image.Image], settings: Given) -> Given:
     return {**made, "divisor": 4 if settings.get("downsample_mode") == "4x" else 16}
 
 
-class OcrByPillow(ocr.MiniCPMOcrImageProcessor):  # type: ignore[misc, name-defined]
+class OcrByPillow(ocr.MiniCPMOcrImageProcessor, ByPillow):  # type: ignore[misc, name-defined]
     """The judge's sizes and grids, with Pillow."""
 
     def __init__(self) -> None:
@@ -80,8 +75,7 @@ class OcrByPillow(ocr.MiniCPMOcrImageProcessor):  # type: ignore[misc, name-defi
 
     def resize(self, image: torch.Tensor, size: Any, resample: Any = None, **more: Any) -> torch.Tensor:
         """See TorchvisionBackend."""
-        made = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((size.width, size.height), Image.Resampling(3))
-        return torch.from_numpy(np.asarray(made).copy()).permute(2, 0, 1)
+        return super().resize(image[None], size, resample)[0]
 
     def rescale_and_normalize(self, images: torch.Tensor, *given: Any) -> torch.Tensor:
         """See TorchvisionBackend."""
@@ -94,7 +88,7 @@ def processed_by_ocr(images: Sequence[Image.Image], settings: Given) -> Given:
     asked = {name: settings[name] for name in ("patch_size", "scale_resolution", "max_slice_nums")}
     asked |= {name: settings[name] for name in ("image_mean", "image_std", "small_image_upsize")}
     usual = {"resample": 3, "do_resize": True, "do_rescale": True, "do_normalize": True, "rescale_factor": 1 / 255}
-    given = [torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1) for image in images]
+    given = [pixels_of(image) for image in images]
     found = OcrByPillow()._preprocess(
         given, **asked, **usual, slice_mode=True, return_tensors="pt", disable_grouping=True
     )

@@ -16,7 +16,7 @@ Writer = gguf.GGUFWriter
 ENDINGS = (".weight", ".bias", ".input_max", ".input_min", ".output_max", ".output_min")
 SEEN = (
     *("visual.", "model.visual.", "model.vision", "model.multi_modal", "model.embed_vision", "model.connector"),
-    "model.merger.",
+    *("vision_model.", "mm_projector.", "model.mm_projector.", "model.merger."),
 )
 WHOLE = ("vision_tower.", "multi_modal_projector.", "embed_vision.")
 
@@ -62,8 +62,8 @@ def _changed(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[t
         yield _internvl(name, values)
     elif word in ("idefics3", "newest"):
         yield name, values
-    elif word == "minicpmv4_6":
-        yield _minicpm(name), values
+    elif word in CHANGES:
+        yield from CHANGES[word](word, name, values, own)
     elif word == "mlp":
         yield from _llava(name.removeprefix("model."), values, own)
     else:
@@ -90,6 +90,34 @@ def _llava(name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.
         word = next((word for word in swap if word in name), "")
         ending = name.rpartition(".")[2]
         yield (swap[word] + f".{ending}" * (word != "class_embedding") if word else name), values
+
+
+def _llama4(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
+    """The package's map has another name for the second norm than the files of Llama 4."""
+    words = name.split(".")
+    if name.startswith("multi_modal_projector."):
+        name = "mm.model.fc.weight"
+    elif "post_attention_layernorm" in name:
+        name = f"v.blk.{words[3]}.ln2.{words[-1]}"
+    yield name + ".weight" * name.endswith("positional_embedding_vlm"), values
+
+
+def _kimi(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
+    """Kimi K2.5 with the pairs of each axis together, Kimi-VL with q, k and v and one axis of places."""
+    name = name.removeprefix("model.").replace("vision_tower.encoder.patch_embed.", "vision_tower.patch_embed.")
+    for place, stored in (("proj.0", "mm.1"), ("proj.2", "mm.2"), ("pre_norm", "mm.input_norm")):
+        name = name.replace(f"mm_projector.{place}", stored)
+    if "wqkv" not in name:
+        yield name, values.reshape(-1, values.shape[-1]) if word == "kimivl" and "pos_emb" in name else values
+        return
+    parts = np.split(values, 3)
+    if word == "kimivl":
+        yield from ((name.replace("wqkv", f"w{part}"), each) for part, each in zip("qkv", parts, strict=True))
+        return
+    for place in (0, 1):
+        rows = parts[place].reshape(own["num_attention_heads"], -1, 2, 2, *values.shape[1:])
+        parts[place] = np.swapaxes(rows, 1, 2).reshape(parts[place].shape)
+    yield name, np.concatenate(parts)
 
 
 def _visual(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
@@ -146,16 +174,20 @@ MINICPM = {
 }
 
 
-def _minicpm(name: str) -> str:
+def _minicpm(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
     """The names of the mergers are those of newer versions of the package."""
     stem, _, ending = name.rpartition(".")
-    _, merger, word = stem.partition(".vit_merger.")
+    _, merger, inner = stem.partition(".vit_merger.")
     if merger:
-        return f"v.vit_merger.{MINICPM[word]}.{ending}"
-    if stem.startswith("model.merger.mlp.0."):
+        name = f"v.vit_merger.{MINICPM[inner]}.{ending}"
+    elif stem.startswith("model.merger.mlp.0."):
         last = {"pre_norm": "input_norm", "linear_1": "up", "linear_2": "down"}
-        return f"mm.{last[stem.rpartition('.')[2]]}.{ending}"
-    return name.replace("model.vision_tower.", "vision_tower.vision_model.")
+        name = f"mm.{last[stem.rpartition('.')[2]]}.{ending}"
+    yield name.replace("model.vision_tower.", "vision_tower.vision_model."), values
+
+
+CHANGES = {"kimik25": _kimi, "kimivl": _kimi, "llama4": _llama4, "minicpmv4_6": _minicpm}
+"""How tensors of a projector's type are named and stored, by the type."""
 
 
 def _idefics3_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
@@ -249,10 +281,28 @@ def _llava_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> No
         writer.add_array("clip.vision.image_grid_pinpoints", turned)
 
 
+def _llama4_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_projector_scale_factor(int(1 / own["pixel_shuffle_ratio"]))
+
+
+def _kimi_k25_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_uint32("vision.pos_emb_height", own["pos_emb_height"])
+    writer.add_vision_min_pixels(8 * own["patch_size"] ** 2)
+    writer.add_vision_max_pixels(settings["max_patches"] * own["patch_size"] ** 2)
+    _kimi_vl_keys(writer, outer, own, settings)
+
+
+def _kimi_vl_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_projector_scale_factor(own["merge_kernel_size"][0])
+
+
 KEYS = {
     **{"idefics3": _idefics3_keys, "gemma3": _gemma3_keys, "qwen3vl_merger": _qwen3_keys, "glm4v": _glm_keys},
     **{"qwen2vl_merger": _qwen2_keys, "qwen2.5vl_merger": _qwen2_5_keys, "pixtral": _pixtral_keys},
     "mlp": _llava_keys,
     **{"lfm2": _lfm2_keys, "internvl": _internvl_keys, "gemma4v": _gemma4_keys, "newest": _idefics3_keys},
-    **{"gemma4uv": _unified_keys, "minicpmv4_6": _minicpm_keys},
+    **{"gemma4uv": _unified_keys, "minicpmv4_6": _minicpm_keys, "llama4": _llama4_keys},
+    **{"kimik25": _kimi_k25_keys, "kimivl": _kimi_vl_keys},
 }

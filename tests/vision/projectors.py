@@ -36,6 +36,7 @@ def _write_other(folder: Path, path: Path, arch: str) -> Path:
         add_key(writer, f"{arch}.{key}", kind, value)
     _add_tokenizer(writer, folder, path, config)
     tensors = {name: each for name, each in read_tensors(folder).items() if name.startswith(TEXTS) or "lm_head" in name}
+    tensors = {name.replace("model.blocks.", "model.layers."): values for name, values in tensors.items()}
     for name, values in tensors_of(arch, config, tensors):
         writer.add_tensor(name, values)
     return _written(writer, path)
@@ -106,7 +107,54 @@ def _qwen35_keys(config: Given) -> Given:
     }
 
 
-OTHER_KEYS = {"lfm2": _lfm2_keys, "gemma4": _gemma4_keys, "glm4": _glm4_keys, "qwen35": _qwen35_keys}
+def _llama4_keys(config: Given) -> Given:
+    return {
+        "rope.freq_base": (6, config["rope_parameters"]["rope_theta"]),
+        "rope.dimension_count": (4, config["head_dim"]),
+        "expert_count": (4, config["num_local_experts"]),
+        "expert_used_count": (4, config["num_experts_per_tok"]),
+        "expert_feed_forward_length": (4, config["intermediate_size"]),
+        "feed_forward_length": (4, config["intermediate_size_mlp"]),
+        "interleave_moe_layer_step": (4, config["interleave_moe_layer_step"]),
+        **{f"attention.{part}_length": (4, config["head_dim"]) for part in ("key", "value")},
+    }
+
+
+def _deepseek2_keys(config: Given) -> Given:
+    latent, turned = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    counts = {
+        "expert_count": "n_routed_experts",
+        "expert_used_count": "num_experts_per_tok",
+        "expert_group_count": "n_group",
+        "expert_group_used_count": "topk_group",
+        "expert_shared_count": "n_shared_experts",
+        "expert_feed_forward_length": "moe_intermediate_size",
+        "leading_dense_block_count": "first_k_dense_replace",
+        "attention.q_lora_rank": "q_lora_rank",
+        "attention.kv_lora_rank": "kv_lora_rank",
+        "attention.value_length_mla": "v_head_dim",
+        "rope.dimension_count": "qk_rope_head_dim",
+    }
+    return {
+        **{key: (4, config[name]) for key, name in counts.items()},
+        "attention.head_count_kv": (4, 1),
+        "attention.key_length": (4, latent + turned),
+        "attention.value_length": (4, latent),
+        "attention.key_length_mla": (4, config["qk_nope_head_dim"] + turned),
+        "expert_weights_scale": (6, config["routed_scaling_factor"]),
+        "expert_weights_norm": (7, config["norm_topk_prob"]),
+        "rope.freq_base": (6, config["rope_parameters"]["rope_theta"]),
+    }
+
+
+OTHER_KEYS = {
+    "deepseek2": _deepseek2_keys,
+    "llama4": _llama4_keys,
+    "lfm2": _lfm2_keys,
+    "gemma4": _gemma4_keys,
+    "glm4": _glm4_keys,
+    "qwen35": _qwen35_keys,
+}
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, path: Path, config: Given) -> None:

@@ -159,7 +159,7 @@ def test_the_same_bits_from_cached_pages(made: Opened, alone: list[tuple[Any, ..
 
 def test_the_same_bits_after_preemption(made: Opened) -> None:
     if not made.family.pool:
-        pytest.skip("windows admit one request at a time here; gemma3-wide is preempted")
+        pytest.skip("windows admit one request at a time here; gemma3-wide and llama4-wide are preempted")
     names, params = ("one image", "two images", "one image", "an image first") * 2, replace(DRAWN, max_tokens=70)
     with opened(made.folder, context=256) as own:
         each = {name: replace(prompt_of(own, name), params=params) for name in set(names)}

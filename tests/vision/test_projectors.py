@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
+from tests.vision import projectors
 from tests.vision.folders import picture, smolvlm, user, write_family
 from tests.vision.projectors import write_projector, write_text
 from tests.weights.gguf.export import all_of
@@ -23,8 +24,9 @@ KINDS = {
     **{"mistral3": ("llama", "pixtral"), "pixtral": ("llama", "pixtral"), "glm-4v": ("glm4", "glm4v")},
     **{"internvl": ("qwen2", "internvl"), "internvl-large": ("qwen2", "internvl"), "lfm2-vl": ("lfm2", "lfm2")},
     **{"gemma4": ("gemma4", "gemma4v"), "gemma4-small": ("gemma4", "gemma4v")},
-    "gemma4-unified": ("gemma4", "gemma4uv"),
+    **{"gemma4-unified": ("gemma4", "gemma4uv"), "llama4-usual": ("llama4", "llama4")},
     **{name: ("qwen35", "minicpmv4_6") for name in ("minicpm-v-4.6", "minicpm-v-4.6-4x")},
+    **{"kimi-k2.5": ("deepseek2", "kimik25"), "kimi-vl": ("deepseek2", "kimivl")},
     **{"llava-clip": ("llama", "mlp"), "llava-next": ("llama", "mlp"), "llava-next-siglip": ("llama", "mlp")},
 }
 PARAMS = SamplingParams(max_tokens=8, temperature=0.0, logprobs=0, prompt_logprobs=0, ignore_eos=True)
@@ -64,6 +66,22 @@ def test_the_file_next_to_the_model_is_found_and_says_what_the_folder_says(folde
     law = logprobs(str(folders[name]), weights="f32")
     found = logprobs(model_of(folders, name), weights="f32")
     assert len(law) == len(found) and np.abs(law - found).max() < 1e-4 * (law.max() - law.min())
+
+
+def test_the_second_norm_of_llama4_has_two_names(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The converter of August 2026 gives it the name of a norm of Gemma 4."""
+    usual = projectors.stored_tensors
+
+    def renamed(*given: Any) -> dict[str, np.ndarray]:
+        return {name.replace(".ln2.", ".attn_post_norm."): values for name, values in usual(*given).items()}
+
+    model = model_of(folders, "llama4-usual")
+    law = logprobs(model, weights="f32")
+    monkeypatch.setattr(projectors, "stored_tensors", renamed)
+    path = write_projector(folders["llama4-usual"], tmp_path / "mmproj.gguf", "llama4")
+    assert np.array_equal(logprobs(model, weights="f32", mmproj=str(path)), law)
 
 
 @pytest.mark.parametrize("kind", [Type.F16, Type.BF16, Type.Q8_0], ids=str)

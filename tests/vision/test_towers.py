@@ -116,6 +116,8 @@ def compare_pixels(opened: Opened, tile: ImageTile, law: np.ndarray) -> None:
     made = np.stack([opened.values[pixels[..., channel], channel] for channel in range(3)])
     if law.ndim == 4:
         assert made.shape == law[0].shape and np.abs(made - law[0]).max() < 1e-5
+    if opened.family.rounded:
+        return
     mean, std = (np.array(opened.family.settings[name]) for name in ("image_mean", "image_std"))
     plain = (made + 1) / 2 if opened.family.doubled else made
     bytes_of = np.rint((plain.transpose(1, 2, 0) * std + mean) * 255)
@@ -130,7 +132,7 @@ def test_rows_of_every_family(opened: Opened, level: str) -> None:
         for size in ((32, 32), (90, 31), (20, 60)):
             given = opened.family.inputs([picture(*size)])
             with torch.no_grad():
-                found = opened.judge.model.get_image_features(**given)
+                found = opened.family.features(opened.judge, given)
             pooled = found.pooler_output if found.pooler_output is not None else found.last_hidden_state
             law = [torch.cat([each.reshape(-1, each.shape[-1]) for each in pooled])]
             law += [each[0] for each in getattr(found, "deepstack_features", None) or ()]

@@ -123,6 +123,7 @@ def _seeing_rows() -> Iterator[str]:
         "qwen3_vl": ("qwen3vl_merger",),
         "qwen2_vl": ("qwen2vl_merger", "qwen2.5vl_merger"),
         **{"lfm2_vl": ("lfm2",), "gemma4": ("gemma4v",), "minicpm_v": ("minicpmv4_6",)},
+        "kimi": ("kimik25", "kimivl"),
     }
     for file, types in sorted(files.items()):
         stem = Path(file).stem

@@ -218,8 +218,8 @@ def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
 
 
 def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
-    """Returns the learned places (places, width). The first is the place of the row that is no patch, with that row's
-    numbers added.
+    """Returns the learned places (places, width). Where the tower has a row that is no patch, its place comes first,
+    with that row's numbers added.
 
     Raises CorruptModel where the tensor has another number of places.
     """
@@ -230,7 +230,7 @@ def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
             why="The number of places follows from config.json.",
             fix="config.json and the weights belong to different models or revisions: download both again.",
         )
-    made = found.reshape(learned.rows, -1).copy()
+    made = np.roll(found.reshape(learned.rows, -1), int(learned.first_is_last), axis=0)
     if learned.first:
         made[0] += _numbers(checkpoint, learned.first).reshape(-1)
     if learned.bias:

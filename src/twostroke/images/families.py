@@ -15,8 +15,8 @@ from twostroke.types.spec.fields import Fields
 SETTINGS, ALL_SETTINGS, GROUP = "preprocessor_config.json", "processor_config.json", "image_processor"
 MAX_BYTES = 1 << 20
 NAMES = (
-    *("gemma3", "gemma4", "gemma4_unified", "glm4v", "idefics3", "internvl", "lfm2_vl", "lighton_ocr", "llava"),
-    *("llava_next", "minicpm_v", "paddleocr_vl", "pixtral", "qwen_vl"),
+    *("gemma3", "gemma4", "gemma4_unified", "glm4v", "idefics3", "internvl", "kimi", "lfm2_vl", "lighton_ocr"),
+    *("llama4", "llava", "llava_next", "minicpm_v", "paddleocr_vl", "pixtral", "qwen_vl"),
 )
 FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")

@@ -114,20 +114,20 @@ class ImageEncoder:
         count = _write_sequences(self._memory, lengths, piece.first, piece.end)
         sizes = StepSizes(piece.end - piece.first, count, 0, piece.first)
         if part == 0:
-            self._fill(square, order, piece, sizes)
+            self._fill(square, piece, sizes)
         if piece.kind is PieceKind.FOLD:
             self._fold(piece, sizes)
         self._parts[part](sizes)
         return piece
 
-    def _fill(self, square: ImageTile, order: PatchOrder, piece: EncodePiece, sizes: StepSizes) -> None:
+    def _fill(self, square: ImageTile, piece: EncodePiece, sizes: StepSizes) -> None:
         """Writes the inputs of these rows, which the first part reads, block by block."""
         memory = self._memory
         for first in range(piece.first, piece.end, FILLED_ROWS):
             own = slice(first, min(first + FILLED_ROWS, piece.end))
             block = StepSizes(own.stop - first, sizes.sequences, 0, first)
             for table in memory.row_turns:
-                table.write(np.stack([order.lines[own], order.columns[own]]), first)
+                table.write(self._layout.turns(square, own), first)
             memory.fill(self._values.pixels, block, self._layout.patches(square, own))
             if self._values.places is not None:
                 memory.fill(self._values.places, block, self._layout.places(square, own))

@@ -104,6 +104,13 @@ class PatchLayout:
         line, column = np.divmod(square, np.int32(merge // side))
         return line * side + own // side, column * side + own % side
 
+    def turns(self, tile: ImageTile, rows: slice) -> I32Array:
+        """Returns line and column (2, rows) by which a tile's rows are rotated. rows: the rows of the step that are
+        returned."""
+        order = self.order(tile.lines, tile.columns)
+        made = np.stack([order.lines[rows], order.columns[rows]]) + np.int32(self._sight.turned_from)
+        return np.pad(made, ((0, 0), (0, order.rest_in(rows))))
+
     def places(self, tile: ImageTile, rows: slice = ALL) -> F32Array:
         """Returns the learned places (rows, width) of a tile's rows. rows: the rows of the step that are returned.
         Raises ValueError without a table."""

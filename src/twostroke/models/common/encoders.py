@@ -42,7 +42,7 @@ def _home(name: str) -> LazyModule:
 _IDEFICS3, _QWEN2_VL, _QWEN3_VL, _PIXTRAL = map(_home, ("idefics3", "qwen2_vl", "qwen3_vl", "pixtral"))
 _GEMMA3, _GEMMA4, _PADDLE, _GLM4V = map(_home, ("gemma3", "gemma4", "paddleocr_vl", "glm4v"))
 _INTERNVL, _LFM2_VL, _LLAVA, _UNIFIED = map(_home, ("internvl", "lfm2_vl", "llava", "gemma4_unified"))
-_GLM_OCR, _MINICPM_V = _home("glm_ocr"), _home("minicpm_v")
+_GLM_OCR, _MINICPM_V, _LLAMA4, _KIMI = map(_home, ("glm_ocr", "minicpm_v", "llama4", "kimi"))
 ENCODERS: Mapping[str, LazyModule] = {
     **{"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3},
     **{"qwen2_vl": _QWEN2_VL, "qwen2_5_vl": _QWEN2_VL},
@@ -53,7 +53,8 @@ ENCODERS: Mapping[str, LazyModule] = {
     **{"minicpmv4_6": _MINICPM_V, "minicpmv4_7": _MINICPM_V, "minicpm_ocr": _MINICPM_V},
     **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL, "lighton_ocr": _PIXTRAL},
     **{f"{name} {tower}_vision_model": _LLAVA for name in ("llava", "llava_next") for tower in ("clip", "siglip")},
-    "llava_onevision siglip_vision_model": _LLAVA,
+    **{"llava_onevision siglip_vision_model": _LLAVA, "llama4": _LLAMA4},
+    **{"kimi_k25": _KIMI, "kimi_vl": _KIMI},
 }
 """Maps the outer model_type to the file in models/vision. Where a family has several towers, the key is the outer
 model_type and that of vision_config."""

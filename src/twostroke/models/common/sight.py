@@ -39,9 +39,9 @@ class LearnedPlaces(Struct, frozen=True):
     """A tensor with a row for each place of a square grid, which is fitted to each tile. side: the number of places
     along one side.
 
-    first: the tensor of a row that is no patch. The place of this row is the first row of the table, and the row itself
-    stands after the patches. bias: the tensor that is added to the places of patches, because the row without pixels
-    has no bias.
+    first: the tensor of a row that is no patch. The place of this row is the first row of the table, or its last row
+    where `first_is_last`, and the row itself stands after the patches. bias: the tensor that is added to the places of
+    patches, because the row without pixels has no bias.
     """
 
     tensor: str
@@ -49,6 +49,7 @@ class LearnedPlaces(Struct, frozen=True):
     between: Between
     first: str = ""
     bias: str = ""
+    first_is_last: bool = False
 
     @property
     def rows(self) -> int:
@@ -105,7 +106,8 @@ class Sight(Struct, frozen=True, kw_only=True):
     image rows go.
 
     side: the side of all tiles in pixels; 0 where a tile has the size that its image asks for. frames: how often a
-    patch repeats its pixels. turn: the rotation of the tower's heads by line and column of a patch. text_turns: how the
+    patch repeats its pixels. turn: the rotation of the tower's heads by line and column of a patch. turned_from: the
+    number of the first line and of the first column; rows that are no patches have the number 0. text_turns: how the
     places of image rows turn the language model's heads. scaled: whether the factor of the embedding multiplies image
     rows too. added: layers of the language model after which further image rows are added. spans: layers in which the
     rows of an image see each other. colors_last: the colours of a pixel are neighbours in a patch. filler: the token id
@@ -121,6 +123,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     side: int = 0
     frames: int = 1
     turn: Rope | None = None
+    turned_from: int = 0
     learned: LearnedPlaces | None = None
     windows: Windows | None = None
     text_turns: TextTurns | None = None

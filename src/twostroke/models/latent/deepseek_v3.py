@@ -35,7 +35,11 @@ def _parts(fields: Fields) -> LatentParts:
     return read_latent(fields, {**defaults("deepseek_v3"), **usual}, ignored=prediction_layers(fields))
 
 
-@architecture("Kimi_K25ForConditionalGeneration", "KimiK25ForConditionalGeneration", model_type="kimi_k25")
+@architecture(
+    *("Kimi_K25ForConditionalGeneration", "KimiK25ForConditionalGeneration", "KimiVLForConditionalGeneration"),
+    model_type="kimi_k25",
+    other_types=("kimi_vl",),
+)
 def kimi_k25(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Kimi K2.5 and K2.6: the language model of a checkpoint that also sees images."""
+    """Reads Kimi K2.5, K2.6 and Kimi-VL: the language model of a checkpoint that also sees images."""
     return language_model(fields, "DeepseekV3ForCausalLM")

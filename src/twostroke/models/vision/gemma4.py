@@ -117,7 +117,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     heads, inner = HeadCounts(wide, count, kv, dim), own.integer("intermediate_size", 1, 1 << 20)
     act, bounded = activation(own, "hidden_activation", ""), own.boolean("use_clipped_linears", False)
     tower = Gemma4Tower(layers, heads, inner, act, norm, turn, bounded)
-    patches = Patches(patch, wide, "patch_embedder.input_proj", bias=False, colors_last=True)
+    patches = Patches(patch, wide, "patch_embedder.input_proj", bias=False, flat=True)
     standard = own.boolean("standardize", False)
 
     def program(t: Tracer) -> tuple[Value, ...]:

@@ -28,7 +28,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     if grid**2 != places:
         raise own.wrong("num_patches", "Places of patches are a square grid.")
     tower = read_siglip(own.changed({"image_size": grid}), defaults("siglip2_vision_model"))
-    tower, merge = replace(tower, fitted=True, colors_last=True), fields.integer("downsample_factor", 1, 64, default=2)
+    tower, merge = replace(tower, fitted=True, flat=True), fields.integer("downsample_factor", 1, 64, default=2)
     sight = Sight(
         family="lfm2_vl",
         placeholder=fields.integer("image_token_id", 0, 1 << 24, default=396),

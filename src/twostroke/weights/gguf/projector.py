@@ -19,15 +19,20 @@ from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.container import GgufFile
 from twostroke.weights.gguf.keys import Keys
-from twostroke.weights.gguf.projectors import llava, minicpm, siglip, turning
+from twostroke.weights.gguf.projectors import llava, minicpm, paired, siglip, turning
 from twostroke.weights.gguf.projectors.kind import VISION, Config, ProjectorKind, length
-from twostroke.weights.gguf.row_orders import halves_of_pairs
 from twostroke.weights.gguf.tensors import GgufTensor, whole
 from twostroke.weights.open_file import check_rows
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource, as_f32
 
 ARCHITECTURE = "clip"
-KINDS: Mapping[str, ProjectorKind] = {**siglip.KINDS, **turning.KINDS, **llava.KINDS, **minicpm.KINDS}
+KINDS: Mapping[str, ProjectorKind] = {
+    **siglip.KINDS,
+    **turning.KINDS,
+    **llava.KINDS,
+    **minicpm.KINDS,
+    **paired.KINDS,
+}
 """Value of clip.projector_type -> the type of projector."""
 _LAYER = re.compile(r"v\.blk\.(\d{1,5})\.(\w+)\.(weight|bias|(?:in|out)put_(?:min|max))")
 _DEEP = re.compile(r"v\.deepstack\.(\d{1,5})\.(norm|fc1|fc2)\.(weight|bias)")
@@ -116,14 +121,14 @@ def _whole(keys: Keys, key: str, least: int = 1) -> int:
 
 def _named(file: GgufFile, kind: ProjectorKind, tower: Config) -> Iterator[tuple[str, TensorSource]]:
     swapped, deep = _has_swapped_feeds(file), list(tower.get("deepstack_visual_indexes", ()))
-    pairs = int(tower["num_attention_heads"]) if kind.paired else 0
+    heads = int(tower.get("num_attention_heads", 0))
     for stored in file.tensors:
         stem, _, ending = stored.rpartition(".")
         layer, rows = _LAYER.fullmatch(stored), _DEEP.fullmatch(stored)
         if stored == FRAMES[1] or stem in kind.unread or stored in kind.unread:
             continue
         if layer is not None:
-            yield from _of_layer(file, kind, layer, pairs, swapped=swapped)
+            yield from _of_layer(file, kind, layer, heads, swapped=swapped)
         elif rows is not None and int(rows[1]) in deep:
             word = {"fc1": "linear_fc1", "fc2": "linear_fc2"}.get(rows[2], rows[2])
             place = deep.index(int(rows[1]))
@@ -138,11 +143,11 @@ def _named(file: GgufFile, kind: ProjectorKind, tower: Config) -> Iterator[tuple
 
 
 def _of_layer(
-    file: GgufFile, kind: ProjectorKind, found: re.Match[str], pairs: int, *, swapped: bool
+    file: GgufFile, kind: ProjectorKind, found: re.Match[str], heads: int, *, swapped: bool
 ) -> Iterator[tuple[str, TensorSource]]:
     """Yields a tensor of a layer under our name. If q, k and v are stored separately, all three come with the first.
 
-    pairs: the number of heads of q and of k whose rows lie as pairs, 0 where none do.
+    heads: the number of heads of q and of k.
     """
     stored, (number, word, ending) = found[0], found.groups()
     word = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}.get(word, word) if swapped else word
@@ -157,7 +162,7 @@ def _of_layer(
         yield f"{begin}{ours.removesuffix('.linear')}.{ending}", OneNumber(_source(file, stored))
         return
     rows = file.tensors[stored].shape[0]
-    order = halves_of_pairs(rows, pairs) if pairs and word in PARTS[:2] and rows % (2 * pairs) == 0 else None
+    order = kind.orders[word](rows, heads) if word in kind.orders and rows % (2 * heads) == 0 else None
     name = begin + ours.removesuffix("/")
     yield (name if ours.endswith("/") else f"{name}.{ending}"), _source(file, stored, order=order)
 
@@ -276,5 +281,3 @@ def token_of_mark(added: object, mark: str) -> int | None:
         if isinstance(each, dict) and each.get("content") == mark and isinstance(each.get("id"), int):
             return int(each["id"])
     return None
-
-

@@ -19,6 +19,16 @@ def halves_of_pairs(rows: int, heads: int) -> I32Array:
     return own - within + within % half * 2 + within // half
 
 
+def axes_in_turn(rows: int, heads: int) -> I32Array:
+    """Returns the order for one tensor with q, k and v of `heads` heads each. In each head of q and of k, the file has
+    all rotary pairs of the first axis, then all of the second axis. They are read in turn, one pair of each."""
+    own = np.arange(rows, dtype=np.int32)
+    dim = rows // (3 * heads)
+    within = own % dim
+    stored = within // 2 % 2 * (dim // 2) + within // 4 * 2 + within % 2
+    return np.where(own < 2 * heads * dim, own - within + stored, own).astype(np.int32)
+
+
 def pairs_of_halves(rows: int, dim: int, turned: int) -> I32Array:
     """Returns the order for heads of `dim` rows. The first `turned` rows are stored as the first rows of all pairs,
     then the second rows of all pairs, and are read pair by pair. The other rows of a head stay."""

@@ -120,6 +120,20 @@ def joined_in_order(name: str) -> JoinedText:
     return joined
 
 
+def joined_of_pairs(name: str) -> JoinedText:
+    """Reads the tensor of `joined_in_order`, whose rotary pairs in q and k are neighbours."""
+
+    def joined(t: Tracer, shape: Heads) -> Weight:
+        dim, pairs = shape.head_dim, shape.head_dim // 2
+        q = HeadRows(shape.num_heads, dim, dim, pairs=pairs)
+        k = HeadRows(shape.num_kv_heads, dim, dim, shape.query, pairs)
+        v = HeadRows(shape.num_kv_heads, dim, dim, shape.query + shape.kv)
+        rows = shape.query + 2 * shape.kv
+        return t.selected("qkv", name, rows, shape.hidden_size, (q, k, v), bias=shape.qkv_bias)
+
+    return joined
+
+
 def attend(
     t: Tracer, shape: Heads, h: Value, *, window: int = 0, turn: RopeSpec | None = None, chunked: bool = False
 ) -> Value:
@@ -165,14 +179,16 @@ def _joined(t: Tracer, shape: Heads, turn: RopeSpec | None) -> Weight:
     if shape.gated:
         return _gated(t, shape)
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
-    orders = {}
-    if shape.interleaved and turn:
-        counts = {names.q: shape.num_heads, names.k: shape.num_kv_heads}
-        orders = {
-            name: HeadRows(count, shape.head_dim, shape.head_dim, pairs=turn.rotary_dim // 2)
-            for name, count in counts.items()
-        }
+    orders = halves_of_pairs(shape, turn) if shape.interleaved and turn else {}
     return t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias, orders=orders)
+
+
+def halves_of_pairs(shape: Heads, turn: RopeSpec) -> dict[str, HeadRows]:
+    """Returns, for the tensors of q and k by name, the order of their rows in which a pair's two elements lie half a
+    rotation apart. In the checkpoint they are neighbours."""
+    counts = {shape.names.q: shape.num_heads, shape.names.k: shape.num_kv_heads}
+    pairs, dim = turn.rotary_dim // 2, shape.head_dim
+    return {name: HeadRows(count, dim, dim, pairs=pairs) for name, count in counts.items()}
 
 
 def _gated(t: Tracer, shape: Heads) -> Weight:

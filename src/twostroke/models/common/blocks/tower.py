@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from twostroke.models.common.blocks.attend import Heads
+from twostroke.models.common.blocks.attend import Heads, halves_of_pairs
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.ops.attention.attention import attention
@@ -29,7 +29,7 @@ class Patches:
     """The product that reads a patch. The names of tensors have no ".weight".
 
     side: the side of a patch in pixels. frames: how often a patch repeats its pixels; 0 for a kernel without an axis of
-    frames. colors_last: the three colours of a pixel are neighbours, and the matrix is stored in rows of such pixels.
+    frames. flat: the matrix is stored as (width, pixels and colours), not as a kernel.
     """
 
     side: int
@@ -37,13 +37,13 @@ class Patches:
     product: str
     frames: int = 0
     bias: bool = True
-    colors_last: bool = False
+    flat: bool = False
 
     def __call__(self, t: Tracer) -> Value:
         """Returns the rows of the patches, without places."""
         columns = COLORS * max(1, self.frames) * self.side**2
         name, frames = t.name(self.product), (self.frames,) if self.frames else ()
-        shape = (columns,) if self.colors_last else (COLORS, *frames, self.side, self.side)
+        shape = (columns,) if self.flat else (COLORS, *frames, self.side, self.side)
         kernel = Tensor(f"{name}.weight", (self.width, *shape))
         biases = (Tensor(f"{name}.bias", (self.width,)),) if self.bias else ()
         return linear(t.given(columns), t.weight("pixels", self.width, columns, (kernel,), biases))
@@ -76,6 +76,14 @@ def turn_by_turns(head_dim: int, theta: float) -> Rope:
     the odd pairs for columns."""
     quarter = head_dim // 4
     turns = RowTurns((0,) * quarter + (1,) * quarter, (*range(0, 2 * quarter, 2), *range(1, 2 * quarter, 2)))
+    return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
+
+
+def turn_by_pairs(head_dim: int, theta: float) -> Rope:
+    """Returns a rotation whose even pairs are rotated by the column of a patch, and whose odd pairs by its line. Both
+    pairs of a couple have the same frequency."""
+    quarter = head_dim // 4
+    turns = RowTurns((1, 0) * quarter, tuple(2 * (pair // 2) for pair in range(2 * quarter)))
     return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
 
 
@@ -121,9 +129,10 @@ class Tower:
         shape = self.heads
         h = self.norm(t, self.norms[0], x)
         names = {shape.names.q: shape.query, shape.names.k: shape.kv, shape.names.v: shape.kv}
+        orders = halves_of_pairs(shape, self.turn.spec) if shape.interleaved and self.turn else {}
         matrix = shape.joined(t, shape) if shape.joined else None
-        joined = linear(h, matrix or t.matrix("qkv", names, shape.hidden_size, bias=shape.qkv_bias))
-        q, k, v = self._turned(t, joined)
+        matrix = matrix or t.matrix("qkv", names, shape.hidden_size, bias=shape.qkv_bias, orders=orders)
+        q, k, v = self._turned(t, linear(h, matrix))
         kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
         seen = attention(q, cache, shape.head_dim**-0.5)
         out = {shape.names.o: shape.hidden_size}

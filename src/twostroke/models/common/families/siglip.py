@@ -31,8 +31,7 @@ TABLE = "embeddings.position_embedding"
 @dataclass(frozen=True, slots=True)
 class Siglip:
     """side, patch: the sides of a tile and of a patch, in pixels. turn: the rotation of heads by line and column of a
-    patch. fitted: whether the learned places are fitted to each tile and given before each step. colors_last: see
-    Patches."""
+    patch. fitted: whether the learned places are fitted to each tile and given before each step. flat: see Patches."""
 
     side: int
     patch: int
@@ -43,7 +42,7 @@ class Siglip:
     feed: Feed
     turn: Rope | None = None
     fitted: bool = False
-    colors_last: bool = False
+    flat: bool = False
 
     @property
     def grid(self) -> int:
@@ -62,7 +61,7 @@ class Siglip:
 
     def of_patches(self, t: Tracer) -> Value:
         """Returns the rows of all patches before the first layer."""
-        x = Patches(self.patch, self.width, "embeddings.patch_embedding", colors_last=self.colors_last)(t)
+        x = Patches(self.patch, self.width, "embeddings.patch_embedding", flat=self.flat)(t)
         return with_given_places(t, x) if self.fitted else with_table(t, x, TABLE, self.grid**2)
 
     @property

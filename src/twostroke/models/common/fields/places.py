@@ -17,5 +17,6 @@ def text_turns(text: Fields, usual: tuple[int, int, int], *, interleaved: bool) 
 
 def theta_of(tower: Fields, usual: float = 10_000.0) -> float:
     """Reads the base of a tower's rotations. usual: the base where the config does not have the field."""
+    usual = tower.number("rope_theta", 1.0 + 1e-6, 1e15, default=usual)
     group = tower.group("rope_parameters") or tower.only({})
     return group.number("rope_theta", 1.0 + 1e-6, 1e15, default=usual)

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.keys import Keys
 
 VISION = "vision."
@@ -32,10 +33,10 @@ class ProjectorKind(Struct, frozen=True, kw_only=True):
     have. less_one: stems whose stored values are 1 more than a checkpoint's. unread: stems of tensors that are not
     needed.
 
-    joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. paired: True where
-    rows of q and k are stored as rotary pairs. colors_last: True where kernels of patches are matrices of pixels
-    whose colours are neighbours. wide: the tensor that has a row for each element of an image row, where no key gives
-    their number.
+    joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. orders: the
+    order in which the rows of a layer's tensor are stored, by the stem of its name; it follows from the numbers of rows
+    and of heads. colors_last: True where kernels of patches are matrices of pixels whose colours are neighbours. wide:
+    the tensor that has a row for each element of an image row, where no key gives their number.
     """
 
     mark: str
@@ -49,7 +50,7 @@ class ProjectorKind(Struct, frozen=True, kw_only=True):
     less_one: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
     joined: str = ""
-    paired: bool = False
+    orders: Mapping[str, Callable[[int, int], I32Array]] = {}
     colors_last: bool = False
     wide: str = ""
 

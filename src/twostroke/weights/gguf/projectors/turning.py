@@ -16,6 +16,7 @@ from twostroke.weights.gguf.projectors.kind import (
     length,
     merge_of,
 )
+from twostroke.weights.gguf.row_orders import halves_of_pairs
 
 BLOCK = {
     **{"attn_qkv": "attn.qkv", "attn_out": "attn.proj", "ln1": "norm1", "ln2": "norm2"},
@@ -202,7 +203,7 @@ KINDS = {
         },
         config=_pixtral,
         unread=frozenset({"v.token_embd.img_break"}),
-        paired=True,
+        orders={"attn_q": halves_of_pairs, "attn_k": halves_of_pairs},
     ),
     "gemma4v": ProjectorKind(
         mark="<|image|>",

@@ -132,8 +132,8 @@ class Model(CommonFacts):
     def hard_keys(self) -> str:
         """The property, in words, for which K in int8 adds too much to the error of rounded weights; "" for none.
 
-        A bias makes some channels of K many times as large as the others, and one scale stands for all of them: on
-        Qwen2.5-Coder 1.5B K and V in int8 add 46% (ADR 82).
+        A bias makes some channels of K many times as large as the others, and one scale stands for all of them. On
+        Qwen2.5-Coder 1.5B, K and V in int8 add 46% (ADR 82).
         """
         widest = max((kind.head_dim for kind in self.program.paged()), default=0)
         if widest >= WIDE_HEAD:

@@ -39,8 +39,9 @@ def test_two_ranks_send_what_can_be_counted_by_hand() -> None:
         # not travel.
         assert INT8.rotated
         assert part.row_bytes == layers * 4 * (3 * hidden // 2 + inner // 2)
-        assert part.logit_row_bytes == 4 * vocab // 2
-        assert part.meetings == 4 * layers + 1
+        # The losses of the 20 largest logits, and their numbers, are gathered after the logits.
+        assert part.logit_row_bytes == 4 * vocab // 2 + 4 * 2 * 20
+        assert part.meetings == 4 * layers + 2
         assert part.kv_bytes_per_token == layers * 2 * 1 * 64 * 2  # one of two K and V heads
         assert part.decode_sent_bytes == 2 * (part.row_bytes + part.logit_row_bytes)
     whole = read_model(SPEC).weight_bytes(found.ask.format_for)

@@ -27,6 +27,9 @@ from twostroke.types.spec.formats import WeightKind
 BEST = 20
 """How many logits of a row get back what rounding took from them. An answer lists at most so many."""
 
+EXACT = (WeightKind.F32, WeightKind.BF16)
+"""The kinds of weights whose products round no inputs."""
+
 READ_TOGETHER = 16
 """Rows of a panel that share each line of memory: to read one of them is to read all."""
 
@@ -34,7 +37,7 @@ READ_TOGETHER = 16
 def reference(out: F32Array, logits: F32Array, x: F32Array, weight: PackedWeight, first: int = 0) -> None:
     """See the module."""
     out[...] = 0
-    if weight.format.kind in (WeightKind.F32, WeightKind.BF16):
+    if weight.format.kind in EXACT:
         return
     count = out.shape[1] // 2
     order = np.where(np.isnan(logits), -np.inf, -logits), np.where(np.isnan(logits), 0, 1)
@@ -76,7 +79,10 @@ class BestLosses(Op):
     first: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts one read of the logits, and for each of the largest a row of the matrix with its neighbours."""
+        """Counts one read of the logits, and for each of the largest a row of the matrix with its neighbours. Next to
+        a matrix of floats nothing is computed."""
+        if formats.format_for(self.weight).kind in EXACT:
+            return OpCost()
         count, columns = self.out.width // 2, self.weight.columns
         row_bytes = formats.weight_bytes(self.weight) // max(1, self.weight.rows)
         read = 4 * (self.logits.width + columns)

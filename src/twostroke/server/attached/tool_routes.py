@@ -19,7 +19,7 @@ from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import body_kind, decode
 
 AT_ONCE = 8
-"""Messages that are on their way at a time, for all clients together."""
+"""The most messages that are on their way at a time, for all clients together."""
 
 
 @body_kind
@@ -32,7 +32,7 @@ class AskedMessage(msgspec.Struct):
 
 
 def tool_routes(admission: Admission, servers: Sequence[ToolServer]) -> list[Route]:
-    """Both paths. servers: those of --mcp."""
+    """Returns the routes of both paths. servers: the servers of tools that --mcp names."""
     known, places = {server.name: server for server in servers}, asyncio.Semaphore(AT_ONCE)
 
     async def listed(_request: Request) -> Response:

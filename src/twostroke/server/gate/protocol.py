@@ -42,9 +42,10 @@ class Patience(Struct, frozen=True):
     """How long a connection waits for its client, in seconds.
 
     header_s: from the connection, or from a further request's first byte, until its headers are complete. stalled_s:
-    the time without one byte of an answer taken. crowded_s: the same; after it, a client whose own buffer is full gives
-    its place to others while `crowded` returns True, because they wait for one. The client gets a place again when it
-    has taken half of what was written, so that a slow client loses nothing.
+    the time in which a client reads no byte of its answer, after which it is cut off. crowded_s: the time in which it
+    reads no byte, after which its request is parked, if the client's own buffer is full and `crowded` returns True.
+    `crowded`: returns True when other requests wait for a place. A parked request goes on when its client has read half
+    of the bytes that were written, so that a slow client loses nothing.
     """
 
     header_s: float

@@ -64,8 +64,8 @@ class FieldCheck:
         """Returns the fields without a meaning here, each with the field that was probably meant. The texts are safe to
         write into a header.
 
-        A body that is no object has none: the decoder refuses it. Raises InvalidRequest for a misspelt field when
-        `strict`.
+        A body that is no object has no such fields: the decoder refuses it. Raises InvalidRequest for a misspelt field
+        when `strict`.
         """
         unknown = _unknown(body, kind)
         shown: list[str] = []

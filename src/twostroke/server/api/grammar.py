@@ -39,8 +39,8 @@ class GrammarFields(Protocol):
 
 
 class AskedGrammar(Struct, frozen=True):
-    """The grammar that a request asks for, and the field that asks for it. not_held: the parts of the wish that a
-    grammar cannot enforce, in words."""
+    """The grammar that a request asks for, and the field that asks for it. not_held: describes the parts of the request
+    that a grammar cannot enforce."""
 
     grammar: Grammar | None = None
     field: str = "grammar"

@@ -1,6 +1,6 @@
-"""Requests for embeddings, for ranks and for scores of texts, read and made into prompts.
+"""Reads requests for embeddings, for ranks and for scores of texts, and makes prompts of them.
 
-Runs in a worker thread: tokenizers can take a while.
+This runs in a worker thread, because tokenizers can take a while.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Shape(Protocol):
     written: StreamForm
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """Returns the events that this piece of choice `index` makes possible."""
+        """Returns the events for a new piece of choice `index`."""
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
         """Returns the bytes of the events for a piece that only adds text, as most tokens do. They are the same as

@@ -1,4 +1,5 @@
-"""GET /v1/mcp and POST /v1/mcp/{name}: the servers of tools that the page may ask, and a message for one of them."""
+"""GET /v1/mcp and POST /v1/mcp/{name}: the list of the servers of tools that the page may ask, and a message to one of
+them."""
 
 from __future__ import annotations
 

@@ -257,7 +257,8 @@ class DeadlineProtocol(H11Protocol):
         """Park the request of a client that has stopped reading while others wait. Let it go on when its client goes
         on.
 
-        The request is parked again at each look, because a step that had begun may have held it.
+        The request is parked again at each look, because a step that had begun when it was parked may have kept its
+        place.
         """
         patience = self._patience
         if self._parked is not None and 2 * untaken <= self._parked_bytes:

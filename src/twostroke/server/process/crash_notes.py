@@ -1,5 +1,5 @@
-"""A page of memory that a supervisor and its worker share: the running requests, and the requests that ran at earlier
-crashes.
+"""A page of memory that a supervisor and its worker share: the running requests, and the requests that were running at
+earlier crashes.
 
 The worker writes the fingerprints of a step before native code begins and removes them after it. Nothing is sent, so
 nothing can be lost when the process crashes. The supervisor reads them afterwards, while no worker runs. Times are

@@ -24,7 +24,7 @@ UNREADABLE = Problem(
     503, "A chat or the folder of chats cannot be read. Let the server's user read it.", code="storage_unreadable"
 )
 NEW = "*"
-"""Stands in place of a revision: the chat must not exist yet."""
+"""The value of `expected` that means: the chat must not exist yet."""
 
 
 @body_kind

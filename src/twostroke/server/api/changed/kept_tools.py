@@ -1,12 +1,13 @@
-"""Which of a request's tools a model can be offered: functions, and tools that take a text. The others are left out.
+"""Chooses the tools of a request that a model can be offered: functions, and tools that take a text. The others are
+left out.
 
 Agents list tools that their provider would run (web_search, image_generation, mcp ...) next to their own functions. A
 model of this server cannot use such tools: it does not see them, and the answer's header names them. A request is
 refused only when it forces the model to use one of them.
 
 Some clients write the tools of one API into the requests of another. Cursor sends Responses' flat functions, or
-Anthropic's tools, to chat completions. Their meaning is clear, so every API reads all three forms, of tools and of
-choices.
+Anthropic's tools, to chat completions. Their meaning is clear, so every API reads all three forms, for tools and for
+tool choices.
 """
 
 from __future__ import annotations

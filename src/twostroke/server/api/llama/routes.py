@@ -36,7 +36,7 @@ ANSWERING: tuple[tuple[str, Task, Any, Any, Any], ...] = (
 
 
 def props(serving: Serving) -> dict[str, Any]:
-    """Returns what the server does with a request that sets nothing, and facts about the model."""
+    """Returns the defaults for requests, and facts about the model."""
     settings = serving.view.about.get("settings", {})
     template = serving.template
     return {

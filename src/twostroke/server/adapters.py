@@ -35,7 +35,7 @@ class LoadRequest(msgspec.Struct, kw_only=True):
 
 @body_kind
 class UnloadRequest(msgspec.Struct, kw_only=True):
-    """lora_int_id: vLLM's number of an adapter, which is accepted and not needed."""
+    """lora_int_id: vLLM's number of the adapter; it is accepted and ignored."""
 
     lora_name: str
     lora_int_id: int | None = None

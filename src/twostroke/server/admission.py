@@ -18,10 +18,11 @@ class Limits(Struct, frozen=True):
     """Limits that hold before any work is done for a request (the door has the limits of the queue).
 
     deadline_s: the longest time from a request's arrival to the end of its answer; None for no limit. heartbeat_s: the
-    silence on a stream after which a comment is sent. stalled_s: how long a client may take nothing of an answer before
-    its request is dropped. crowded_s: the same, after which the request is parked when its client's own buffer is full
-    and others wait for a place. body_idle_s: the longest gap between two pieces of a request's body. body_s: the
-    longest time for the whole body. header_s: the longest time until a request's headers are complete.
+    silence on a stream after which a comment is sent. stalled_s: how long a client may read nothing of its answer
+    before its request is dropped. crowded_s: how long it may read nothing before its request is parked, if the client's
+    own buffer is full and other requests wait for a place. body_idle_s: the longest gap between two pieces of a
+    request's body. body_s: the longest time for the whole body. header_s: the longest time until a request's headers
+    are complete.
     """
 
     body_bytes: int = most_of_one_body(BODY_MEMORY_BYTES)
@@ -44,8 +45,8 @@ class Closing:
 @dataclass(frozen=True, slots=True)
 class Admission:
     """door: the bounds on waiting requests. bodies: the bounds on incoming bodies. lanes: the threads that read request
-    bodies. desk: the place where images are opened. quarantine: the requests that ran at crashes. drain_s: the seconds
-    that running requests have after a signal."""
+    bodies. desk: the place where images are opened. quarantine: the requests that were running when the engine crashed.
+    drain_s: the seconds that running requests have to finish after a signal to end."""
 
     limits: Limits = field(default_factory=Limits)
     door: Door = field(default_factory=Door)

@@ -90,8 +90,8 @@ log = logging.getLogger(__name__)
 
 
 def create_app(parts: ServerParts) -> ASGIApp:
-    """Returns the app, inside the gate (Host, Origin, key), one form of paths, the boundary (request id, last safety
-    net), and CORS.
+    """Returns the app with its layers around it, from the inside out: Gate (Host, Origin, key), OnePath (one form of
+    each path), Boundary (request id, last safety net), Origins (CORS).
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
@@ -135,7 +135,7 @@ def routed(routes: Sequence[Route]) -> Starlette:
 
 
 def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
-    """Returns the app inside the gate, one form of paths, the boundary, and CORS."""
+    """Returns the app with its layers around it: see create_app."""
     access, serving, telemetry = parts.access, parts.serving, parts.telemetry
     gate = OnePath(Gate(app, access.api_key, access.loopback_only, access.reach), access.reach.root_path)
     boundary = Boundary(gate, telemetry.metrics, serving.new_id, telemetry.listeners, serving.wall_clock)

@@ -187,7 +187,8 @@ def stored_work(resolved: Resolved) -> StoredWork | None:
 
 
 def slots_in(cache: Path, disk: SlotDisk) -> Slots:
-    """Saved slots lie among the pages, so that the same verbs list and remove them. cache: the cache folder."""
+    """Returns the slots of a server. Saved slots are files in the folder of the pages, so that the same commands list
+    and remove both. cache: the cache folder."""
     return Slots(user_path(cache) / KV_FOLDER / "slots", disk)
 
 
@@ -198,14 +199,15 @@ def stored_chats(resolved: Resolved) -> StoredChats | None:
 
 
 def tool_servers(resolved: Resolved) -> tuple[ToolServer, ...]:
-    """The servers of tools that the page may ask."""
+    """Returns the servers of tools that the page may ask."""
     return tuple(ToolServer(name, url) for name, url in dict(resolved.page.mcp).items())
 
 
 def admission_of(
     resolved: Resolved, wait_s: Callable[[int, int], float], ends_s: Callable[[int], float] | None = None
 ) -> Admission:
-    """Returns the limits on everything that is taken at a time. wait_s, ends_s: see Door."""
+    """Returns the limits on requests: their bodies, their time, and how many are accepted at a time. wait_s, ends_s:
+    see Door."""
     load = resolved.load
     rules = DoorRules(load.queued_requests, load.queued_tokens, load.key_requests, load.key_tokens)
     return Admission(

@@ -122,7 +122,8 @@ def build_front(
 
 
 def _slots(resolver: Resolver, facts: ReplicaFacts, stepper: FrontStepper) -> Slots | None:
-    """Saved slots are files of the front; their pages are those of the replicas. None where no pages are kept."""
+    """Returns the slots of a front; None when no pages are kept. Saved slots are files of the front; the replicas keep
+    their pages."""
     kept = kept_folder(resolver.asked_value(DiskSettings.cache), read_machine().cache_folder)
     if not facts.keeps_pages or kept is None:
         return None

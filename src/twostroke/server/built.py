@@ -23,8 +23,8 @@ def _names_stay(_heard: NamesHeard) -> None:
 @dataclass(eq=False)
 class BuiltServer:
     """parts: the parts for `run`. facts: the facts of a start-up message. make_app: makes the app of a server with
-    several models; None for the usual app. follow_names: called once, with a function that hears the names whenever a
-    model has come while the server runs. Used with `with`, which closes it at the end."""
+    several models; None for the usual app. follow_names: called once, with a function that gets all names whenever a
+    model was added while the server runs. Used with `with`, which closes it at the end."""
 
     parts: ServerParts
     resolved: Resolved

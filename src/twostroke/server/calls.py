@@ -98,7 +98,7 @@ class Call:
 
     @property
     def num_image_tokens(self) -> int:
-        """The tokens of prompts that hold rows of images."""
+        """The number of prompt tokens that stand for rows of images."""
         return sum(span.end - span.first for prompt in self.prompts for span in prompt.images)
 
     @property

@@ -1,4 +1,4 @@
-"""Answers that are computed from the model's rows: vectors, with their steps Dense, and scores."""
+"""Answers that are computed from the model's rows: vectors (after their Dense layers) and scores."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ MOST_AT_ONCE = 32
 class Generation:
     """`async with Generation(call, parts, facts) as g: while (piece := await g.next(timeout_s)): ...`
 
-    `take` gives a piece that is there already. `listen` spares the task a turn for each piece. Leaving the block closes
-    the engine's readers, which aborts whatever still runs.
+    `take` gives a piece that is there already. With `listen` the task does not have to run for each piece. Leaving the
+    block closes the engine's readers, which aborts whatever still runs.
     """
 
     def __init__(self, call: Call, parts: ServerParts, facts: RequestFacts, visit: Visit | None = None) -> None:
@@ -40,7 +40,7 @@ class Generation:
         self._visit = visit or Visit()
         self._ticket: Ticket | None = None
         self._answered = False
-        self._held = ExitStack()  # the readers and all that this request holds until its end
+        self._held = ExitStack()  # callbacks that give back all that this request holds
         self._fault: Exception | None = None  # a fault of the deadline or of the receiver; the task raises it
         self._cached = [0] * len(call.prompts)
         self._readers: list[tuple[int, StreamReader]] = []  # (a prompt's place, its reader) of each reader not done
@@ -112,8 +112,8 @@ class Generation:
         return error
 
     async def _admitted(self, prompts: list[Prompt]) -> Stay:
-        """Returns the stay of the prompts. It begins at once, but requests that ran at a crash take turns or are
-        refused."""
+        """Returns the stay of the prompts. It begins at once, but requests that were running at a crash take turns or
+        are refused."""
         deadline_s, clock = self._visit.deadline_s, self._parts.admission.door.clock
         try:
             async with asyncio.timeout(None if deadline_s is None else deadline_s - clock()):

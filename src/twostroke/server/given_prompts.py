@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from twostroke.text.chat_template import ChatTemplate
 
 IMAGE_MARK = "<__media__>"
-"""Stands in a text where an image goes."""
+"""The mark that stands in a text where an image goes."""
 DATA = "prompt.multimodal_data"
 FIRST, LAST = "word before", "word after"
 Given = str | MediaPrompt | list[int]
@@ -23,7 +23,7 @@ Encode = Callable[[str], Sequence[int]]
 
 
 def split_prompts(prompt: str | MediaPrompt | Sequence[str | int | list[int]]) -> list[Given]:
-    """The shapes of `prompt` as a list of prompts. Raises InvalidRequest."""
+    """Returns `prompt`, in any of its forms, as a list of prompts. Raises InvalidRequest."""
     if isinstance(prompt, MediaPrompt):
         if prompt.multimodal_data:
             return [prompt]
@@ -51,14 +51,15 @@ def split_prompts(prompt: str | MediaPrompt | Sequence[str | int | list[int]]) -
 def read_prompt(
     given: Given, encode: Encode, looks: Looks | None, template: ChatTemplate | None
 ) -> tuple[Sequence[int], tuple[ImageSpan, ...]]:
-    """Token ids, and the images that they show. encode: makes token ids of a text. Raises InvalidRequest."""
+    """Returns the prompt's token ids, and the spans of its images. encode: makes token ids of a text. looks: opens the
+    prompt's images; None for a model that reads none. Raises InvalidRequest."""
     if isinstance(given, MediaPrompt):
         return _with_images(given, encode, looks, template)
     return (encode(given) if isinstance(given, str) else given), ()
 
 
 def shown_text(given: Given, decode: Callable[[list[int]], str]) -> str:
-    """A prompt as a text that an answer may begin with."""
+    """Returns a prompt as text, for answers that begin with their prompt. decode: makes a text of token ids."""
     if isinstance(given, MediaPrompt):
         return given.prompt_string
     return given if isinstance(given, str) else decode(given)
@@ -105,7 +106,8 @@ def _with_images(
 
 
 def _around(template: ChatTemplate, written: str) -> tuple[str, str]:
-    """What the model's template writes before and after an image: llama.cpp writes that too."""
+    """Returns the texts that the model's template writes before and after an image, because llama.cpp writes them too.
+    written: the text that stands for an image of this model."""
     probe = PictureMarks(written)
     content = f"{FIRST}{probe.mark(0)}{LAST}"
     try:
@@ -117,7 +119,7 @@ def _around(template: ChatTemplate, written: str) -> tuple[str, str]:
 
 
 def _part_of(file: str) -> dict[str, Any]:
-    """base64, or a data: URL."""
+    """Returns the part of a message for a file. file: an image in base64, or a data: URL."""
     if file.startswith("data:"):
         return {"type": "image_url", "image_url": {"url": file}}
     return {"type": "image", "source": {"type": "base64", "data": file}}

@@ -1,7 +1,7 @@
 """Makes a checked request into engine prompts: text to token ids, fields to SamplingParams, everything checked against
 limits.
 
-Runs in a worker thread: templates and tokenizers can take a while.
+This runs in a worker thread, because templates and tokenizers can take a while.
 """
 
 from __future__ import annotations

@@ -49,17 +49,19 @@ class RequestCaps(Struct, frozen=True):
 class Serving:
     """One model as clients see it.
 
-    context_tokens: longest prompt and answer together. served_name, other_names: the model's names, the one for
-    messages first. defaults: sampling values of the model's generation_config, by SamplingParams name. created_s: Unix
-    time shown for the model. special_texts: the vocabulary's special tokens by their role, as eos_token. fields: what
-    is said of fields that are not known. client_lines: which lines of clients are no text for the model. format: how
-    the model writes its turns. card: what lists of models show. adapters: names next to served_name that requests may
-    ask for. embedder, reranker: what makes prompts of texts; both None where the model generates text. eyes: what opens
-    images in messages; None for a model that reads none. looks: what finds those of the request that is read now; None
-    for eyes. view: what the live view reads. stored: the work that is kept; None for none. chats: the page's
-    chats that are kept here; None where they stay in browsers. slots: what llama.cpp's slots hold; None where no pages
-    are kept on a disk. tool_servers: those that the page may ask. wall_clock: Unix seconds, for `created`. loading: how
-    far the model's load is, in words; empty while it takes requests. stays: it is loaded as long as the server runs.
+    context_tokens: the most tokens of a prompt and its answer together. served_name, other_names: the model's names;
+    messages use served_name. defaults: sampling values of the model's generation_config, by their names in
+    SamplingParams. created_s: the Unix time that is shown for the model. special_texts: the vocabulary's special tokens
+    by their role, such as eos_token. fields: finds and reports unknown fields of requests. client_lines: takes out
+    lines of clients that are no text for the model. format: how the model writes its turns. card: the facts that lists
+    of models show. adapters: the adapters that requests may name in place of served_name. embedder, reranker: make
+    prompts of texts; both are None when the model generates text. eyes: opens images in messages; None for a model that
+    reads no images. looks: finds the images of the request that is read now; when it is None, `eyes` is used. view: the
+    parts of the engine that the live view reads. stored: the work that is kept; None for none. chats: the page's chats
+    that are kept here; None when they stay in browsers. slots: the content of llama.cpp's slots; None when no pages are
+    kept on a disk. tool_servers: the servers of tools that the page may ask. wall_clock: returns Unix seconds, for
+    `created`. loading: returns the progress of the model's load in words; empty while the model takes requests. stays:
+    True when the model is loaded as long as the server runs.
     """
 
     engine: AsyncEngine

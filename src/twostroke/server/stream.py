@@ -133,8 +133,8 @@ class Answer(Response):
             return self._shape.problem_events(problem_of(error))
 
     def _send_now(self, generation: Generation, events: EventWriter) -> bool:
-        """Send the pieces that are there without a turn of the task; most tokens go this way. Returns False when the
-        task must go on."""
+        """Send the pieces that are there, without waking the task; most tokens are sent in this way. Returns False when
+        the task must go on."""
         if not events.takes_now:
             return False
         raw = b""

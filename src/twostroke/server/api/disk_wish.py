@@ -21,7 +21,7 @@ IN_MEMORY = "in_memory"
 SLOT, MAX_SLOT = b'"id_slot"', 9999
 KEEP_HEADER, KEEP_VALUE = b"x-twostroke-keep", b"memory"
 INNER = "twostroke.inner"
-"""The key in the scope of a request that the server itself makes."""
+"""The key in an ASGI scope that marks a request of the server to itself."""
 NEVER_S, HOUR_S, DAY_S = -1.0, 3600.0, 86_400.0
 _RETENTIONS = {None: 0.0, IN_MEMORY: NEVER_S, "in-memory": NEVER_S, "24h": DAY_S}
 _TTLS = {None: 0.0, "5m": 0.0, "1h": HOUR_S}

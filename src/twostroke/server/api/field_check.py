@@ -61,11 +61,11 @@ class FieldCheck:
         self._logged: set[str] = set()
 
     def ignored(self, body: bytes, kind: Kind) -> tuple[str, ...]:
-        """Returns the fields without a meaning here, safe to write into a header, each with the field that was probably
-        meant.
+        """Returns the fields without a meaning here, each with the field that was probably meant. The texts are safe to
+        write into a header.
 
-        A body that is no object has none: the decoder refuses it. Raises InvalidRequest for a misspelt field when
-        `strict`.
+        A body that is no object has no such fields: the decoder refuses it. Raises InvalidRequest for a misspelt field
+        when `strict`.
         """
         unknown = _unknown(body, kind)
         shown: list[str] = []

@@ -39,8 +39,8 @@ class GrammarFields(Protocol):
 
 
 class AskedGrammar(Struct, frozen=True):
-    """The grammar that a request asks for, and the field that asks for it. not_held: the parts of the wish that a
-    grammar cannot enforce, in words."""
+    """The grammar that a request asks for, and the field that asks for it. not_held: describes the parts of the request
+    that a grammar cannot enforce."""
 
     grammar: Grammar | None = None
     field: str = "grammar"
@@ -63,8 +63,9 @@ def grammar_of(request: GrammarFields) -> AskedGrammar:
 def after_thought(
     asked: AskedGrammar, form: Format, rendered: str, special_id: Callable[[str], int | None]
 ) -> AskedGrammar:
-    """Returns the grammar for an answer that comes after the model's thought, and within the marks of its answers.
-    rendered: the prompt. It may have opened a thought, or closed one: then the model does not think."""
+    """Returns the grammar extended by the text that the model writes around its answer: its thought, or the marks of
+    its format. rendered: the prompt. It may have opened a thought. It may also have closed one: then the model does not
+    think."""
     if asked.grammar is None:
         return asked
     around, marks = around_answer(form, special_id, rendered), form.thought

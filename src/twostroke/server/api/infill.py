@@ -1,5 +1,5 @@
-"""A text between two others, which may be requested on any route: makes the prompt with the model's own tokens for
-filling in."""
+"""Makes the prompt for a text between two others (fill in the middle), with the model's own tokens for this. Several
+routes use it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def infill_tokens(serving: Serving) -> InfillTokens | None:
 
 
 def infill_prompt(asked: AskedMiddle, tokens: InfillTokens, serving: Serving) -> InfillPrompt:
-    """Returns the prompt. Texts that do not fit are cut, and the prompt records it. Raises InvalidRequest."""
+    """Returns the prompt. Texts that do not fit are cut, and `left_out` of the prompt records this. Raises
+    InvalidRequest."""
 
     def ids(text: str) -> list[int]:
         return serving.tokenizer.encode_rendered(text, quoted=((0, len(text)),)) if text else []
@@ -58,8 +59,8 @@ def infill_prompt(asked: AskedMiddle, tokens: InfillTokens, serving: Serving) ->
 
 
 def infilled(request: CompletionRequest, serving: Serving, notes: Notes) -> list[str | list[int]]:
-    """Returns the prompts of a completion between each prompt and the suffix. The completion also ends at the model's
-    tokens for filling in.
+    """Returns prompts for the text between each of the request's prompts and its suffix. Adds the model's tokens that
+    end such a text to the request's stop_token_ids.
 
     Raises InvalidRequest.
     """
@@ -75,7 +76,7 @@ def infilled(request: CompletionRequest, serving: Serving, notes: Notes) -> list
     made: list[str | list[int]] = []
     for text in texts:
         if not isinstance(text, str):
-            raise InvalidRequest("suffix goes with a prompt of text.", param="prompt", fix="Send the text itself.")
+            raise InvalidRequest("suffix needs a prompt that is a text.", param="prompt", fix="Send the text itself.")
         asked = AskedMiddle(text, request.suffix or "", max_tokens=request.max_tokens)
         found = infill_prompt(asked, tokens, serving)
         notes.add_all(found.left_out)

@@ -9,8 +9,8 @@ from twostroke.types.errors import InvalidRequest
 
 
 def keep_alive_s(value: Any, param: str = "keep_alive") -> float | None:
-    """Returns the seconds, infinity for ever; None when the value is no number or text. Raises InvalidRequest when it
-    is no time."""
+    """Returns the seconds; infinity means for ever. Returns None when the value is neither a number nor a text. Raises
+    InvalidRequest when it is not a valid time."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:

@@ -28,7 +28,7 @@ def to_tools(request: ChatRequest) -> bool:
             raise _wrong("There are no functions to call.")
         return False
     if request.tools or request.tool_choice is not None:
-        raise InvalidRequest("functions and tools are both there.", param="functions", fix="Send tools alone.")
+        raise InvalidRequest("The request has both functions and tools.", param="functions", fix="Send tools alone.")
     request.tools = [AskedTool(function=function) for function in functions]
     request.tool_choice = _choice(choice)
     request.parallel_tool_calls = False  # the older form has room for one call

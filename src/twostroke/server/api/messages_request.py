@@ -26,8 +26,8 @@ PREFIX = "msg_"
 
 
 class MessagesTool(msgspec.Struct, kw_only=True):
-    """A tool that the client runs. A tool with another type than `custom` is the provider's. function: OpenAI's form,
-    which some clients send here too."""
+    """A tool that the client runs. A tool of any other type than `custom` is one that the provider would run. function:
+    OpenAI's form, which some clients send here too."""
 
     name: str | None = None
     description: str | None = None
@@ -46,7 +46,7 @@ class Message(msgspec.Struct, kw_only=True):
 
 @body_kind
 class CountRequest(msgspec.Struct, kw_only=True):
-    """POST /v1/messages/count_tokens. Every optional field may be null; hints without a contract are ignored."""
+    """POST /v1/messages/count_tokens. Every optional field may be null; fields that are only hints are ignored."""
 
     model: str | None = None
     messages: list[Message]
@@ -102,7 +102,7 @@ _OWN_WORDS = {
     "response_format": "output_config.format",
     "reasoning_effort": "output_config.effort",
 }
-"""Fields of chat completions by their names here."""
+"""Maps the names of chat completions' fields to Anthropic's names."""
 
 
 def marks_of(request: CountRequest) -> Sequence[Mapping[str, Any]]:
@@ -191,7 +191,8 @@ def _check_depths(request: CountRequest, limit: int) -> None:
 
 
 def _refuse_unsupported(request: CountRequest) -> None:
-    """Raises InvalidRequest for work on the conversation that the provider would do and this server does not.
+    """Raises InvalidRequest when the request asks for work on the conversation that the provider would do and this
+    server does not.
 
     An edit that clears thoughts changes nothing: the template decides which thoughts of earlier turns a model sees.
     """

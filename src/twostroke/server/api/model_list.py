@@ -15,7 +15,7 @@ _HOSTS = ("hf.co/", "huggingface.co/")
 
 
 def model_list(serving: Serving) -> dict[str, Any]:
-    """Returns the page of all names."""
+    """Returns the list of all names that requests may use, as one page."""
     names = [*serving.names, *serving.adapters.names()]
     page = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
     return {"object": "list", "data": [_model_object(name, serving) for name in names], **page}
@@ -61,8 +61,8 @@ def adapter_of(name: str | None, serving: Serving) -> str | None:
 
 def _context_names(tokens: int) -> dict[str, object]:
     """Returns the length of the context, in tokens, under each name that clients read: vLLM's, then OpenRouter's, LM
-    Studio's, Groq's and llama.cpp's. Without a name that they know, they assume a length that is too small or too
-    large."""
+    Studio's, Groq's and llama.cpp's. A client that finds no name that it knows assumes a length that is too small or
+    too large."""
     return {
         "max_model_len": tokens,
         "context_length": tokens,

@@ -1,5 +1,5 @@
-"""Fields of llama.cpp's requests that mean the same as one of ours: n_predict, repeat_penalty, repeat_last_n. Also -1
-for max_tokens, by which clients of llama.cpp and of LM Studio ask for no limit.
+"""Reads fields of llama.cpp's requests that mean the same as one of ours: n_predict, repeat_penalty, repeat_last_n. It
+also reads -1 for max_tokens, by which clients of llama.cpp and of LM Studio ask for no limit.
 
 (The fields for a form of the answer are in grammar.py: grammar, json_schema, regex, ebnf.)
 """

@@ -50,7 +50,7 @@ def with_wish(
     system = ""
     if own is not None:
         translated = switches.put(own)
-        if translated is not None or own.off != form.thinks:  # else `said` is kept anyway
+        if translated is not None or own.off != form.thinks:  # otherwise `said` stays as it is
             said = {name: value for name, value in said.items() if name not in _foreign(said, template)}
         if translated is not None:
             said, system = {**translated.variables, **said}, translated.system
@@ -73,8 +73,8 @@ def with_wish(
 
 
 def _wish_in(said: Mapping[str, Any], template: ChatTemplate) -> Wish | None:
-    """Returns the wish about thinking that variables express which this template does not have. Clients know them from
-    another model."""
+    """Returns the wish about thinking that a client expresses with variables of another model's template. Returns None
+    when there is no such wish."""
     wish = Wish()
     foreign = {name: said[name] for name in _foreign(said, template)}
     for name, (_, off) in VALUES.items():

@@ -28,7 +28,7 @@ from twostroke.types.sampler_fields import FIELD_NAMES
 
 MAX_ITEMS = 4096
 OF_ITEMS = {"object": "response.input_tokens"}
-"""What a count of tokens has besides the count."""
+"""The keys of the answer of /v1/responses/input_tokens, without the count."""
 
 
 class ResponseTool(msgspec.Struct, kw_only=True):
@@ -53,8 +53,8 @@ class TextOptions(msgspec.Struct, kw_only=True):
 
 @body_kind
 class ResponsesRequest(AskedSamplers, kw_only=True):
-    """Every optional field may be null. Hints without a contract (metadata, user ...) are accepted and repeated in the
-    answer."""
+    """Every optional field may be null. Fields that are only hints (metadata, user ...) are accepted and repeated in
+    the answer."""
 
     model: str | None = None
     input: str | list[dict[str, Any]] | None = None
@@ -210,7 +210,7 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
         if getattr(request, name) is not None:
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
     if request.truncation not in (None, "disabled", "auto"):
-        raise InvalidRequest("truncation is auto or disabled.", param="truncation")
+        raise InvalidRequest("truncation must be auto or disabled.", param="truncation")
     if request.top_logprobs is not None and not 0 <= request.top_logprobs <= 20:
         raise InvalidRequest("top_logprobs must be between 0 and 20.", param="top_logprobs")
     for name in ("input", "metadata", "reasoning"):

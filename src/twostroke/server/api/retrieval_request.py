@@ -1,6 +1,6 @@
-"""Requests for embeddings, for ranks and for scores of texts, read and made into prompts.
+"""Reads requests for embeddings, for ranks and for scores of texts, and makes prompts of them.
 
-Runs in a worker thread: tokenizers can take a while.
+This runs in a worker thread, because tokenizers can take a while.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _required(found: _Maker | None) -> _Maker:
 
 
 def _inputs(given: str | Sequence[str | int | list[int]]) -> list[str | list[int]]:
-    """Returns the four forms of `input` as a list."""
+    """Returns `input`, in any of its four forms, as a list of prompts."""
     if isinstance(given, str):
         given = [given]
     ids = [item for item in given if isinstance(item, int)]

@@ -240,8 +240,8 @@ def in_words_of(error: InvalidRequest, names: Mapping[str, str]) -> InvalidReque
 
 
 def _check_continued(request: ChatRequest) -> None:
-    """Check continue_final_message, which needs a last message to continue. A prompt without an opened answer is never
-    made."""
+    """Check continue_final_message, which needs a last message to continue. The server never makes a prompt of a chat
+    that does not open the answer."""
     if not request.continue_final_message:
         if request.add_generation_prompt is False:
             raise InvalidRequest(

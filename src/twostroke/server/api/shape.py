@@ -33,7 +33,7 @@ class Shape(Protocol):
     written: StreamForm
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """Returns the events that this piece of choice `index` makes possible."""
+        """Returns the events for a new piece of choice `index`."""
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
         """Returns the bytes of the events for a piece that only adds text, as most tokens do. They are the same as
@@ -205,16 +205,17 @@ class ChatTurn:
         return steps
 
     def passes(self, delta: Delta) -> bool:
-        """Returns True when the delta is only more text of the open block. It then counts as taken, but the block does
-        not have its text. False changes nothing. delta: not the last delta, which ends the turn."""
+        """Returns True when the delta only adds text to the open block. Then its tokens are counted, and the caller
+        adds the text to the block where it is needed. When it returns False, nothing has changed. delta: must not be
+        the last delta, which ends the turn."""
         if self._calls_only or not (self.made.in_text and self._turn.passes(delta.text)):
             return False
         self._count.passed(delta.token_ids)
         return True
 
     def _belongs(self, piece: Piece) -> bool:
-        """Returns True when the piece is part of the answer. In an answer that must be calls, text is a call that broke
-        off before its name: no text for the user."""
+        """Returns True when the piece is part of the answer. If the answer must consist of calls, a text is the
+        beginning of a call without a name, and is not for the user."""
         if self._calls_only and isinstance(piece, Said):
             return False
         if isinstance(piece, Thought) and self._call.turn.hides_thoughts:

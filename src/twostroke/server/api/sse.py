@@ -61,7 +61,8 @@ class EventTemplate:
     """The bytes of an event in which `marks` stand for the values that change: nearly every token is sent in such an
     event.
 
-    Each mark is a string that occurs in the event once, in this order. Raises ValueError for a mark that does not.
+    Each mark is a string that occurs in the event once, in this order. Raises ValueError for a mark that does not occur
+    exactly once.
     """
 
     def __init__(self, event: Event, *marks: str) -> None:

@@ -21,8 +21,8 @@ from twostroke.types.grammar import MAX_LARK_BYTES, MAX_SCHEMA_BYTES, Grammar
 from twostroke.types.notes import Notes, named
 
 MOST_HELD_BYTES = 2 * MAX_LARK_BYTES
-"""The largest schemas of a request's tools together, in bytes: their grammar is larger than half of them, and may have
-MAX_LARK_BYTES. The bound ends the work before all tools are written out."""
+"""The most bytes that the schemas of a request's tools may have together. Their grammar has more than half as many
+bytes, and at most MAX_LARK_BYTES are allowed. So larger schemas are refused early, before all tools are written out."""
 ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
 
 

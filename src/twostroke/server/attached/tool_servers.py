@@ -1,6 +1,7 @@
-"""Servers of tools (MCP over streamable HTTP) that the page may ask. A message goes there, and its answer comes back.
+"""Passes messages from the page to servers of tools (MCP over streamable HTTP), and their answers back.
 
-Only the addresses of --mcp are called. The message is all that is passed on from a client. No redirect is followed.
+Only the addresses of --mcp are called. Of a client's request only the message, the session id and the protocol version
+are passed on. No redirect is followed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from twostroke.server.errors import HttpProblem, Problem
 from twostroke.types.decoders import json_decoder
 
 METHODS = frozenset({"initialize", "notifications/initialized", "tools/list", "tools/call", "ping"})
-"""What the page needs; nothing else is passed on."""
+"""The methods of MCP that the page needs. Messages with other methods are refused."""
 LIMIT_S, MOST_BYTES, MOST_LINE = 120.0, 4 << 20, 4 << 20
 SESSION, VERSION = "mcp-session-id", "mcp-protocol-version"
 GONE = 404
@@ -36,7 +37,8 @@ class ToolServer(Struct, frozen=True):
 
 
 class Passed(Struct, frozen=True):
-    """What is passed on. message: JSON-RPC. session, version: what the server named at its start; "" before."""
+    """A message that is passed on to a server of tools. message: the JSON-RPC message. session, version: the session id
+    and the protocol version that the server gave when the session began; "" before that."""
 
     message: dict[str, Any]
     session: str = ""
@@ -44,14 +46,15 @@ class Passed(Struct, frozen=True):
 
 
 class Came(Struct, frozen=True):
-    """message: the answer; None where the message asks for none. session: the server's name for these messages."""
+    """An answer of a server of tools. message: the JSON-RPC answer; None when the message has no id, so that no answer
+    is expected. session: the server's id of the session."""
 
     message: dict[str, Any] | None
     session: str = ""
 
 
 def check(passed: Passed) -> None:
-    """Raises HttpProblem (400) for what is not passed on."""
+    """Raises HttpProblem (400) for a message, a session or a version that may not be passed on."""
     message = passed.message
     if message.get("jsonrpc") != "2.0" or message.get("method") not in METHODS:
         raise HttpProblem(Problem(400, f"message.method must be one of {', '.join(sorted(METHODS))}.", param="message"))
@@ -62,7 +65,8 @@ def check(passed: Passed) -> None:
 
 
 def ask(server: ToolServer, passed: Passed, limit_s: float = LIMIT_S) -> Came:
-    """Blocks until the answer is here. Raises HttpProblem (404 where the session is over, 502)."""
+    """Sends a message and returns the answer; blocks until the answer is here. Raises HttpProblem: 404 when the session
+    is over, 502 when the server fails. limit_s: the longest time, in seconds."""
     end_s = time.monotonic() + limit_s
     connection = _connection(server, limit_s)
     try:
@@ -101,7 +105,8 @@ def _headers(passed: Passed) -> dict[str, str]:
 
 
 def _message(server: ToolServer, answer: HTTPResponse, wanted: Any, end_s: float) -> dict[str, Any]:
-    """The message with this id: the body, or one of its events."""
+    """Returns the answer whose id is `wanted`: the response's body, or one of the events in it. Raises HttpProblem
+    (502). end_s: the time at which reading stops."""
     if not answer.headers.get_content_type() == "text/event-stream":
         found = _read(answer.read(MOST_BYTES + 1))
         if found is None or found.get("id") != wanted:

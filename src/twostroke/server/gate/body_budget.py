@@ -22,7 +22,7 @@ def most_of_one_body(memory_bytes: int) -> int:
 
 @dataclass(eq=False)
 class BodyBudget:
-    """Used on one event loop. One body alone may exceed the bound, or it would never be read."""
+    """Used on one event loop. One body alone may exceed the bound; otherwise it would never be read."""
 
     limit_bytes: int = BODY_MEMORY_BYTES
     held_bytes: int = 0

@@ -4,7 +4,7 @@
 more time in those calls than with its bytes, and no layer changes a body.
 
 In the other direction, the connection tells the app that its client has stopped reading; the generation of the answer
-may then rest.
+may then be paused.
 """
 
 from __future__ import annotations

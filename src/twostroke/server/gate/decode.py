@@ -1,7 +1,8 @@
 """JSON bodies made into typed requests, with errors that name the field.
 
-Some programs write JSON a little differently, and their users cannot change it. So a mark of the byte order in front is
-skipped. Half of a surrogate pair, where a text was cut within a character, is U+FFFD. A whole number may be 8.0.
+Some programs write JSON a little differently, and their users cannot change it. So a byte order mark at the beginning
+is skipped. Half of a surrogate pair, where a text was cut within a character, is read as U+FFFD. A whole number may be
+written as 8.0.
 
     @body_kind
     class TokenizeRequest(msgspec.Struct, kw_only=True): ...

@@ -26,7 +26,7 @@ UNKNOWN_WAIT_S = 2.0
 
 class DoorRules(Struct, frozen=True):
     """queued_requests, queued_tokens: the most requests and tokens of all calls that wait for their first token. One
-    call alone may exceed these bounds, or it would never be served.
+    call alone may exceed these bounds; otherwise it would never be served.
 
     key_requests: the most calls of one key at a time. key_tokens: the most tokens of one key in a minute, prompt and
     output. None means no bound.

@@ -8,7 +8,7 @@ from twostroke.server.gate.door import Door
 
 
 class Drain:
-    """The server's loop asks it again and again. limit_s: how many seconds running requests may take."""
+    """The server's loop polls `over`. limit_s: how many seconds running requests may take."""
 
     def __init__(self, door: Door, limit_s: float, clock: Callable[[], float]) -> None:
         self._door = door

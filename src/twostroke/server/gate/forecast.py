@@ -41,7 +41,8 @@ class TypicalAnswer(NoObserver):
 
 
 class Forecast(TypicalAnswer):
-    """Listens as the engine's observer. Another thread may ask it, and sees whole values or the ones before.
+    """Listens as the engine's observer. Another thread may call wait_s: it reads each value whole, as of the latest
+    step or of the step before.
 
     places_free: False while a request waits although there is room in the batch, so that another request must end
     before it is admitted.
@@ -70,7 +71,8 @@ class Forecast(TypicalAnswer):
         return max(self._prompts_s(streams, tokens), self._places_s(streams, requests - free, going))
 
     def _prompts_s(self, streams: Sequence[Segment], tokens: int) -> float:
-        """Returns the seconds of prompts in chunks that fill each step next to the streams."""
+        """Returns the seconds until these prompt tokens are computed, in chunks that take the room of each step that
+        the streams leave."""
         if tokens <= 0:
             return 0.0
         chunk = min(tokens, max(1, self._room.max_step_tokens - len(streams)))

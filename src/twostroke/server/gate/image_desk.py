@@ -27,8 +27,8 @@ else:
 
 T = TypeVar("T")
 MOST_AT_ONCE, OF_ONE_HOST, OPENERS = 8, 2, 2
-"""How many files are fetched at a time for all requests together, how many of them from one host, and the number of
-threads that have files opened."""
+"""The most files that are fetched at a time for all requests together, the most of them from one host, and the number
+of threads that open files."""
 
 
 class ImageDesk:
@@ -41,8 +41,8 @@ class ImageDesk:
         self._hosts = Counter[str]()
 
     async def open(self, eyes: Eyes, own: EyesOfRequest, wanted: Sequence[WantedImage]) -> None:
-        """Open images for a request. Raises InvalidRequest that names the part of the first image that cannot be
-        opened."""
+        """Open the wanted images and give them to `own`, which holds the images of the request. Raises InvalidRequest
+        that names the part of the first image that cannot be opened."""
         made = await asyncio.gather(*(self._opened(eyes, each.asked) for each in wanted), return_exceptions=True)
         for image, found in zip(wanted, made, strict=True):
             if isinstance(found, InvalidRequest):

@@ -21,12 +21,14 @@ LANES: tuple[tuple[int, int], ...] = ((8 * 1024, 4), (64 * 1024, 3), (1024 * 102
 """(longest body in bytes, threads) for each lane. A body of 8 KiB is read in about 3 ms, one of 64 KiB in 20 ms, one of
 1 MiB in less than a second. Most questions are short, and most large forms of answers are not."""
 FORM_BYTES, FORM_THREADS = 1024 * 1024, 2
-"""The longest body in the lane of forms, and the threads of this lane. Longer ones are in the lane of the longest."""
+"""The longest body in the lane of forms, and the threads of this lane. Longer bodies with a form are in the lane for
+their length."""
 _FORM = re.compile(
     rb'"(?:response_format|json_schema|structured_outputs|guided_[a-z]+|grammar|ebnf|regex|output_config|output_format'
     rb'|custom)"|"strict"\s*:\s*true|"tool_choice"\s*:\s*(?:"required"|"any"|\{)|"format"\s*:\s*\{|\\u00[4-7]'
 )
-"""The fields by which a request asks for a form. No program escapes letters, so an escaped letter may hide a field."""
+"""The fields by which a request asks for a form. Escaped ASCII letters (\\u0041) may hide the name of such a field, and
+ordinary programs do not write them, so they count as such a field."""
 HEAVY_BYTES = 64 * 1024
 """Reading a body longer than this takes memory that is given back to the system afterwards."""
 

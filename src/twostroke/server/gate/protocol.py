@@ -42,9 +42,10 @@ class Patience(Struct, frozen=True):
     """How long a connection waits for its client, in seconds.
 
     header_s: from the connection, or from a further request's first byte, until its headers are complete. stalled_s:
-    the time without one byte of an answer taken. crowded_s: the same; after it, a client whose own buffer is full gives
-    its place to others while `crowded` returns True, because they wait for one. The client gets a place again when it
-    has taken half of what was written, so that a slow client loses nothing.
+    the time in which a client reads no byte of its answer, after which it is cut off. crowded_s: the time in which it
+    reads no byte, after which its request is parked, if the client's own buffer is full and `crowded` returns True.
+    `crowded`: returns True when other requests wait for a place. A parked request goes on when its client has read half
+    of the bytes that were written, so that a slow client loses nothing.
     """
 
     header_s: float
@@ -256,7 +257,8 @@ class DeadlineProtocol(H11Protocol):
         """Park the request of a client that has stopped reading while others wait. Let it go on when its client goes
         on.
 
-        The request is parked again at each look, because a step that had begun may have held it.
+        The request is parked again at each look, because a step that had begun when it was parked may have kept its
+        place.
         """
         patience = self._patience
         if self._parked is not None and 2 * untaken <= self._parked_bytes:

@@ -1,8 +1,8 @@
 """The worker's side of crashes: a request that was running at too many crashes is refused; suspects run one at a time.
 
-A request that ran at a crash may be the cause, or may have been in the same step by chance. If both came again
-together, a second crash would tell no more than the first, so suspects run one at a time. At the second crash only one
-of them ran, and that one is refused. A suspect request that completes is cleared.
+A request that was running at a crash may be the cause, or may have been in the same step by chance. If all these
+requests ran together again, a second crash would tell no more than the first. So suspects run one at a time. At the
+second crash only one of them ran, and that one is refused. A suspect request that completes is cleared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def fingerprint(prompt: Prompt) -> bytes:
 
 @dataclass(eq=False)
 class Quarantine:
-    """Admits requests that ran at a crash one at a time, or refuses them. It is also the engine's Witness.
+    """Admits requests that were running at a crash one at a time, or refuses them. It is also the engine's Witness.
 
     notes: None admits every request, because no worker reads them. clock: the supervisor's clock, which is
     time.monotonic.

@@ -37,7 +37,7 @@ class Reach(Struct, frozen=True):
 
     @property
     def allows_any_page(self) -> bool:
-        """True when the answer to one page is right for all pages."""
+        """True when pages of every origin are allowed, so that one answer is right for all pages."""
         return ANY in self.origins
 
 

@@ -20,8 +20,8 @@ SHOWN: tuple[Field[Any], ...] = (
 
 
 def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
-    """Returns the settings, the objectives in seconds (null: none), and the roof: rates as measured on this machine, or
-    from the catalogue."""
+    """Returns the settings, the objectives in seconds (null: none), and the machine's limits: its rates as measured on
+    this machine, or from the catalogue."""
     kind = costs.formats[costs.weights].kind.arithmetic if costs.weights in costs.formats else WeightKind.INT8  # stored
     return {
         "version": version,

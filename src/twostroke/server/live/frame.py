@@ -8,8 +8,8 @@
      "ended": [{...}], "gauges": {...}, "pages": [[state, count], ...], "latency": {...}, "replicas": [{...}]}
 
 A run is consecutive steps of one batch. Its values change evenly from the first to the last step. Times are whole
-microseconds; the first number of each is the time since begin_s. A name is a place in `names`. Steps and requests that
-do not fit are left out and counted: the oldest steps, the newest requests.
+microseconds; the first number of each is the time since begin_s. A name is given as its index in `names`. Steps and
+requests that do not fit are left out and counted: the oldest steps, the newest requests.
 """
 
 from __future__ import annotations

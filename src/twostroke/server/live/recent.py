@@ -12,7 +12,7 @@ PERCENTILES = (50, 90, 99)
 
 
 class Recent:
-    """Written by the thread that steps; any thread may read. The latest 512 TTFTs and 4,096 gaps count."""
+    """The thread that steps writes; any thread may read. The latest 512 TTFTs and 4,096 gaps count."""
 
     def __init__(self) -> None:
         self.ttft_s: deque[float] = deque(maxlen=MOST_FIRST)

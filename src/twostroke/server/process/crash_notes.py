@@ -1,5 +1,5 @@
-"""A page of memory that a supervisor and its worker share: the running requests, and the requests that ran at earlier
-crashes.
+"""A page of memory that a supervisor and its worker share: the running requests, and the requests that were running at
+earlier crashes.
 
 The worker writes the fingerprints of a step before native code begins and removes them after it. Nothing is sent, so
 nothing can be lost when the process crashes. The supervisor reads them afterwards, while no worker runs. Times are
@@ -32,7 +32,8 @@ SIZE_BYTES = _TABLE_AT + MOST_RECORDS * _RECORD.size
 
 
 class Record(Struct, frozen=True):
-    """A request that ran at this many crashes. until_s: the time when it is forgotten, on the clock time.monotonic."""
+    """A request that was running at this many crashes. until_s: the time when it is forgotten, on the clock
+    time.monotonic."""
 
     crashes: int
     until_s: float
@@ -78,8 +79,8 @@ class CrashNotes:
                 _RECORD.pack_into(self._memory, place, key, 0, 0.0)
 
     def crashed(self, now_s: float) -> list[bytes]:
-        """Note that the process that wrote here has crashed: one more crash for each request that ran. Returns those
-        that are refused from now on.
+        """Note that the process that wrote here has crashed: each request that was running then gets one more crash.
+        Returns those that are refused from now on.
 
         When the table is full, the requests with the fewest crashes are forgotten first, and of these the oldest.
         """

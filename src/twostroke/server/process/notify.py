@@ -11,7 +11,7 @@ BEATS = 3  # watchdog messages within the manager's limit
 
 
 class Listener(Protocol):
-    """Called when the service starts and stops."""
+    """Takes the states of the server: started, alive, stopping."""
 
     def send(self, **states: str) -> None:
         """Send states, such as READY="1", STATUS="text". Never raises."""

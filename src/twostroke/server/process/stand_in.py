@@ -20,7 +20,7 @@ class StandIn:
     """`async with StandIn(listener, retry_s):` answers on the socket; answers that are running at the end are finished.
 
     asyncio.start_server is not used: when it is closed in the same turn of the loop in which it accepts, it drops the
-    connection. Here a connection is either not accepted, and the next listener has it, or it is answered.
+    connection. Here a connection is either answered, or not accepted, so that the next listener accepts it.
     """
 
     def __init__(self, listener: socket.socket, retry_s: Callable[[], float]) -> None:
@@ -38,8 +38,8 @@ class StandIn:
         asyncio.get_running_loop().remove_reader(self._listener)
 
     def _accept(self) -> None:
-        """Accept one connection a turn; other processes may be first. When descriptors have run out, it is tried again
-        at once."""
+        """Accept one connection in each turn of the loop. Errors are ignored, because another process may have accepted
+        it first. When descriptors have run out, the loop tries again at once."""
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
             connection.setblocking(False)

@@ -140,7 +140,7 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.setblocking(False)
-            out = None if self.restarts == 0 else asyncio.subprocess.DEVNULL  # the first worker has printed it already
+            out = None if self.restarts == 0 else asyncio.subprocess.DEVNULL  # only the first worker prints
             passed = (self.listener.fileno(), theirs.fileno(), self.page)
             start = partial(asyncio.create_subprocess_exec, *self.command(*passed), pass_fds=passed, stdout=out)
             # Ctrl-C of a terminal must reach only the supervisor.

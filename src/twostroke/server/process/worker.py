@@ -10,7 +10,7 @@ from twostroke.server.process.notify import message
 
 
 class Line:
-    """Satisfies server.notify.Listener."""
+    """Satisfies Listener (process/notify.py)."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected

@@ -12,7 +12,8 @@ LOOK_S, HEARTBEAT_S = 0.1, 15.0
 
 
 async def model_events(models: Models) -> AsyncIterator[bytes]:
-    """Events until the server ends. They wait for no reader: one that is far back gets what is true when it reads."""
+    """Yields events until the server ends. Events do not wait for a slow reader: when events that it has not read are
+    no longer kept, it gets the present state of all models instead."""
     models.note()
     place, quiet_s = models.news.end, 0.0
     yield b": models\n\n"

@@ -48,7 +48,8 @@ model's process."""
 
 
 class Launch(Struct, frozen=True):
-    """How processes are started. secret: proves front and replica to each other. say: writes a line to the log."""
+    """How processes are started. secret: front and replica use it to authenticate to each other. say: writes a line to
+    the log."""
 
     command: Command
     environment: Mapping[str, str]
@@ -73,8 +74,9 @@ class ModelGroup:
     """`plan` and `build` make the model's parts, once; `start` and `drain` start and end its process, any number of
     times.
 
-    planned, parts, app: None before `build`. problem: why the parts could not be made, the last time. loaded_share: the
-    share of the model's bytes that is loaded. wanted: called for each request that comes in.
+    planned: None before `plan`. parts: None before `build`. app: None before `open`. problem: why the parts could not
+    be made, the last time that this was tried. loaded_share: the share of the model's bytes that is loaded. wanted:
+    called for each request that comes in.
     """
 
     def __init__(self, source: ModelSource, launch: Launch, wanted: Callable[[], None]) -> None:
@@ -197,7 +199,7 @@ class ModelGroup:
         )
 
     def listens(self) -> None:
-        """Note that the model's process takes calls, and call it now."""
+        """Note that the model's process accepts connections, and connect to it soon."""
         if self.process is not None:
             self._addresses[:] = [self.process.address]
             self.stepper.look_soon()

@@ -31,9 +31,11 @@ from twostroke.types.pooling import Task
 log = logging.getLogger("twostroke.server")
 LOOK_S, RETRY_S = 0.1, 30.0
 HANGS_S = 30.0
-"""A process that ends may write its pages to the disk for 15 s."""
+"""The seconds after which a process that was asked to end is killed, unless it still has streams. Writing its pages to
+the disk may take 15 s of them."""
 KEPT_FREE_SHARE = 0.1
-"""The share of the memory that was available before any model was loaded which is left for everything else."""
+"""The share of memory that is left for everything but models. It is a share of the memory that was available before any
+model was loaded."""
 
 
 class Models:
@@ -236,7 +238,7 @@ class Models:
         self.note()
 
     def note(self) -> None:
-        """Tell those who read events what has changed, if anything has."""
+        """Make events of what has changed since the last call."""
         last = None if self.pulls is None else self.pulls.last
         statuses = {group.name: self._status(group) for group in self.groups.values()}
         self.news.note(statuses, None if last is None else msgspec.structs.replace(last))

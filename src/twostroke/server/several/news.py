@@ -1,4 +1,4 @@
-"""What becomes of each model, as events in the form of llama.cpp's router: one list, which all readers share."""
+"""Changes of models' states, as events in the form of llama.cpp's router. All readers share one list of events."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from twostroke.distributed.fleet.loading import ModelState
 from twostroke.server.several.pulls import Pull
 
 STAGE = "weights"
-"""The one stage of a load that has a share."""
+"""The name of the one stage of a load whose progress is known."""
 SHARES = 100
-"""A load has an event for each of so many shares of its bytes."""
+"""The number of equal parts of a load's bytes; a load has an event after each part at most."""
 MOST_KEPT = 4096
-"""Events that are kept for readers which have not read them yet."""
+"""The most events that are kept for readers that have not read them yet."""
 
 Told = dict[str, Any]
-"""One event."""
+"""One event, as the object that is sent as JSON."""
 
 
 class ModelStatus(Struct, frozen=True):
-    """The state of one model. share: how much of it is loaded. why: what is wrong with it."""
+    """The state of one model. share: the part of it that is loaded, from 0 to 1. why: what is wrong with it."""
 
     state: ModelState
     share: float = 0.0
@@ -33,14 +33,14 @@ class ModelStatus(Struct, frozen=True):
 
 
 def whole_share(share: float) -> float:
-    """A share of a load as events tell it."""
+    """Returns the share rounded down to a multiple of 1 / SHARES, as events have it."""
     return math.floor(SHARES * min(1.0, share)) / SHARES
 
 
 class News:
-    """Every change has its events once, however short it lasted, and every reader gets the same ones.
+    """The list of events. Each change of a state that `note` gets is in it once, and all readers get the same events.
 
-    end: how many events there have been.
+    end: the number of all events so far.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,8 @@ class News:
         self._pull: Pull | None = None
 
     def note(self, now: Mapping[str, ModelStatus], pull: Pull | None) -> None:
-        """This is true now. pull: the last download; the caller does not change it any more."""
+        """Add the events of the changes from the last noted state to this one. now: the status of each model. pull: the
+        last download; the caller must not change the object afterwards."""
         made = changes(self._told, now) + pull_changes(self._pull, pull)
         told = {name: self._told.get(name, each) for name, each in now.items() if each.state is ModelState.DRAINING}
         self._told, self._pull = {**now, **told}, pull
@@ -58,8 +59,8 @@ class News:
         self.end += len(made)
 
     def since(self, place: int) -> list[Told]:
-        """The events after the first `place` ones. Where some of them are no longer kept, it returns what is true
-        now."""
+        """Returns the events after the first `place` ones. When some of these are no longer kept, it returns events
+        that give the present state instead."""
         missing = self.end - place
         if missing > len(self._events):
             return changes({}, self._told) + pull_changes(None, self._pull)
@@ -67,7 +68,8 @@ class News:
 
 
 def changes(before: Mapping[str, ModelStatus], now: Mapping[str, ModelStatus]) -> list[Told]:
-    """The events between two looks. A model that is leaving has its event when it has left."""
+    """Returns the events that lead from one state of the models to a later one. A model that is leaving has no event
+    before it has left."""
     found: list[Told] = []
     for name, status in now.items():
         old = before.get(name)
@@ -85,7 +87,7 @@ def changes(before: Mapping[str, ModelStatus], now: Mapping[str, ModelStatus]) -
 
 
 def pull_changes(before: Pull | None, now: Pull | None) -> list[Told]:
-    """The events of a download between two looks."""
+    """Returns the events that lead from one state of the last download to a later one."""
     if now is None or now == before:
         return []
     if now.state == "running":

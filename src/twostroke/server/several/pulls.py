@@ -38,8 +38,8 @@ class Pull(Struct):
 
 
 class PullTools(Struct, frozen=True):
-    """command: words of `twostroke pull` -> the command of its process. added: told of the name and the path of a model
-    that is here now. ended: told of each end of a download."""
+    """command: words of `twostroke pull` -> the command of its process. added: called with the name and the path of a
+    model that was downloaded. ended: called at each end of a download."""
 
     command: Callable[[Sequence[str]], Sequence[str]]
     environment: Mapping[str, str]
@@ -119,7 +119,7 @@ class Pulls:
     async def _until_end(self, pull: Pull, process: asyncio.subprocess.Process) -> None:
         try:
             await self._follow(pull, process)
-        except (ValueError, TwostrokeError) as error:  # a line without an end, or a model without a place here
+        except (ValueError, TwostrokeError) as error:  # a line that is too long, or a model that the server cannot add
             pull.state, pull.why = "failed", str(error)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -143,7 +143,7 @@ class Pulls:
         pull.state = "finished"
 
     async def _listen(self, pull: Pull, errors: asyncio.StreamReader | None) -> str:
-        """Take in the progress, and return the other lines."""
+        """Read the progress from the lines into `pull`, and return the other lines."""
         words = b""
         while errors is not None and (line := await errors.readline()):
             try:

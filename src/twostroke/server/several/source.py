@@ -46,8 +46,8 @@ class ModelSource(Struct, frozen=True):
 
 
 def usual_names(reference: str) -> tuple[str, ...]:
-    """Returns the last part of a path or hub id, which `serve` uses as the name, the same without a file's ending, and
-    the whole."""
+    """Returns three names: the last part of a path or hub id, which `serve` uses as the name; this part without a
+    file's ending; the whole reference."""
     last = Path(reference).name if "/" in reference else reference
     return tuple(dict.fromkeys((last, last.removesuffix(ENDING), reference)))
 

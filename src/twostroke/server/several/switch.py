@@ -30,8 +30,8 @@ LOADING_PATHS = ("/api/chat", "/api/generate", "/api/embed", "/api/embeddings")
 class ModelSwitch:
     """An ASGI app. It answers the routes about all models and stored work itself; a model answers every other route.
 
-    The body's field `model` names the model, or `?model=`. When neither does, it is the first model for the route's
-    task.
+    The body's field `model`, or `?model=` in the URL, names the model. When neither is there, the first model for the
+    route's task answers.
     """
 
     def __init__(self, models: Models) -> None:
@@ -89,7 +89,8 @@ class ModelSwitch:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Returns a receive function that gives a body that was read already, once, and then what comes after it."""
+    """Returns a receive function. Its first call gives the body, which was read already; later calls give what
+    `receive` gives."""
     held: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Message:

@@ -9,15 +9,15 @@ from twostroke.engine.disk.contract import DiskCounts
 
 
 class FleetDisk:
-    """members: the replicas at this moment. What they tell is as old as their last frame; the frame with the end of a
-    request tells of what that end gave them to write."""
+    """members: returns the present replicas. The figures of a replica are as old as its last frame. The frame that
+    reports the end of a request already counts the pages that this end gave to be written."""
 
     def __init__(self, members: Callable[[], Sequence[FleetMember]]) -> None:
         self._members = members
 
     @property
     def counts(self) -> DiskCounts:
-        """What the present processes of all replicas have written and read."""
+        """The bytes that the present processes of all replicas have written and read."""
         loads = [member.load for member in self._members()]
         return DiskCounts(
             written_bytes=sum(load.disk_written_bytes for load in loads),
@@ -26,5 +26,5 @@ class FleetDisk:
 
     @property
     def settled(self) -> bool:
-        """Returns True once everything that waited to be written is on the disk."""
+        """True when no replica has pages that wait to be written."""
         return not any(member.load.disk_waits for member in self._members())

@@ -39,7 +39,8 @@ class SlotDisk(Protocol):
 
 
 class SlotTokens(Struct, frozen=True):
-    """A prompt with its answer. salt, adapter: the request's, without which no page of it is found."""
+    """A prompt with its answer. salt, adapter: the salt and the adapter of the request; its pages are found only with
+    both."""
 
     tokens: Sequence[int]
     salt: str
@@ -78,8 +79,8 @@ class Slots:
         self.hold(client, number, SlotTokens(tokens, prompt.cache_salt, prompt.adapter))
 
     def hold(self, client: str, number: int, tokens: SlotTokens) -> None:
-        """Let the slot hold these tokens from now on. The least recently used slot is removed when there are too many.
-        """
+        """Let the slot hold these tokens from now on. When there are too many slots, the slot that was set longest ago
+        is forgotten."""
         self._held[client, number] = tokens
         self._held.move_to_end((client, number))
         if len(self._held) > MOST_HELD:

@@ -121,9 +121,10 @@ def undone_line(line: BatchLine, name: str, code: str) -> bytes:
 
 
 def done_lines(journal: bytes) -> tuple[dict[str, bytes], int]:
-    """Returns the whole lines of a journal by custom_id, the first of each, and the length of these lines in bytes.
+    """Returns the complete lines of a journal by custom_id, and the length of all complete lines in bytes. When two
+    lines have the same custom_id, the first one counts.
 
-    A process that was killed while it wrote leaves part of a line at the end, which does not count.
+    A process that was killed while it wrote may leave part of a line at the end. This part does not count.
     """
     whole = journal[: journal.rfind(b"\n") + 1]
     found: dict[str, bytes] = {}
@@ -138,13 +139,15 @@ def done_lines(journal: bytes) -> tuple[dict[str, bytes], int]:
 
 
 class Journal:
-    """The results of a batch while it runs. Each line comes in one write, so a killed process leaves whole lines."""
+    """The results of a batch while it runs. Each line is written in one write, so a killed process leaves at most one
+    incomplete line, at the end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def opened(self) -> dict[str, bytes]:
-        """The results so far by custom_id. The file is made where there is none, and cut to its whole lines."""
+        """Returns the results so far by custom_id. Makes the file when there is none, and removes an incomplete line at
+        its end."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._path.exists():
             self._path.touch(0o600)
@@ -153,7 +156,8 @@ class Journal:
         return found
 
     def add(self, result: bytes) -> None:
-        """Raises OSError where there is no room; then nothing of it stays."""
+        """Write the line of a result. Raises OSError when there is no room; then no part of the line stays in the file.
+        """
         with self._path.open("ab", buffering=0) as file:
             before = os.fstat(file.fileno()).st_size
             if file.write(result) != len(result):
@@ -161,7 +165,7 @@ class Journal:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def remove(self) -> None:
-        """The batch has files now, or is over."""
+        """Remove the journal's file, because the batch has output files now, or has ended."""
         with contextlib.suppress(OSError):
             self._path.unlink()
 

@@ -1,7 +1,7 @@
 """Batches: files of requests that run when nobody else waits, and go on after restarts.
 
-A journal gets each line's result when it is there, in one write. After a restart only lines that are not in it run.
-Where the disk is full a batch waits: nothing that is done is lost, and it goes on when there is room again.
+Each line's result is written to a journal as soon as it is there, in one write. After a restart only lines that are not
+in the journal run. When the disk is full, a batch waits until there is room again, and no result is lost.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class StoredBatches:
         return batch
 
     async def get(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
-        """A batch. Raises HttpProblem (404)."""
+        """Returns a batch. Raises HttpProblem (404)."""
         running = self._running.get((client, name)) if name.startswith(prefix) else None
         if running is not None and running.status in OPEN:  # a batch counts as ended when its record is written
             return copy.deepcopy(running)
@@ -227,7 +227,8 @@ class StoredBatches:
                 await self._keep(client, batch)
 
     async def _tried(self, client: str, batch: Batch) -> bool:
-        """Run a batch to its end, or to that of the server; False where there was no room for its results."""
+        """Run a batch until it ends or the server stops. Returns False when there was no room for its results, so that
+        it must be tried again."""
         try:
             async with self._turn:
                 await self._run(client, batch)
@@ -238,7 +239,7 @@ class StoredBatches:
             if batch.errors is None:
                 log.warning("a batch waits for room: %s", why, extra={"batch": batch.id})
             batch.errors = {"object": "list", "data": [msgspec.to_builtins(LineError("storage_full", why))]}
-            if batch.status not in OPEN:  # its end is not written yet
+            if batch.status not in OPEN:  # the record with the end of the batch is not written yet
                 batch.status = "finalizing"
             return self.stopping()
         return True
@@ -333,12 +334,14 @@ class StoredBatches:
         await self._keep(client, batch)
 
     async def _file(self, client: str, name: str, lines: list[bytes]) -> str:
-        """Its id follows from its name: a server that was killed after it made the file makes no second one."""
+        """Keep an output file and return its id. The id is computed from the name, so that a server that was killed
+        after it made the file makes no second one."""
         digest = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
         return (await self._files.add(client, SentFile(name, OUTPUT, b"".join(lines)), digest)).id
 
     async def _keep(self, client: str, batch: Batch) -> None:
-        """What was begun is written also where the caller is cancelled: the last state is written last."""
+        """Write the batch's record. A write that has begun goes on when the caller is cancelled, so that the latest
+        state is always written last."""
         await asyncio.shield(self._kept(client, batch.id, msgspec.json.encode(batch)))
 
     async def _kept(self, client: str, name: str, data: bytes) -> None:
@@ -350,7 +353,7 @@ class StoredBatches:
 
 
 def _no_room(error: Exception) -> str:
-    """The error of the disk, where nothing else is wrong; else nothing."""
+    """Returns the text of the disk's error; "" when the error has any other cause."""
     if isinstance(error, ExceptionGroup):
         found = [_no_room(each) for each in error.exceptions]
         return found[0] if all(found) else ""

@@ -24,7 +24,7 @@ UNREADABLE = Problem(
     503, "A chat or the folder of chats cannot be read. Let the server's user read it.", code="storage_unreadable"
 )
 NEW = "*"
-"""Stands in place of a revision: the chat must not exist yet."""
+"""The value of `expected` that means: the chat must not exist yet."""
 
 
 @body_kind
@@ -85,7 +85,7 @@ class StoredChats:
         async with self._changing:
             there = await self._find(client, name)
             if expected is not None and expected != (NEW if there is None else there.revision):
-                text = "This chat has changed since it was read. Read it again, join both, and send what that makes."
+                text = "This chat has changed since it was read. Read it again, merge the two, and send the result."
                 raise HttpProblem(Problem(412, text, code="chat_changed"))
             await keep(self._records, client, name, data, "chat")
         return _revision(data)

@@ -45,7 +45,7 @@ class SentFile(msgspec.Struct, frozen=True):
 
 
 class StoredFiles:
-    """facts, contents: the records of files' facts and of their contents; one of each for each file."""
+    """facts, contents: the records of files' facts, and the records of their contents. Each file has one of both."""
 
     def __init__(
         self, facts: Records, contents: Records, new_id: Callable[[], str], wall_clock: Callable[[], float]
@@ -53,8 +53,8 @@ class StoredFiles:
         self._facts, self._contents, self._new_id, self._wall_clock = facts, contents, new_id, wall_clock
 
     async def add(self, client: str, sent: SentFile, hex_id: str = "") -> FileFacts:
-        """Keep a file. hex_id: what its id ends with; without one it is drawn. Raises HttpProblem (507) where there is
-        no room."""
+        """Keep a file. hex_id: the end of the file's id; when it is empty, a new one is made. Raises HttpProblem (507)
+        when there is no room."""
         name = "file-" + (hex_id or self._new_id())
         facts = FileFacts(name, len(sent.data), int(self._wall_clock()), sent.filename, sent.purpose)
         try:

@@ -66,7 +66,7 @@ class InnerCalls:
         """Send a request, and wait for the whole answer. client: the label of the key on whose behalf the request is
         sent.
 
-        take: gets the bytes of an answer with status 200 as they come; the reply then has none.
+        take: gets the bytes of an answer with status 200 as they come; the reply then has no body.
         """
         if self.app is None:
             raise RuntimeError("no app was attached")

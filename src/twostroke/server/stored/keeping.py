@@ -13,7 +13,7 @@ log = logging.getLogger("twostroke.server")
 MAX_METADATA = 16
 NO_ROOM = 507
 FULL_S = 5.0
-"""Work that was done and finds no room tries again after so long."""
+"""The seconds after which finished work that found no room is written again."""
 
 
 async def keep(records: Records, client: str, name: str, data: bytes, what: str) -> None:
@@ -30,7 +30,8 @@ async def guarded_write(write: Callable[[], None], what: str) -> None:
 
 
 async def keep_at_last(write: Callable[[], Awaitable[None]]) -> None:
-    """Write what was computed. Where the disk is full, try again until there is room, so that no work is lost."""
+    """Call `write`, which writes finished work. When the disk is full, call it again until there is room, so that no
+    work is lost."""
     told = False
     while True:
         try:

@@ -27,8 +27,8 @@ class KeptAnswer(Response):
         held, started = bytearray(), list[Message]()
 
         async def passing(message: Message) -> None:
-            """Pass a message on. The start waits for the first bytes: when these are the whole answer, a failure to
-            store it is an error."""
+            """Pass a message on. The start of the answer waits for its first bytes. When these are the whole answer and
+            it cannot be stored, the client gets an error in its place."""
             nonlocal held
             if message["type"] == "http.response.start":
                 started.append(message)

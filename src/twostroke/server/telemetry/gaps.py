@@ -21,7 +21,8 @@ class Gaps(Collector):
         self._sum = 0.0
 
     def observe(self, values: Sequence[float]) -> None:
-        """Count each value in the first bucket whose bound it does not exceed. Values of one step are mostly equal."""
+        """Count each value in the first bucket whose bound it does not exceed. The values of one step are mostly equal,
+        so one search for the bucket is usually enough for all."""
         bounds, counts = self._bounds, self._counts
         low, high = bisect_left(bounds, min(values)), bisect_left(bounds, max(values))
         if low == high:

@@ -59,7 +59,7 @@ vLLM."""
 SOURCES = {
     "local_compute": "twostroke_prompt_tokens_computed",
     "local_cache_hit": "twostroke_prompt_tokens_cached",
-    "external_kv_transfer": "",  # there is no such metric
+    "external_kv_transfer": "",  # this server has no metric for it
 }
 REASONS = ("stop", "length", "abort", "error")
 

@@ -1,4 +1,4 @@
-"""Wishes that a chat request expresses in the words of another API, put into the words of chat completions.
+"""Translates fields of other APIs in a chat request into the fields of chat completions.
 
 Cursor sends the body of a Responses request to chat completions: `input`, `instructions`, `max_output_tokens`, `text`.
 OpenRouter's clients send `reasoning`, vLLM's `include_reasoning`, Qwen's `enable_thinking`, Ollama's `think`. Two
@@ -17,8 +17,8 @@ from twostroke.types.notes import Notes
 
 
 def in_chat_words(request: ChatRequest, depth_limit: int, notes: Notes) -> None:
-    """Fill the fields of chat completions from the others. Raises InvalidRequest that names a field, HttpProblem (400)
-    for an `input` that is nested too deep."""
+    """Fill the fields of chat completions from the request's fields of other APIs. Raises InvalidRequest that names a
+    field, HttpProblem (400) for an `input` that is nested too deep."""
     if request.input is not None or request.instructions:
         check_depth(request.input or [], depth_limit)
         _fill_messages(request, notes)
@@ -46,7 +46,7 @@ def _fill_messages(request: ChatRequest, notes: Notes) -> None:
         request.messages = [*conversation(request.instructions, None, notes), *request.messages]
         return
     if request.messages:
-        raise InvalidRequest("messages and input are both there.", param="input", fix="Send one of them.")
+        raise InvalidRequest("The request has both messages and input.", param="input", fix="Send one of them.")
     request.messages = conversation(request.instructions, request.input, notes)
 
 
@@ -82,4 +82,4 @@ def _fill(request: ChatRequest, ours: str, value: Any, theirs: str) -> None:
 
 
 def _contradiction(theirs: str, ours: str) -> InvalidRequest:
-    return InvalidRequest(f"{theirs} and {ours} say different things.", param=theirs, fix="Send one of them.")
+    return InvalidRequest(f"{theirs} and {ours} have different values.", param=theirs, fix="Send one of them.")

@@ -1,13 +1,13 @@
-"""Lines of metadata that a client writes into the prompt, and that change with each request: they are taken out.
+"""Takes lines of metadata out of prompts: lines that a client writes into the prompt and that change with each request.
 
 Claude Code begins the system text with a line for the provider's accounts:
 
     x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=fa690;
 
-The line has the form of an HTTP header and is no text for a model. Its last value is different in each request. A
-prefix cache then finds nothing after the line. Only a line of a client that is listed here, in its exact form, at the
-very beginning of the system text, is taken out; the answer's header names it. `--client-lines keep` leaves all lines in
-place.
+The line has the form of an HTTP header and is no text for a model. Its last value is different in each request. For
+this reason a prefix cache would find nothing after the line. Only a line of a client that is listed here, in its exact
+form, at the very beginning of the system text, is taken out; the answer's header names it. `--client-lines keep` leaves
+all lines in place.
 
 Nothing else is moved or removed: a date, for example, is text for the model, and a prompt without it is another prompt.
 """
@@ -42,7 +42,7 @@ LINES = (
 
 
 class ClientLines:
-    """keep: leave everything in place. Any thread may call it."""
+    """keep: True leaves all lines in place. Any thread may call the methods."""
 
     def __init__(self, *, keep: bool = False) -> None:
         self._patterns = () if keep else tuple((line.name, re.compile(line.pattern)) for line in LINES)

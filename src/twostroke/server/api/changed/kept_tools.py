@@ -1,12 +1,13 @@
-"""Which of a request's tools a model can be offered: functions, and tools that take a text. The others are left out.
+"""Chooses the tools of a request that a model can be offered: functions, and tools that take a text. The others are
+left out.
 
 Agents list tools that their provider would run (web_search, image_generation, mcp ...) next to their own functions. A
 model of this server cannot use such tools: it does not see them, and the answer's header names them. A request is
 refused only when it forces the model to use one of them.
 
 Some clients write the tools of one API into the requests of another. Cursor sends Responses' flat functions, or
-Anthropic's tools, to chat completions. Their meaning is clear, so every API reads all three forms, of tools and of
-choices.
+Anthropic's tools, to chat completions. Their meaning is clear, so every API reads all three forms, for tools and for
+tool choices.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ class CustomSpec(msgspec.Struct, kw_only=True):
 
 
 class AskedTool(msgspec.Struct, kw_only=True):
-    """A tool of any kind. `function` and `custom` are chat completions' form; in the form of Responses their fields
-    stand here, and in Anthropic's the parameters are `input_schema`.
+    """A tool of any kind, in the form of any API. Chat completions puts the fields of a tool into `function` or
+    `custom`. Responses and Anthropic put them here, and Anthropic calls the parameters `input_schema`.
 
-    name: also the name of a tool that the provider would run, when it has one.
+    name: the tool's name. A tool that the provider would run may have one, too.
     """
 
     type: str = "function"
@@ -76,7 +77,8 @@ class Tool(msgspec.Struct, kw_only=True):
 
 
 class KeptTools(msgspec.Struct, kw_only=True):
-    """tools: the tools that the model may be offered. choice: tool_choice in the words of functions."""
+    """tools: the tools that the model may be offered. choice: the request's tool_choice, in the form that names
+    functions."""
 
     tools: list[Tool]
     choice: str | dict[str, Any] | None
@@ -99,7 +101,7 @@ def kept_tools(asked: Sequence[AskedTool], choice: str | dict[str, Any] | None, 
 
 
 def _add(tools: dict[str, Tool], made: Tool, notes: Notes) -> None:
-    """Add a tool. A tool that is listed twice, as by an agent that reads its MCP servers twice, stands once. Raises
+    """Add a tool. A tool that is listed twice is added once: some agents read their MCP servers twice. Raises
     InvalidRequest for two different tools with one name."""
     name = made.function.name
     before = tools.setdefault(name, made)
@@ -117,8 +119,8 @@ def text_tool(name: str, description: str | None, form: dict[str, Any] | None, n
     is told.
 
     Once a call begins, its text is made to fit the grammar, in whatever notation the model writes calls. For this, a
-    grammar of Lark is made into one regular expression. When this is impossible, a note explains that the model is only
-    told.
+    grammar of Lark is made into one regular expression. When this is impossible, the grammar is only told to the model,
+    and a note explains why.
     """
     told = [description or "", "Write the whole text as the one argument."]
     wanted = form.get("grammar") if form and isinstance(form.get("grammar"), dict) else form
@@ -134,8 +136,8 @@ def text_tool(name: str, description: str | None, form: dict[str, Any] | None, n
 
 
 def text_schema(bounds: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the schema of the arguments of a tool that takes a text. bounds: what the text must fit, in words of JSON
-    Schema."""
+    """Returns the schema of the arguments of a tool that takes a text. bounds: the keywords of JSON Schema that the
+    text must fit, such as `pattern`."""
     return {
         "type": "object",
         "properties": {TEXT_ARGUMENT: {"type": "string", **bounds}},
@@ -164,7 +166,7 @@ def _pattern(name: str, definition: str, syntax: Any, notes: Notes) -> str | Non
             why = str(error)
         else:
             if made.depth is not None:
-                deep = f"a rule stands at most {made.depth + 1} times within itself"
+                deep = f"a rule may occur at most {made.depth + 1} times within itself"
                 notes.add(f"the grammar of the tool {named(name)} is enforced with a bound: {deep}")
             return made.pattern
     notes.add(f"the grammar of the tool {named(name)} is told to the model and not enforced: {why}")
@@ -226,9 +228,9 @@ def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> 
     mode, listed = inner.get("mode") or "auto", inner.get("tools")
     if mode not in ("auto", "required") or not isinstance(listed, list):
         raise InvalidRequest(
-            "tool_choice allows no list of tools.",
+            "tool_choice has no valid list of allowed tools.",
             param="tool_choice",
-            fix="Send mode, auto or required, and tools.",
+            fix="Send `mode` (auto or required), and `tools` (a list).",
         )
     listed = [each for each in listed if isinstance(each, dict)]
     names, known = {_name_in(each) for each in listed}, {tool.function.name for tool in tools}

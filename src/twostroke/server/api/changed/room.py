@@ -1,4 +1,4 @@
-"""The most tokens that an answer may have, cut to the room that its prompt leaves.
+"""Limits the max_tokens of an answer to the room that its prompt leaves in the context.
 
 Agents send one large number with every request, as the most that they would take. It is no demand: when the context
 ends earlier, the answer ends there, and the answer's header has a note of it. The engine refuses a prompt that leaves

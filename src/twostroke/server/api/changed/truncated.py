@@ -1,4 +1,4 @@
-"""The end of a conversation that does not fit the context: Responses' `truncation: auto`.
+"""Shortens a conversation that does not fit the context: Responses' `truncation: auto`.
 
 The earliest messages are left out, as few as possible. The system messages in front stay, and a result stays with its
 call.
@@ -13,7 +13,7 @@ T = TypeVar("T")
 Messages = Sequence[dict[str, Any]]
 _FIRST = ("system", "developer")
 MOST_ROOM = 4
-"""An answer without a limit gets this part of the context, as 1 / MOST_ROOM."""
+"""A shortened conversation leaves at most 1 / MOST_ROOM of the context for the answer."""
 
 
 def room_for(limit: int | None, context_tokens: int) -> int:
@@ -23,13 +23,14 @@ def room_for(limit: int | None, context_tokens: int) -> int:
 
 
 def shortened(messages: Messages, attempt: Callable[[Messages], T | None]) -> tuple[int, T] | None:
-    """Returns the number of messages that were left out, and the result of the longest end that fits; None when not
-    even the last message fits. attempt: returns a result, or None when these messages do not fit."""
+    """Returns the number of messages that were left out, and the result of the longest end of the conversation that
+    fits; None when not even the last message fits. attempt: returns a result, or None when these messages do not fit.
+    """
     head = next((place for place, each in enumerate(messages) if each.get("role") not in _FIRST), len(messages))
     starts = [place for place in range(head + 1, len(messages)) if messages[place].get("role") != "tool"]
     found: tuple[int, T] | None = None
     low, high = 0, len(starts)
-    while low < high:  # the ends grow shorter from start to start, so a search by halves finds the longest
+    while low < high:  # a binary search: the later an end starts, the shorter it is
         middle = (low + high) // 2
         made = attempt([*messages[:head], *messages[starts[middle] :]])
         if made is None:

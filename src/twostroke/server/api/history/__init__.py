@@ -1,1 +1,1 @@
-"""Earlier turns as the APIs of agents write them, made into chat messages."""
+"""Converts earlier turns, as the APIs of agents write them, into chat messages."""

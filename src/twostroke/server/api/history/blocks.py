@@ -1,6 +1,6 @@
-"""Anthropic's messages made into chat messages: blocks of text, calls, results, thoughts, and of any other type.
+"""Converts Anthropic's messages into chat messages: blocks of text, calls, results, thoughts, and of any other type.
 
-Whether a block of another type is accepted is decided with the messages of all APIs (text/messages.py).
+text/messages.py decides, for all APIs, which blocks of other types are accepted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Items of a Responses request made into chat messages: messages, calls of all kinds, their outputs, thoughts.
+"""Converts the items of a Responses request (messages, calls of all kinds, their outputs, thoughts) into chat messages.
 
-An item of an unknown type is a call, an output, or nothing; its name decides which. No item is refused for its type,
-because items come from earlier turns.
+The name of an unknown type decides whether the item counts as a call, as an output, or is left out. No item is refused
+for its type, because items come from earlier turns.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ OFF: dict[str, tuple[Any, ...]] = {
 
 
 class LlamaOptions(GenerationRequest, kw_only=True):
-    """The fields that both requests share. n_probs: how many likely tokens are shown for each token. Fields of OFF are
-    accepted when they are off."""
+    """The fields that both requests share. n_probs: how many likely tokens are shown for each token. Fields in OFF are
+    accepted only with the values that are listed there."""
 
     n_probs: int | None = None
     return_tokens: bool | None = None

@@ -1,4 +1,4 @@
-"""llama.cpp's paths: the paths that run the model, and the answers of the others."""
+"""llama.cpp's paths: a table of the paths that run the model, and functions that answer the other paths."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ANSWERING: tuple[tuple[str, Task, Any, Any, Any], ...] = (
 
 
 def props(serving: Serving) -> dict[str, Any]:
-    """Returns what the server does with a request that sets nothing, and facts about the model."""
+    """Returns the defaults for requests, and facts about the model."""
     settings = serving.view.about.get("settings", {})
     template = serving.template
     return {
@@ -65,8 +65,8 @@ def apply_template(body: bytes, serving: Serving) -> dict[str, Any]:
 
 
 def slots(query: Mapping[str, str], serving: Serving) -> list[dict[str, Any]]:
-    """Returns one slot for each sequence that may run; the first slots are those that do. Raises HttpProblem (503) when
-    no slot is free and the request asks for that."""
+    """Returns one slot for each sequence that may run; the first slots stand for the sequences that run now. Raises
+    HttpProblem (503) when no slot is free and the request asks for that."""
     gauges = serving.engine.gauges()
     count = max(gauges.running, int(serving.view.about.get("settings", {}).get("max_sequences") or 1))
     if query.get("fail_on_no_slot") and gauges.running >= count:

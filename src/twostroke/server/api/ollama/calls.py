@@ -79,8 +79,8 @@ def _refuse_unsupported(request: OllamaGenerate, serving: Serving) -> None:
 
 
 def _seen(images: list[Any], text: str, param: str) -> Any:
-    """Returns the content of a message: its images, in base64, come before its text. Who renders it knows whether the
-    model sees, and whether the message is the last one."""
+    """Returns the content of a message: its images, in base64, come before its text. Images are checked when the
+    messages are rendered: only there it is known whether the model reads images, and which message is the last one."""
     if not images:
         return text
     if not isinstance(images, list) or not all(isinstance(each, str) for each in images):
@@ -144,8 +144,8 @@ def _answer(
 def _fitting(
     messages: list[dict[str, Any]], made: Callable[[Sequence[dict[str, Any]]], Call], notes: Notes
 ) -> Call:
-    """Returns the answer to as many of the newest messages as there is room for. System messages and the last message
-    always stay."""
+    """Returns the call with as many of the newest messages as fit the context. made: makes the call of some messages.
+    System messages and the last message always stay."""
     try:
         return made(messages)
     except ContextLengthExceeded:
@@ -180,7 +180,7 @@ def _with_context(call: Call, request: AnswerRequest, serving: Serving) -> Call:
 
 
 def _within(call: Call, options: ReadOptions) -> Call:
-    """Returns the call with its prompt and answer bounded by num_ctx. Nothing is loaded again for this."""
+    """Returns the call with its prompt and answer bounded by num_ctx. The model is not loaded again for this."""
     if options.context is None:
         return call
     prompts = []

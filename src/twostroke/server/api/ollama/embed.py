@@ -56,7 +56,7 @@ def _call(asked: EmbeddingRequest, request: OllamaEmbed | OllamaEmbeddings, serv
 
 
 class _VectorShape(WholeShape):
-    """Vectors of the texts, and how long they took."""
+    """The vectors of the texts, and the time that they took."""
 
     def __init__(self, call: Call, serving: Serving) -> None:
         super().__init__(call, serving)

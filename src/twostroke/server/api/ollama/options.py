@@ -1,5 +1,4 @@
-"""`options` of Ollama's requests: which belong to the answer, which to the loading of the model, and which are no
-options.
+"""Reads `options` of Ollama's requests: options of the answer, options of the model's loading, and unknown names.
 
 Every option is used, refused, or named in the answer's header: none is dropped silently. When an option is absent, the
 model's own generation_config decides, as on all routes: a model answers the same on all of them.

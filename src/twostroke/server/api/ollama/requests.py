@@ -10,8 +10,8 @@ from twostroke.server.gate.decode import body_kind
 
 
 class AnswerRequest(msgspec.Struct, kw_only=True):
-    """The fields that /api/generate and /api/chat share. keep_alive: the time that the model should stay loaded; it
-    stays anyway."""
+    """The fields that /api/generate and /api/chat share. keep_alive: the time that the model should stay loaded. A
+    server of one model ignores it, because its model always stays."""
 
     model: str | None = None
     stream: bool | None = None

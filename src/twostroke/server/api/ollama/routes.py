@@ -75,7 +75,7 @@ def facts_paths() -> dict[str, Callable[[Serving], dict[str, Any]]]:
 
 
 def reading_paths() -> dict[str, Callable[[bytes, Serving], dict[str, Any] | Response]]:
-    """Returns the paths that answer a body without the model."""
+    """Returns the paths whose answers depend on the body and do not run the model."""
     return {"/api/show": show, "/api/pull": pull}
 
 
@@ -92,7 +92,8 @@ def refusing_routes() -> list[Route]:
 
 
 def pull(body: bytes, serving: Serving) -> Response:
-    """Answer a pull. A served model is here already. No other model is downloaded because a request names it."""
+    """Answer a pull. For a served model it reports success at once. Raises HttpProblem (501) for any other model:
+    nothing is downloaded."""
     request = decode(body, OllamaNamed)
     try:
         served_name(request.asked, serving)
@@ -124,8 +125,8 @@ def _or_loaded(
 
 
 def _loaded(request: OllamaNameAlone, serving: Serving) -> dict[str, Any]:
-    """Returns the answer to a request to load or unload a model, done at once. When the server's only model stays
-    loaded, the answer never tells that it was unloaded."""
+    """Returns the answer to a request to load or unload a model. When the server's only model stays loaded, the answer
+    never reports that it was unloaded."""
     reason = "unload" if not serving.stays and keep_alive_s(request.keep_alive) == 0 else "load"
     return {"model": request.model, "created_at": stamp(serving.wall_clock()), "done": True, "done_reason": reason}
 

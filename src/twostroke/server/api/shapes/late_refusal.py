@@ -1,7 +1,7 @@
 """A streamed response to a prompt that does not fit: the events of a failed response, as OpenAI's server sends them.
 
-Codex looks for the code only in these events. When it finds the code, it shortens the conversation; at a status of 400
-it ends.
+Codex looks for the code only in these events. When Codex finds the code, it shortens the conversation; after a status
+of 400 it gives up.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def usage_of(call: Call, counts: Counts) -> dict[str, Any]:
-    """Token counts: generated ones, shown or not."""
+    """Returns the token counts. All generated tokens count, whether the answer shows them or not."""
     prompt_tokens, images = call.num_prompt_tokens, call.num_image_tokens
     return {
         "prompt_tokens": prompt_tokens,

@@ -32,7 +32,7 @@ class ReasoningCount:
         return self._counted
 
     def passed(self, token_ids: Sequence[int]) -> None:
-        """Take tokens whose text is more text for the user. They are read later, many at once."""
+        """Take tokens whose text belongs to the text for the user. They are checked later, many at once."""
         if self._turn is None:
             return
         self._passed += token_ids

@@ -18,7 +18,8 @@ from twostroke.types.output import Delta
 
 
 class WholeShape(ABC):
-    """A Shape of answers that are never streamed. rows: for each prompt, the sum of its rows."""
+    """A Shape of answers that are never streamed. rows: for each prompt, the sum of the model's rows for it, as bytes.
+    """
 
     heartbeat = HEARTBEAT
     written = SSE

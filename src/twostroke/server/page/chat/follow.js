@@ -22,7 +22,7 @@ export class Follower {
   }
 
   scrolled() {
-    // Only scrolling up ends it. Text that came since the last scroll moves the end down without the reader's wish.
+    // Only scrolling up stops the following. Text that came since the last scroll moves the end down without the reader's wish.
     if (this.below < NEAR) this.following = true;
     else if (this.scroller.scrollTop < this.top - 1) this.following = false;
     this.top = this.scroller.scrollTop;

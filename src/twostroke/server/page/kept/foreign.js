@@ -1,4 +1,4 @@
-// Chats of other programs as ours: exports of Open WebUI, ChatGPT and llama.cpp, and plain lists of messages. Each first becomes {id,
+// Reads chats of other programs: exports of Open WebUI, ChatGPT and llama.cpp, and plain lists of messages. Each first becomes {id,
 // title, at, shown, nodes}, where nodes are messages {id, parent, role, text, reasoning, files}.
 import { emptyAnswer } from "./tree.js";
 

@@ -80,7 +80,7 @@ def _of_sheets(fields: Fields, kind: str, side: int) -> dict[str, Any]:
     word = fields.text("vision_aspect_ratio", "anyres_max_9") if kind == ONEVISION else ""
     most = word.removeprefix("anyres_max_")
     if kind == ONEVISION and not (most.isascii() and most.isdigit() and 0 < len(most) < 4 and int(most)):
-        raise fields.wrong("vision_aspect_ratio", "It is anyres_max_ and the number of tiles whose rows are kept.")
+        raise fields.wrong("vision_aspect_ratio", "It must be anyres_max_N, with N tiles whose rows are kept.")
     usual = ONEVISION_GRIDS if kind == ONEVISION else NEXT_GRIDS
     return {
         "newline": NEWLINE,

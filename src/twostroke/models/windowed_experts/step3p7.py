@@ -81,7 +81,7 @@ def _kinds(parts: Parts, windows: tuple[int, ...]) -> Mapping[str, Parts]:
         own = (said or fields).group(name)
         right = name.isdecimal() and int(name) < len(windows) and windows[int(name)] and own is not None
         if not right or own is None or own.values != {"num_attention_heads": count}:
-            raise fields.wrong("per_layer_config", f"Layers with a window have {count} heads, and no other field.")
+            raise fields.wrong("per_layer_config", f"It may only set {count} heads for layers with a window.")
     biased = fields.boolean("attention_bias", False)
     heads = replace(
         usual,
@@ -170,7 +170,7 @@ def _check_other(fields: Fields, other: Fields) -> None:
     where they do not."""
     for name, usual in (("num_attention_groups", "num_key_value_heads"), ("head_dim", "head_dim")):
         if other.value(name) not in (None, fields.value(usual)):
-            raise other.wrong(name, f"Layers with a window have the {usual} of the others.")
+            raise other.wrong(name, f"It must be equal to {usual}, which holds for all layers.")
     if other.value("attention_type") not in (None, SLIDING):
         raise other.wrong("attention_type", f"It must be {SLIDING}.")
 

@@ -61,7 +61,7 @@ def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
         if fields.value(name) is None:
             continue
         if fields.value(usual, fields.values[name]) != fields.values[name]:
-            raise fields.wrong(name, f"{usual} means the same and says otherwise.")
+            raise fields.wrong(name, f"{usual} means the same and has another value.")
         values[usual] = fields.values[name]
     return fields.only(values)
 
@@ -72,13 +72,14 @@ def clip_of(fields: Fields) -> float:
 
 
 def refuse_setting(fields: Fields, name: str, why: str) -> None:
-    """Raises UnsupportedModel where a field that changes the answer is set: to anything but null, false, 0 or []."""
+    """Raises UnsupportedModel where a field that changes the answer has any value but null, false, 0 or []. why: the
+    error's second sentence."""
     value = fields.value(name)
     if value:
         raise UnsupportedModel(
             f"{fields.place}: {name} is {str(value)[:40]}.",
             why=why,
-            fix="Use a model of this family that does without it.",
+            fix="Use a model of this family that does not set this field.",
         )
 
 

@@ -94,6 +94,6 @@ def listed_blocks(
 def blocks_by_layer(
     block: FeedForwardText, layers: int, dense: int, step: int = 1
 ) -> tuple[FeedForwardText | None, ...]:
-    """Returns each layer's mixture. It is None, which means the usual block, for the first `dense` layers and for those
-    between steps."""
+    """Returns each layer's mixture. It is None, which means the usual block, for the first `dense` layers, and for
+    layers whose number, counted from 1, is not a multiple of `step`."""
     return tuple(block if index >= dense and (index + 1) % step == 0 else None for index in range(layers))

@@ -67,7 +67,7 @@ class _Meant:
     files: list[str] | None
 
     def removal(self) -> Removal:
-        """The files that can be removed with the model now; none where the model has been removed already."""
+        """Returns the files that can be removed with the model now; none where the model has been removed already."""
         from twostroke.weights.store.cached import Removal, removal_of
 
         return removal_of(self.cache, self.reference.repo_id, self.files) or Removal((), (), 0)

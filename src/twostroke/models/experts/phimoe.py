@@ -23,8 +23,8 @@ CHOSEN = 2
 
 @architecture("PhimoeForCausalLM", "PhiMoEForCausalLM", model_type="phimoe")
 def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Noise on the router's inputs and logits belongs to training, and is left out. Its size is also the distance
-    within which scores count as near each other."""
+    """Noise on the router's inputs and logits belongs to training, and is left out. The size of the noise,
+    router_jitter_noise, is still read: scores within this distance count as near each other."""
     silu_only(fields)
     parts = read_parts(fields, defaults("phimoe"), kv_absent=8, kind=NormKind.LAYER)
     fields, hidden = parts.fields, parts.facts.hidden_size

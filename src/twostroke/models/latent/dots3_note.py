@@ -174,7 +174,7 @@ def _experts(parts: LatentParts) -> Mixture:
     """Reads DeepSeek-V3's experts, with a shared block of a size of its own."""
     mixed, fields = biased_mixture(parts), parts.fields
     if mixed.shared is None:
-        raise fields.wrong("n_shared_experts", "Layers of this family have one expert or more that every row meets.")
+        raise fields.wrong("n_shared_experts", "Layers of this family have one expert or more that every row uses.")
     count = fields.integer("n_shared_experts", 1, MOST_EXPERTS)
     inner = count * fields.integer("shared_experts_intermediate_size", 1, LARGEST)
     return replace(mixed, shared=replace(mixed.shared, feed=replace(mixed.shared.feed, inner_size=inner)))

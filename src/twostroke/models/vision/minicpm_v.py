@@ -91,7 +91,7 @@ def _of_canvas(fields: Fields) -> dict[str, Any]:
 
 
 def _of_tower(t: Tracer, tower: Siglip, fold: RowFold | None) -> tuple[Value, tuple[Value, ...]]:
-    """Returns the rows after the last layer, and those before the fold."""
+    """Returns the rows after the last layer, and the rows before the fold; none of these without a fold."""
     layers, x = tower.tower, tower.of_patches(t)
     if fold is None:
         return layers(t, x), ()

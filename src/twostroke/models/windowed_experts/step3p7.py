@@ -187,11 +187,11 @@ def _with_ropes(fields: Fields, layers: int) -> Fields:
     for name, said in (("rope_theta", thetas), ("partial_rotary_factor", shares)):
         each = said if isinstance(said, list) else [said] * layers
         if len(each) != layers or len(kinds) != layers:
-            raise fields.wrong(name, f"It must be one number, or {layers} as layer_types has.")
+            raise fields.wrong(name, f"It must be one number, or a list of {layers} numbers, as layer_types has.")
         for kind, number in zip(kinds, each, strict=True):
             own = found.setdefault(kind, {"rope_type": "default"})
             if own.setdefault(name, number) != number:
-                raise fields.wrong(name, f"Layers of the type {kind[:40]} must agree.")
+                raise fields.wrong(name, f"Layers of the type {kind[:40]} must have the same number.")
     scaling = fields.group("rope_scaling")
     if scaling is not None and FULL in found:
         found[FULL].update(scaling.values)

@@ -94,7 +94,7 @@ def refuse_groups(fields: Fields) -> None:
     if groups > 1:
         raise UnsupportedModel(
             f"{fields.place}: n_group {groups} is not implemented for this family.",
-            why="Its groups count by the sum of two shares, which no published model uses.",
+            why="Its groups would be chosen by the sum of two shares, which no published model does.",
             fix="Use a model whose n_group is 1.",
         )
 

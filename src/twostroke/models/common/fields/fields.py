@@ -173,7 +173,7 @@ def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tup
     if windows != usual:
         raise UnsupportedModel(
             f"config.json: layer_types mixes windows in a {family} model.",
-            why="transformers ignores it for this architecture, other engines do not: what it means is not settled.",
+            why="transformers ignores it for this architecture, but other engines do not: its meaning is not clear.",
             fix="Remove layer_types from config.json if every layer is meant to be the same.",
         )
     return windows

@@ -31,7 +31,7 @@ def sigmoid_rule(fields: Fields, count: int, chosen: int | None = None) -> Route
         raise UnsupportedModel(
             "config.json: scoring_func is softmax.",
             why="This family's router makes scores by a sigmoid, in transformers too.",
-            fix="Use a model of this family whose scores are made so.",
+            fix="Use a model of this family whose scoring_func is sigmoid.",
         )
     groups, kept = expert_groups(fields, count, 2, 1)
     return RouteRule(

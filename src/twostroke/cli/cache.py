@@ -69,7 +69,7 @@ def verify(names: tuple[str, ...], cache: str | None, as_json: bool, verbose: bo
             raise CorruptModel(
                 f"{len(bad)} of {len(found)} files cannot be used.",
                 why=f"{bad[0].name}: {bad[0].why}.",
-                fix="Take them away with `twostroke cache rm --unusable`; the next start packs the weights again.",
+                fix="Remove them with `twostroke cache rm --unusable`; the next start packs the weights again.",
             )
 
 
@@ -81,8 +81,8 @@ def verify(names: tuple[str, ...], cache: str | None, as_json: bool, verbose: bo
 @JSON
 @VERBOSE
 def rm(names: tuple[str, ...], take_all: bool, unusable: bool, cache: str | None, as_json: bool, verbose: bool) -> None:
-    """Delete files; the next start packs again. A process that maps a file keeps its bytes, and the disk has their room
-    when it ends."""
+    """Delete files; the next start packs again. A process that maps a file goes on using it, and its disk space becomes
+    free when that process ends."""
     with clear_errors(verbose):
         from twostroke.weights.packed.cache_folder import CacheState, chosen_files, remove, verified
 

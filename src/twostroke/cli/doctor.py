@@ -34,9 +34,9 @@ def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, 
     read bandwidth, products in int8, bfloat16 and float32, attention, Python's share.
 
     The figures are kept in the cache folder and predict step times; `twostroke plan` uses them. Where other programs
-    take the processors meanwhile, they are shown and not kept, and the exit code is 1.
+    use the processors meanwhile, the figures are shown but not kept, and the exit code is 1.
 
-    With MODEL nothing is measured: it prints how this model converses, as `config MODEL --talk` does.
+    With MODEL nothing is measured: the command prints how this model converses, as `config MODEL --talk` does.
     """
     with clear_errors(verbose):
         if model is not None:

@@ -49,7 +49,7 @@ class AskFlags:
 def command(
     prompt: str | None, asked: AskFlags, explain: bool, as_json: bool, verbose: bool, **values: Any
 ) -> None:
-    """Answer PROMPT, or what comes on standard input. Ctrl-C stops it."""
+    """Answer PROMPT, or the text on standard input. Ctrl-C stops it."""
     with clear_errors(verbose):
         text = prompt if prompt is not None else _read_stdin()
         if not text.strip():

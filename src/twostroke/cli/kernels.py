@@ -12,10 +12,10 @@ from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_fl
 @click.option("--level", default=None, help="Kernels of this level, or `cuda` [default: the best that this CPU runs].")
 @output_flags
 def command(model: str | None, level: str | None, as_json: bool, verbose: bool) -> None:
-    """Which kernel runs for which op, format and number of rows, as the kernels say themselves.
+    """Show which kernel runs for which op, format and number of rows, as the kernels themselves report it.
 
-    With MODEL (spark, a folder, a hub id) only the ops of its program; nothing but its config.json is read. The rows
-    of a product are those that are multiplied together: up to 128, or more in parts.
+    With MODEL (spark, a folder, a hub id), only the ops of its program are shown; only its config.json is read. The
+    rows of a product are those that are multiplied together: up to 128. More rows may be divided into parts.
     """
     with clear_errors(verbose):
         from twostroke.backends.cpu.kernel_table import kernel_table

@@ -84,7 +84,8 @@ SYNONYMS = {
     "monitor": "top",
     "why": "explain",
 }
-"""The names of verbs in other programs, and verbs of a group without the group's name."""
+"""Names that a user may try, each with the verb that is suggested: names of verbs in other programs, and verbs of a
+group without the group's name."""
 
 
 class LazyGroup(SuggestingGroup):

@@ -78,7 +78,7 @@ class WorkFlags:
 
 @dataclass(frozen=True)
 class OneProcessFlags:
-    """The flags of figures, of which most belong to a plan of one process."""
+    """The flags that add figures to a plan. Most of them are only for a plan of one process."""
 
     price_per_hour: float | None = flag(
         "--price-per-hour",
@@ -170,12 +170,12 @@ def command(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Memory, TTFT, ITL, the side of the ridge and the cost of tokens, and which hardware would do.
+    """Print memory, TTFT, ITL, the side of the ridge, the cost of tokens, and which hardware would be enough.
 
     MODEL is a folder, a GGUF file, a hub id or `spark`; only its config.json is read or downloaded (a GGUF file whole).
     Without --hardware the plan is for this machine, as `twostroke doctor` measured it (it is measured now where it
-    never was, and guessed where it is too busy for that). With --tensor-parallel or --pipeline-parallel: what each
-    process needs, and what they exchange. The exit code is 4 where not even one sequence fits.
+    never was, and guessed where it is too busy for that). With --tensor-parallel or --pipeline-parallel, the plan shows
+    what each process needs, and what the processes exchange. The exit code is 4 where not even one sequence fits.
     """
     with clear_errors(verbose):
         from twostroke.assembly.encoder_format import AS_THE_MODEL, EncoderFormat

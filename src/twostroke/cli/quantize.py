@@ -70,12 +70,12 @@ def command(model: str, asked: QuantizeFlags, as_json: bool, verbose: bool) -> N
     """Write MODEL with fewer bits to FOLDER, which `twostroke serve FOLDER` serves.
 
     The model runs on the text layer by layer, so that codes are chosen for the inputs that each product really has.
-    `twostroke serve MODEL --weights int4` takes the result of --to int4 too, as long as both are as they were. After an
-    interruption the same command goes on where it stopped. At the end KL and perplexity are measured on a part
-    of the text that was held out; quantize-report.json in the folder keeps them.
+    `twostroke serve MODEL --weights int4` takes the result of --to int4 too, as long as neither MODEL nor the result
+    has changed. After an interruption the same command goes on where it stopped. At the end KL and perplexity are
+    measured on a part of the text that was held out; quantize-report.json in the folder keeps them.
 
     --to keys leaves the weights as they are. It writes key_factors.json next to them. This file has the factor by which
-    each channel of K is divided before it is stored in int8 or int4. Serving the model takes the file where --kv-format
+    each channel of K is divided before it is stored in int8 or int4. `twostroke serve` uses the file where --kv-format
     rounds K.
     """
     with clear_errors(verbose):
@@ -113,7 +113,8 @@ class Reported(Protocol):
 
 
 Write = Callable[[Path, Path, "CalibrationText", int, bool], Reported]
-"""write(source, output, texts, threads, compared)."""
+"""write(source, output, texts, threads, compared) writes the result to `output` and returns a report. compared: whether
+KL and perplexity are measured."""
 
 
 def _check_copy(model: str, output: Path | None) -> None:

@@ -159,7 +159,9 @@ def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
     promised = LatencyObjectives(options["ttft"], options["itl"])
     if not promised.any:
         raise ConfigError(
-            "--policy objectives needs --ttft or --itl.", why="It keeps what is promised.", fix="Give an objective."
+            "--policy objectives needs --ttft or --itl.",
+            why="This policy keeps the times that are promised.",
+            fix="Give an objective.",
         )
     return replace(setup, promised=promised)
 

@@ -1,4 +1,4 @@
-"""The words that every model file uses."""
+"""The names that every model file imports."""
 
 from __future__ import annotations
 

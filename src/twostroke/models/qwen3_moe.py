@@ -23,8 +23,8 @@ OMNI_SILENT = {"max_position_embeddings": 32_768, "norm_topk_prob": True, "head_
 
 @architecture("Qwen3MoeForCausalLM", model_type="qwen3_moe", other_types=("qwen3_omni_moe_text",))
 def qwen3_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Heads of q and k have norms, attention_bias is read, and all layers have the same window. The config decides
-    which layers have experts, and how many."""
+    """Heads of q and k have norms, attention_bias is read, and all layers have the same window, or none. The config
+    decides which layers have experts, and how many."""
     return _read(fields, BANKS)
 
 
@@ -41,7 +41,7 @@ def qwen3_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     other_types=("qwen3_omni_moe_thinker",),
 )
 def qwen3_moe_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Qwen3-Omni: the part that writes text, of a checkpoint that also takes images and sounds and speaks."""
+    """Reads the part of Qwen3-Omni that writes text. The checkpoint also has parts for images, sounds and speech."""
     return language_model_of_thinker(fields, "Qwen3MoeForCausalLM", OMNI_SILENT)
 
 

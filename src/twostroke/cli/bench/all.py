@@ -61,7 +61,7 @@ def phases(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Prefill tok/s by prompt length, decode tok/s by batch size, peak memory."""
+    """Measure prefill tok/s by prompt length, decode tok/s by batch size, and peak memory."""
     with clear_errors(verbose):
         from twostroke.lab.bench.phases import PhaseBench
         from twostroke.llm import LLM

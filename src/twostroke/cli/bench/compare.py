@@ -34,7 +34,7 @@ PEERS_HELP = "Where the peers' environments are [default: the cache folder]."
 
 @click.group(cls=SuggestingGroup)
 def peers() -> None:
-    """The engines to compare with, each in an environment of its own."""
+    """Install or list the engines to compare with, each in an environment of its own."""
 
 
 @peers.command(cls=ExampleCommand, example="twostroke bench peers install llama_cpp")
@@ -63,7 +63,7 @@ def install(names: tuple[str, ...], peers_folder: Path | None, as_json: bool, ve
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
 @output_flags
 def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
-    """Which engines are installed."""
+    """Show which engines are installed."""
     with clear_errors(verbose):
         from twostroke.assembly.settings.env import read_machine
         from twostroke.lab.bench.peers.environment import python_of
@@ -130,7 +130,7 @@ class CompareFlags:
 @taking(CompareFlags)
 @output_flags
 def compare(asked: CompareFlags, as_json: bool, verbose: bool) -> None:
-    """Us and other engines on the same checkpoint, in turn, next to the machine's limits and float32."""
+    """Measure this engine and others on the same checkpoint, in turn, next to the machine's limits and float32."""
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json, write_whole
         from twostroke.lab.bench.peers.peer import find_peer

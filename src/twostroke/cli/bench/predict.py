@@ -50,7 +50,7 @@ def predict(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Prefill and decode as `twostroke plan` predicts them, next to the same measured now.
+    """Show the prefill and decode times that `twostroke plan` predicts, next to times that are measured now.
 
     Prompts longer than the model's context are cut to it.
     """

@@ -48,9 +48,9 @@ class RankFlags:
 def ranks(
     model: str, shape: str | None, processes: RankFlags, as_json: bool, verbose: bool, **options: Any
 ) -> None:
-    """A model over two or more processes (two ranks, where nothing is said), and in one process with as many threads.
+    """Measure a model over two or more processes (two ranks by default), and in one process with as many threads.
 
-    Both take turns in every round; what counts is the median of the rounds' ratios.
+    Both take turns in every round. The result is the median of the rounds' ratios.
     """
     with clear_errors(verbose):
         from twostroke.assembly.settings.env import read_machine
@@ -64,7 +64,7 @@ def ranks(
         if wanted > cores:
             raise ConfigError(
                 f"{division.count} {division.noun}s of --threads {threads} need {wanted} cores, of {cores} here.",
-                why="Processes that share a core say nothing about processes that do not.",
+                why="Figures of processes that share a core do not hold for processes that do not.",
                 fix="Ask for fewer.",
             )
         asked = take_asked(options)

@@ -43,7 +43,7 @@ class SituationFlags:
 @option_flags(ENGINE_OPTIONS)
 @output_flags
 def speculate(model: str, asked: SituationFlags, as_json: bool, verbose: bool, **options: Any) -> None:
-    """Five situations in which guessing can hardly win, with it and without it by turns: does it lose more than 2%?
+    """Measure five situations in which guessing can hardly win, with guesses and without: do guesses lose more than 2%?
 
     Each row has the median ratio of speeds (1 is as fast as without guesses), and the interval that contains the true
     median in 95 of 100 measurements. The verdict of a row is holds, loses, or open where noise is too large. Measure on

@@ -67,7 +67,7 @@ def sweep(url: str, as_json: bool, verbose: bool, save: Path | None, plot: Path 
     """Walk users and prompt lengths against the server at URL; draw latency, throughput, TTFT and ITL.
 
     Where the server runs a known model on this machine and `twostroke doctor` has measured it, the cost model's
-    prediction stands next to each point. Ctrl-C keeps the points that are whole.
+    prediction stands next to each point. Ctrl-C keeps the points that are complete.
     """
     with clear_errors(verbose):
         import asyncio

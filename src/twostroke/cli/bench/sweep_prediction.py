@@ -42,8 +42,8 @@ def prediction_model(asked: str | None, served: str, url: str) -> tuple[str | No
 
 
 def kept_measurement(threads: int | None) -> Calibration | None:
-    """Returns what `twostroke doctor` measured here with `threads` threads (None: one a core); None where nothing is
-    kept."""
+    """Returns what `twostroke doctor` measured here with `threads` threads (None: one for each core); None where
+    nothing is kept."""
     from twostroke.lab.planner.doctor.machine import ThisMachine
 
     return ThisMachine.read(threads).kept()

@@ -17,8 +17,8 @@ RESERVE = 0.9
 
 
 def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json: bool, verbose: bool) -> None:
-    """Serves with `count` replicas. Threads and memory of this machine are divided among them, unless they are asked
-    for."""
+    """Serves with `count` replicas. Threads and memory of this machine are divided among them, unless the user sets
+    them."""
     from twostroke.assembly.settings.env import process_environment, read_machine
     from twostroke.distributed.cluster.keeper import LocalKeeper
 

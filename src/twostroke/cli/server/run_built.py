@@ -129,7 +129,7 @@ _TRIED: dict[Task, tuple[str, dict[str, Any]]] = {
     Task.EMBED: ("embeddings", {"input": ["What is prefill?"]}),
     Task.RERANK: ("rerank", {"query": "What is prefill?", "documents": ["Reading a prompt.", "A book."]}),
 }
-"""The path below /v1, and the body without the model's name, of a request that a server of this task answers."""
+"""For each task, an example of a request: its path below /v1, and its body without the model's name."""
 
 
 def try_text(url: str, served_name: str, key_header: str, task: Task = Task.GENERATE) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OF_ONE: tuple[Option[Any], ...] = (
     *(NameSettings.served_name, AdapterSettings.adapter, AdapterSettings.adapter_folder, TalkSettings.chat_template),
 )
-"""The options that are about one model, and would be given to all models."""
+"""Options that are about one model. They are refused, because every model would get them."""
 ON_DEMAND_S = 300.0
 
 
@@ -79,7 +79,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _on_demand_s(asked: Resolver) -> float:
-    """Returns how long a model stays loaded, in seconds, that a request has loaded."""
+    """Returns for how many seconds a model stays loaded after a request has loaded it."""
     usual = asked.asked_value(SeveralSettings.keep_alive)
     return ON_DEMAND_S if usual is None else usual
 

@@ -78,7 +78,7 @@ class _Server:
                 raise self._server.stranger() from None
 
     def frames(self) -> Iterator[dict[str, Any]]:
-        """Yields the frames of the steps without an end. Raises ConfigError when the stream ends."""
+        """Yields the frames of the steps as long as the server runs. Raises ConfigError when the stream ends."""
         with self._open("/v1/engine/steps") as got:
             try:
                 for line in got:

@@ -183,7 +183,7 @@ def print_error(error: TwostrokeError) -> None:
 
 
 MOST_SHOWN = 600
-"""Characters of a line of an error. A name that a user gives may have thousands."""
+"""The most characters that a line of an error shows. A name that a user gives may have thousands."""
 
 
 def _print_error(what: str, why: str, fix: str) -> None:

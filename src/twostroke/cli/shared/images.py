@@ -20,7 +20,7 @@ _PATH = re.compile(
     rf"""|({_BEGINS}(?:\\\ |\S)*?\.(?:{"|".join(ENDINGS)}))(?!\S))""",
     re.IGNORECASE,
 )
-"""The pattern of a path. A path begins with /, ./, ../, ~/ or a drive. With a space in it, it has quotes, or a
+"""The pattern of a path. A path begins with /, ./, ../, ~/ or a drive. A path with a space stands in quotes, or has a
 backslash before the space."""
 
 

@@ -19,7 +19,7 @@ def check_place(path: Path, option: str) -> None:
         if not folder.is_dir():
             raise _refused(path, option, f"There is no folder {folder}.")
         if path.exists() and not path.is_file():
-            why = "It is a folder." if path.is_dir() else "It is no ordinary file, and one would take its place."
+            why = "It is a folder." if path.is_dir() else "It is no ordinary file, and would be replaced by one."
             raise _refused(path, option, why)
         partial = _partial(path)
         partial.open("wb").close()

@@ -13,7 +13,7 @@ Progress = Callable[[int, int, str], None]
 """A function of (done_bytes, total_bytes, what)."""
 
 LONG_BYTES = 100_000_000
-"""The least bytes of a load that shows progress."""
+"""Loads of fewer bytes print no lines of progress."""
 
 LINES_EVERY_S = 0.2
 LINE_EVERY_S = 10.0
@@ -64,8 +64,8 @@ def progress_lines(title: str, clock: Callable[[], float] = time.monotonic) -> I
 
 
 def _line_printer(title: str, clock: Callable[[], float] = time.monotonic) -> Progress:
-    """Returns a callback that prints lines for long loads: one for every fifth, and one after every LINE_EVERY_S
-    without a line."""
+    """Returns a callback that prints lines for long loads: one for every fifth of the load, and one wherever
+    LINE_EVERY_S seconds have passed without a line."""
     printed, at_s = 0, clock()
 
     def update(done_bytes: int, total_bytes: int, what: str) -> None:

@@ -26,9 +26,9 @@ SERVERS = "servers"
 
 
 class ServerRecord(Struct, frozen=True):
-    """The record of one server. pid: the process to end, which is the supervisor where there is one. began: its start
-    time, in the system's own count. names: the names by which requests may call its models. model: the model that was
-    asked for at its start."""
+    """The record of one server. pid: the process to end, which is the supervisor where there is one. began: the start
+    time of this process, in the system's units. names: the names by which requests may call its models. model: the
+    model that was asked for at its start."""
 
     pid: int
     began: str
@@ -80,14 +80,14 @@ class OwnRecord:
         self.rename(record.names)
 
     def rename(self, names: Sequence[str]) -> None:
-        """Records these names from now on. For any thread; it writes to a disk."""
+        """Replaces the names in the record. Any thread may call this. The call writes to a disk."""
         with self._lock, contextlib.suppress(OSError):
             if not self._ended:
                 self._record = msgspec.structs.replace(self._record, names=tuple(names))
                 write_whole(self._path, msgspec.json.encode(self._record).decode())
 
     def end(self) -> None:
-        """Removes the record, for good."""
+        """Removes the record. It is not written again."""
         with self._lock, contextlib.suppress(OSError):
             self._ended = True
             self._path.unlink()

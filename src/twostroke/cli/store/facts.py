@@ -19,8 +19,8 @@ LICENSE_KEY = "general.license"
 
 @dataclass(frozen=True)
 class ShownModel:
-    """The facts about a model; sizes are in bytes. template: the names of its chat templates. format: how it writes
-    turns, by the template; or why that is not known.
+    """The facts about a model; sizes are in bytes. template: the names of its chat templates. format: how the model
+    writes turns, found from its template; or why this is not known.
 
     files: each file with its size. packed: the packed files that a start maps. fit: whether it fits into memory; a text
     gives the reason where this is not known.
@@ -128,8 +128,8 @@ def found_here(model: str, revision: str | None = None) -> ModelFolder:
 
 
 def named_file(model: str, path: Path) -> str:
-    """Returns the name of a file of a hub, for a name that leaves the file open; other names as they are. path: the
-    file or folder that was found for the name."""
+    """Returns the name of a file of a hub for a name that does not say which file is meant. Returns other names as they
+    are. path: the file or folder that was found for the name."""
     from twostroke.assembly.settings.names import meant
     from twostroke.weights.hub.reference import reference_of
 
@@ -170,7 +170,8 @@ def _quantization(path: Path, said: str, dtype: str) -> str:
 
 
 def license_of(model: str, path: Path) -> str:
-    """The name that the hub gave when the model was pulled, else the name in the files."""
+    """Returns the name of the licence that the hub gave when the model was pulled. Else returns the name in a GGUF
+    file, or the path of the licence's text; "" where none is found."""
     from twostroke.assembly.settings.env import read_machine
     from twostroke.weights.gguf.container import GgufFile
     from twostroke.weights.store.records import RECORDS, read_record
@@ -191,13 +192,13 @@ def license_of(model: str, path: Path) -> str:
 
 
 def license_file(path: Path) -> Path | None:
-    """The file with the text of a model's licence."""
+    """Returns the file with the text of a model's licence; None where there is no such file."""
     folder = path.parent if path.is_file() else path
     return next((folder / name for name in _LICENSES if (folder / name).is_file()), None)
 
 
 def _reference(model: str) -> str | None:
-    """The reference in full, for a model of a hub."""
+    """Returns the full reference of a model of a hub; None for other models."""
     from twostroke.assembly.settings.names import meant
     from twostroke.weights.hub.hub import EMBEDDED
     from twostroke.weights.hub.reference import reference_of
@@ -208,7 +209,8 @@ def _reference(model: str) -> str | None:
 
 
 def model_files(path: Path) -> dict[str, int]:
-    """The files of a model by name, with the bytes that their links lead to."""
+    """Returns the sizes of a model's files in bytes, by name. The size of a link is that of the file that it leads to.
+    """
     from twostroke.weights.gguf.file_names import parts_of
 
     if path.is_file():

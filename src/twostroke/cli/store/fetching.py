@@ -209,8 +209,8 @@ def _refusal(offer: Offer, fit: MemoryFit | str) -> TwostrokeError | None:
 
 
 def _smaller(offer: Offer, fit: MemoryFit) -> str:
-    """Returns the largest quantization of the repository that would fit, if memory grows with the files' sizes; ""
-    without one."""
+    """Returns the largest quantization of the repository that would fit; "" without one. The memory needed is taken to
+    be proportional to the size of the file."""
     from twostroke.weights.gguf.file_names import quant_of
 
     own = offer.models.get(offer.gguf, 0)
@@ -231,4 +231,4 @@ def _keep_record(wish: PullWish, prospect: Prospect) -> None:
     record = PullRecord(offer.reference.text, offer.reference.repo_id, *said)
     problem = keep_record(read_machine().cache_folder / RECORDS, record)
     if problem is not None:
-        wish.say(f"What the hub said of the model is not kept: {problem}.")
+        wish.say(f"The hub's facts about the model are not kept: {problem}.")

@@ -24,18 +24,18 @@ def local_servers() -> list[ServerRecord]:
 
 
 def having(servers: Sequence[ServerRecord], model: str) -> list[ServerRecord]:
-    """The servers that were started with this model, or serve it under this name."""
+    """Returns the servers that were started with this model, or serve it under this name."""
     return [each for each in servers if _name_in(each, model)]
 
 
 def name_there(server: ServerRecord, model: str) -> str:
-    """How requests to this server name the model."""
+    """Returns the name by which requests to this server call the model."""
     return _name_in(server, model) or server.names[0]
 
 
 def _name_in(server: ServerRecord, model: str) -> str:
-    """Returns the server's name for the model: one that is spelled so, or else one that means the same. Returns "" for
-    a server without it."""
+    """Returns the server's name for the model: a name with the same spelling, or else a name with the same meaning.
+    Returns "" for a server without the model."""
     names = _spellings(model)
     spelled = next((name for name in server.names if _plain(name) in names), "")
     if spelled or not server.names:
@@ -102,7 +102,8 @@ def _quant(model: str, reference: Reference) -> str:
 
 
 def _spellings(model: str) -> set[str]:
-    """What a server may call this model: the name that was given here, and what an alias of this user means."""
+    """Returns the names that a server may have for this model: the name that was given here, the meaning of an alias of
+    this user, and the full path or reference."""
     from twostroke.assembly.settings.names import meant
 
     return {_plain(model), _plain(meant(model)), _meaning(model).lower()}

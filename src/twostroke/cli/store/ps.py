@@ -17,7 +17,7 @@ from twostroke.types.errors import ConfigError
 
 WAIT_S = 5.0
 STAYS = datetime.timedelta(days=365)
-"""A model that leaves no sooner is there for good."""
+"""A model that is to be unloaded later than this is shown as one that stays loaded."""
 
 
 @click.command(cls=ExampleCommand, example="twostroke ps")
@@ -71,7 +71,7 @@ def _line(model: dict[str, Any]) -> str:
 
 
 def _until(model: dict[str, Any]) -> str:
-    """When it leaves if no request comes; empty where it stays."""
+    """Returns when the model is unloaded if no request comes; empty where it stays loaded."""
     try:
         at = datetime.datetime.fromisoformat(str(model.get("expires_at")))
     except ValueError:

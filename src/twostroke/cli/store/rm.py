@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 @output_flags
 def command(models: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, verbose: bool) -> None:
     """Remove each MODEL (an id of the hub, with :QUANT for one of its GGUF files, or a short name). Bytes that another
-    repository or another revision needs stay, and are not counted. A model that a server of this user has stays."""
+    repository or another revision needs stay, and are not counted. A model that a running server of this user serves is
+    not removed."""
     with clear_errors(verbose):
         from twostroke.assembly.settings.env import read_machine
         from twostroke.cli.store.cache_place import hub_cache
@@ -59,21 +60,22 @@ def command(models: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, ve
 
 @dataclass(frozen=True)
 class _Meant:
-    """A model of the cache. files: those that are meant; None for the whole repository."""
+    """A model of the cache. files: the files to be removed; None for the whole repository."""
 
     reference: Reference
     cache: Path
     files: list[str] | None
 
     def removal(self) -> Removal:
-        """What goes with it now; nothing where it has gone already."""
+        """Returns the files that can be removed with the model now; none where the model has been removed already."""
         from twostroke.weights.store.cached import Removal, removal_of
 
         return removal_of(self.cache, self.reference.repo_id, self.files) or Removal((), (), 0)
 
 
 def _meant(model: str, cache: Path, here: list[CachedModel]) -> _Meant:
-    """Raises ModelNotFound."""
+    """Returns the model that a user has named. here: the models in the cache. Raises ModelNotFound, and ConfigError for
+    a model that cannot be removed."""
     from msgspec.structs import replace
 
     from twostroke.assembly.folders import SHIPPED
@@ -156,7 +158,8 @@ def _not_here(model: str, here: list[CachedModel]) -> ModelNotFound:
 
 
 def _ask(said: str) -> None:
-    """Raises ConfigError where nobody can be asked, or the answer is no."""
+    """Asks the user. said: the models and their sizes. Raises ConfigError where nobody can be asked, or the answer is
+    no."""
     if not sys.stdin.isatty():
         raise ConfigError(f"Nothing was removed ({said}).", why="Nobody can be asked.", fix="Give --yes.")
     if not click.confirm(f"Remove {said}?"):

@@ -1,4 +1,4 @@
-"""One part of what a model is, whole: its chat templates, its licence, its sampling defaults, its files."""
+"""Shows one part of a model's facts in full: its chat templates, its licence, its sampling defaults, or its files."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ MOST_LICENSE_BYTES = 1 << 20
 
 
 def templates_of(model: str, revision: str | None) -> dict[str, str]:
-    """The sources of its chat templates by name. Raises ModelNotFound, CorruptModel."""
+    """Returns the sources of the model's chat templates, by name. Raises ModelNotFound, CorruptModel."""
     from twostroke.text.template_files import read_sources
 
     return read_sources(_folder(model, revision))
 
 
 def parameters_of(model: str, revision: str | None) -> dict[str, Any]:
-    """The sampling values that its publisher recommends. Raises ModelNotFound, CorruptModel."""
+    """Returns the sampling values that the model's publisher recommends. Raises ModelNotFound, CorruptModel."""
     from twostroke.weights.generation import read_generation_defaults
 
     return dict(read_generation_defaults(_folder(model, revision)).sampling)
 
 
 def license_text(model: str, revision: str | None) -> dict[str, str]:
-    """Its licence's name, and the text where the model has a file with it. Raises ModelNotFound."""
+    """Returns the name of the model's licence, and its text where the model has a file with the text. Raises
+    ModelNotFound."""
     from twostroke.text.model_files import read_text
 
     path = found_here(model, revision).path
@@ -52,7 +53,7 @@ def _folder(model: str, revision: str | None) -> Path:
 
 
 def words_of(part: str, found: Mapping[str, Any]) -> str:
-    """A part as people read it. Raises ConfigError where the model has none."""
+    """Returns a part as text for people. Raises ConfigError where the model does not have this part."""
     if not any(found.values()):
         raise ConfigError(f"The model has no {part}.", fix="See `twostroke show` for what it has.")
     if part == "license":

@@ -1,4 +1,4 @@
-"""`twostroke stop`: end servers that this user has started on this machine, or let one of their models leave."""
+"""`twostroke stop`: ends servers that this user has started on this machine, or unloads one of their models."""
 
 from __future__ import annotations
 
@@ -80,13 +80,14 @@ class UnloadWish:
 
 
 def _unload(record: ServerRecord, model: str, count: int, wish: UnloadWish) -> None:
-    """Raises ConfigError where --now is given: its answers run among those of other models."""
+    """Unloads one of the server's `count` models. Raises ConfigError where --now is given, because a signal would also
+    cut the answers of the other models."""
     from twostroke.assembly.settings.env import asked_by_environment
 
     if wish.now:
         raise ConfigError(
             f"--now ends a whole server, and the one at {record.url} has {count} models.",
-            why=f"{model} leaves with its last answer; the others go on.",
+            why=f"{model} is unloaded after its last answer; the others go on.",
             fix="Leave --now out, or end the server: twostroke stop --all --now",
         )
     key = wish.api_key or asked_by_environment().get(ListenSettings.api_key.name)
@@ -102,8 +103,8 @@ def _chosen(servers: list[ServerRecord], model: str | None, all_servers: bool) -
     if not servers:
         raise ConfigError(
             "No server of this user runs on this machine.",
-            why="None has left a record; one in a container or of another user leaves its own elsewhere.",
-            fix="End a server that was started elsewhere there.",
+            why="There is no record of one. A server in a container or of another user has its record elsewhere.",
+            fix="End such a server in the place where it was started.",
         )
     if all_servers and model is None:
         return servers

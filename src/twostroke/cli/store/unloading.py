@@ -1,4 +1,4 @@
-"""Letting one model of a server with several leave: the server and its other models go on."""
+"""Unloads one model of a server with several models. The server and its other models go on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ GONE = (None, "unloaded", "failed")
 
 
 def models_of(record: ServerRecord) -> list[str]:
-    """The models of a server that has several; empty for any other one, and where it does not answer."""
+    """Returns the models of a server that has several. Returns an empty list for any other server, and where the server
+    does not answer."""
     try:
         with RunningServer(record.url, None, ASK_S).open("/health") as answer:
             found = json.load(answer).get("models", {})
@@ -29,7 +30,8 @@ def models_of(record: ServerRecord) -> list[str]:
 
 
 def unload(record: ServerRecord, model: str, api_key: str | None, wait_s: float) -> dict[str, Any]:
-    """Let it leave with its last answer, and wait for that. Raises ConfigError, EngineStopped where it takes longer."""
+    """Unloads the model after its last answer, waits until it is unloaded, and returns facts about it. Raises
+    ConfigError, and EngineStopped where this takes longer than `wait_s`."""
     asked, server = name_there(record, model), RunningServer(record.url, api_key, ASK_S)
     name = str(_asked(server, f"/v1/engine/about?model={quote(asked, safe='')}")["model"])
     _asked(server, "/models/unload", json.dumps({"model": name}).encode())
@@ -39,7 +41,7 @@ def unload(record: ServerRecord, model: str, api_key: str | None, wait_s: float)
             raise EngineStopped(
                 f"{name} is still loaded at {record.url} after {wait_s:g} s.",
                 why="Answers that run are finished first, and new requests for it keep it.",
-                fix="Wait; it leaves with its last answer.",
+                fix="Wait; the model is unloaded after its last answer.",
             )
         time.sleep(LOOK_EVERY_S)
     return {"model": name, "url": record.url, "pid": record.pid}
@@ -56,4 +58,4 @@ def _asked(server: RunningServer, path: str, body: bytes | None = None) -> Any:
             ) from None
         raise ConfigError(f"The server at {server.url} answers {error.code}.", fix="See its log.") from None
     except (OSError, HTTPException, ValueError) as error:
-        raise ConfigError(f"The server at {server.url} broke its answer off.", why=f"{error}.") from None
+        raise ConfigError(f"The server at {server.url} broke off its answer.", why=f"{error}.") from None

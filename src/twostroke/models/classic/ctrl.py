@@ -39,7 +39,7 @@ def ctrl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     if not parts.decoder.tied:
         raise UnsupportedModel("config.json: tie_word_embeddings is false.", why="The family's head is its embedding.")
     if width % 2:
-        raise fields.wrong("hidden_size", "Positions are as many sines as cosines.")
+        raise fields.wrong("hidden_size", "It must be even, because a position is as many sines as cosines.")
     parts = replace(
         parts,
         heads=replace(parts.heads, qkv_bias=True, output_bias=True, names=NAMES),

@@ -39,7 +39,7 @@ def gptj(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("CodeGenForCausalLM", model_type="codegen")
 def codegen(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The number of heads is a multiple of the number of slices."""
+    """The number of heads must be a multiple of the number of slices."""
     parts, turn = _read(fields)
     if parts.heads.num_heads % SLICES:
         raise fields.wrong("n_head", f"It must be a multiple of {SLICES}.")

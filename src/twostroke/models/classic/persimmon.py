@@ -41,5 +41,6 @@ def persimmon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("FuyuForCausalLM", model_type="fuyu")
 def fuyu(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Fuyu's language model. Images are not read: a product of their own would turn their patches into rows."""
+    """Reads Fuyu's language model. Images are not supported: the product that turns their patches into rows is not
+    read."""
     return language_model_or_flat(fields, "PersimmonForCausalLM")

@@ -1,4 +1,4 @@
-"""Phi-1, 1.5 and 2: both blocks read one layer norm; biases everywhere, the head's among them (Li et al. 2023)."""
+"""Phi-1, 1.5 and 2: both blocks read one layer norm; every product has a bias, also the head (Li et al. 2023)."""
 
 from __future__ import annotations
 

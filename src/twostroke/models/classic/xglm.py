@@ -36,7 +36,7 @@ def xglm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields, facts = parts.fields, parts.facts
     width = facts.hidden_size
     if width % 2 or width < 4:
-        raise fields.wrong("hidden_size", "Positions are as many sines as cosines, two of each or more.")
+        raise fields.wrong("hidden_size", "It must be even and at least 4: a position is sines and as many cosines.")
     if fields.integer("pad_token_id", -1, 1 << 24) >= AHEAD:
         raise fields.wrong(
             "pad_token_id", f"transformers makes the row of this position zero: it must be below {AHEAD}."

@@ -1,4 +1,4 @@
-"""What the steps of a model cost that several equal processes hold together over a link."""
+"""The cost of a model's steps where several equal processes, connected by a link, hold the model together."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ParallelPlan:
 def stage_costs(
     spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: ParallelPlan
 ) -> tuple[SteadyCost, ...]:
-    """Returns how long each stage of a pipeline takes for its part of a step, from the first to the last. Returns none
-    for ranks, which compute at the same time.
+    """Returns how long each stage of a pipeline takes for its part of a step, from the first to the last. Returns an
+    empty tuple for ranks, which compute at the same time.
 
     Raises ConfigError.
     """

@@ -29,10 +29,11 @@ from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
 EncoderText = Callable[[Tracer], tuple[Value, ...]]
-"""Traces an encoder and returns its image rows, then the rows that are added after layers, or those that are folded."""
+"""Traces an encoder and returns its image rows, then its other results. These are the rows that are added after layers
+of the language model, or the rows before the fold."""
 PIXEL_S, PLACE_S = 3e-9, 1.4e-9
-"""The seconds in which the host makes one number of a patch, and one of the products whose sum is a number of a place.
-NumPy took 2.0 to 4.6 ns and 1.3 to 1.4 ns for them, on one core of a Xeon of 2.1 GHz."""
+"""The seconds that the host needs for one number of a patch, and for one of the products whose sum is a number of a
+place. NumPy took 2.0 to 4.6 ns and 1.3 to 1.4 ns for them, on one core of a Xeon of 2.1 GHz."""
 
 
 def _home(name: str) -> LazyModule:
@@ -103,8 +104,8 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
 
 
 def encode_cost(encoder: SightEncoder, model: Model, cost_of: Callable[[Model], StepCost]) -> EncodeCost:
-    """Returns what encodes of `encoder` cost. model: the encoder's program as it computes, with its cuts. cost_of:
-    returns the cost of steps of a program."""
+    """Returns the cost of encoding images with `encoder`. model: the encoder's program as it is computed, with its
+    cuts. cost_of: returns the cost of the steps of a program."""
     sight, merge, program = encoder.sight, encoder.sight.patching.merge**2, model.program
     layers = sum(call.PART is OpPart.ATTENTION for call in program.body)
     first, fold = program.cuts[0], fold_of(program)
@@ -125,7 +126,7 @@ def encode_cost(encoder: SightEncoder, model: Model, cost_of: Callable[[Model], 
 
 
 def _written_s(encoder: SightEncoder) -> float:
-    """Returns the seconds in which the host makes the numbers of one patch and of its place."""
+    """Returns the seconds that the host needs to make the numbers of one patch and of its place."""
     taps = 0 if encoder.sight.learned is None else encoder.sight.learned.between.taps
     places = 0 if encoder.places is None else encoder.places.width * taps
     return PIXEL_S * encoder.pixels.width + PLACE_S * places

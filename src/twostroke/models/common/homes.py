@@ -13,4 +13,4 @@ _TABLES: dict[str, dict[str, str]] = msgspec.json.decode(Path(__file__).with_nam
 HOMES = _TABLES["homes"]
 """Name of an architecture -> the module, below `twostroke.models`, that registers it."""
 CAUSAL_OF_TYPE = _TABLES["causal_of_type"]
-"""model_type -> the architecture of models that continue text to which it belongs."""
+"""model_type -> the architecture that it belongs to. Only architectures of models that continue text are listed."""

@@ -40,9 +40,10 @@ PredictionLayer = Callable[[Tracer, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class MtpHead:
-    """norm: the kind of its norms. prefix: the beginning of the names of the norms and of the product. layer_prefix:
-    the beginning of the names of the layer's own tensors. word, state: the norms of both halves; joined: their product;
-    last: the norm after the layer."""
+    """A prediction layer. norm: the kind of its norms. prefix: the beginning of the names of the norms and of the
+    product. layer_prefix: the beginning of the names of the layer's own tensors. word, state: the names of the norms of
+    the token's embedding and of the hidden state. joined: the name of the product that reads both. last: the name of
+    the norm after the layer."""
 
     norm: Norm
     layer: PredictionLayer
@@ -59,8 +60,8 @@ _readers: dict[str, PredictionReader] = {}
 
 
 def predicts(*names: str) -> Callable[[PredictionReader], PredictionReader]:
-    """Registers the function that reads the prediction layers of these architectures, in order. The function returns
-    none where config.json counts none."""
+    """Registers the function that reads the prediction layers of these architectures, in order. The function returns no
+    layer where config.json counts none."""
 
     def add(read: PredictionReader) -> PredictionReader:
         _readers.update(dict.fromkeys(names, read))
@@ -76,7 +77,7 @@ def read_prediction(fields: Fields) -> Sequence[MtpHead]:
 
 
 def behind_the_last(fields: Fields, norm: Norm, layer: PredictionLayer) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers after those of the model, which have the next numbers (DeepSeek-V3, GLM-4.5)."""
+    """Reads prediction layers that are numbered on after the model's layers (DeepSeek-V3, GLM-4.5)."""
     first = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
     prefixes = [f"model.layers.{number}." for number in range(first, first + count)]

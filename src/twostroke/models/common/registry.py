@@ -84,7 +84,7 @@ def architecture(
     other_types: tuple[str, ...] = (),
     form: Form = LOGITS,
 ) -> Callable[[Reader], Reader]:
-    """Register a reader under the names that `architectures` in config.json may hold; the first is the usual one.
+    """Registers a reader under the names that `architectures` in config.json may hold; the first is the usual one.
 
     form: the form of the program, which decides what its result's rows are. other_types: see Architecture.
     """
@@ -104,8 +104,8 @@ def registered(name: str) -> Architecture:
 
 
 def causal_of_type(model_type: str) -> Architecture | None:
-    """Returns the entry of models that continue text to which a model_type belongs; None where there is no such entry.
-    """
+    """Returns the entry that a model_type belongs to. Returns None where no architecture of models that continue text
+    has this model_type."""
     if model_type in CAUSAL_OF_TYPE:
         return registered(CAUSAL_OF_TYPE[model_type])
     return next((entry for entry in architectures().values() if is_causal_of_type(entry, model_type)), None)

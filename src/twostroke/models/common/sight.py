@@ -30,7 +30,8 @@ class Between(enum.Enum):
 
     @property
     def taps(self) -> int:
-        """How many learned places a place is made of. For SMOOTH that is where the grid becomes no smaller."""
+        """How many learned places a place is made of. For SMOOTH, this is the number where the grid does not become
+        smaller."""
         taps = {Between.GRID: 1, Between.AXES: 2, Between.PAIRS: 2, Between.BICUBIC: 16, Between.SMOOTH: 9}
         return taps.get(self, 4)
 
@@ -70,8 +71,8 @@ class Windows(Struct, frozen=True):
     whole: tuple[int, ...]
 
     def most(self, rows: int) -> int:
-        """Returns the most windows of a tile with `rows` image rows: the number that a tile of one line, or a square
-        tile, has."""
+        """Returns an upper bound for the number of windows of a tile with `rows` image rows, whatever the shape of the
+        tile."""
         return rows // self.side**2 + (rows + 1) // self.side + 3
 
 
@@ -113,8 +114,8 @@ class Sight(Struct, frozen=True, kw_only=True):
     rows of an image see each other. colors_last: the colours of a pixel are neighbours in a patch. filler: the token id
     of image rows wherever the language model reads ids, except in the embedding; None for the id in the prompt.
     newline: the tensor of the row that ends lines of a sheet. grids, most_tiles, apart: see Tiling. fold: the place in
-    the tower at which patches become fewer rows. marks: the token ids that count to the image before them, where the
-    tiles of an image have places on a canvas.
+    the tower at which patches become fewer rows. marks: the token ids that belong to the image before them; only for
+    models whose tiles have places on a canvas.
     """
 
     family: str
@@ -162,7 +163,8 @@ class Sight(Struct, frozen=True, kw_only=True):
         return int(self.learned is not None and bool(self.learned.first))
 
     def most_windows(self, asked: int) -> int:
-        """Returns the most sequences that the rows of a tile are in one layer. asked: see most_rows."""
+        """Returns the largest number of sequences into which a layer divides the rows of a tile: one for each window,
+        or for each group of a fold. asked: see most_rows."""
         if self.fold is not None:
             return self.most_patches(asked) // self.fold.group
         return self.windows.most(self.most_rows(asked)) if self.windows else 1

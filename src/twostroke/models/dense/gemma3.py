@@ -26,7 +26,8 @@ THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attenti
 
 
 BOTH_WAYS = "use_bidirectional_attention"
-"""The field of models whose positions also see later ones. The window then counts both directions together."""
+"""The field of models whose positions also see later ones. The window is then the number of positions in both
+directions together."""
 
 
 @architecture("Gemma3ForCausalLM", model_type="gemma3_text")
@@ -47,9 +48,9 @@ def gemma3_vectors(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, seen: Callable[[int], int], ahead: tuple[int, int]) -> tuple[CommonFacts, ProgramText]:
-    """Reads a Gemma 3 model. seen: returns how many positions, its own and earlier ones, a layer with a window sees,
-    from the window in the config. ahead: how many later positions a layer sees, first without a window and then with
-    one."""
+    """Reads a Gemma 3 model. seen: takes the window in the config and returns how many positions a row sees in a layer
+    with a window, counting itself and earlier ones. ahead: how many later positions a layer sees, first without a
+    window and then with one."""
     refuse_setting(fields, "attn_logit_softcapping", "transformers ignores it for Gemma 3: its meaning is not settled.")
     model = read_gemma(fields, SILENT, "hidden_activation")
     fields, layers, norm = model.fields, model.facts.num_layers, model.decoder.norm

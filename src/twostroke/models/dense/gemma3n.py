@@ -36,8 +36,8 @@ SILENT = {**defaults("gemma3n_text"), "intermediate_size": 16_384}
 LEAST_SQUARE = 1e-5
 """The least mean square of a stream: a smaller one counts as this number."""
 SPARSE_LAYERS, SPARSITY = 10, 0.95
-"""The defaults where the config does not have the field. In a model with more than SPARSE_LAYERS layers, that many
-first layers have this sparsity."""
+"""The defaults where the config has no activation_sparsity_pattern. In a model with more than SPARSE_LAYERS layers, the
+first SPARSE_LAYERS layers have this sparsity. In smaller models no layer has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Gemma 4: heads and rotations by type of layer, shared K and V, per-layer embeddings, experts next to a dense block.
 
 Some checkpoints also take images or sounds: this file reads only their language model. transformers skips the layers
-without K and V of their own for rows that need no logits. This module computes all rows, and the rows that need logits
-are the same.
+without K and V of their own for rows that need no logits. This module computes all rows, and gives the same numbers in
+the rows that need logits.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _added(t: Tracer, parts: Parts, x: Value, made: Value, after: bool, norm: st
 
 
 def _feed(t: Tracer, parts: Parts, h: Value) -> Value:
-    """Returns the feed-forward block's output. One tensor holds the rows of the factor and then those of the gate."""
+    """Returns the feed-forward block's output. One tensor has the rows of `up`, then those of the gate."""
     inner, width = parts.feed.inner_size, parts.facts.hidden_size
     orders = HeadRows(1, 2 * inner, inner, inner), HeadRows(1, 2 * inner, inner)
     both = linear(h, t.selected("gate_up", "mlp.ff_proj", 2 * inner, width, orders))

@@ -87,7 +87,8 @@ def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("XLMRobertaModel", "XLMRobertaForMaskedLM", model_type="xlm-roberta", form=VECTORS)
 @architecture("RobertaModel", "RobertaForMaskedLM", model_type="roberta", form=VECTORS)
 def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads RoBERTa, whose places begin after that of the padding. XLM-RoBERTa and CamemBERT are the same program."""
+    """Reads RoBERTa, whose first place is the one after the place of the padding. XLM-RoBERTa and CamemBERT are the
+    same program."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
@@ -102,7 +103,7 @@ def roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("ElectraModel", "ElectraForMaskedLM", "ElectraForPreTraining", model_type="electra", form=VECTORS)
 def electra(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads ELECTRA's generators and discriminators, which are computed alike."""
+    """Reads ELECTRA's generators and discriminators, which are computed in the same way."""
     return _electra(fields).program(rows)
 
 
@@ -133,8 +134,8 @@ def _electra(fields: Fields) -> Encoder:
 
 
 def _read(fields: Fields, prefix: str, *, padded: bool = False) -> Encoder:
-    """Reads an encoder. padded: the first place is the one after that of pad_token_id."""
-    refuse_setting(fields, "is_decoder", "Positions would not see later ones, and others would be expected of it.")
+    """Reads an encoder. padded: the first place is pad_token_id + 1, not 0."""
+    refuse_setting(fields, "is_decoder", "Positions would not see later ones, and other results would be expected.")
     refuse_setting(fields, "add_cross_attention", "The layers would also see another encoder's output.")
     _absolute_only(fields)
     ignored = (*UNUSED, *(prefix + name for name in UNUSED))

@@ -1,4 +1,4 @@
-"""DeBERTa 2 and 3: BERT whose scores also have terms of a query, and of a key, for each distance (He et al. 2021).
+"""DeBERTa 2 and 3: BERT whose scores also have terms of a distance with the query or the key (He et al. 2021).
 
 The vectors of distances go through the same matrices in every step, so they are made once, when the model is loaded.
 """
@@ -146,7 +146,7 @@ def _refuse(fields: Fields) -> None:
     if not fields.boolean("relative_attention", False):
         raise UnsupportedModel(
             "config.json: relative_attention is false.",
-            why="Implemented are the models whose scores depend on distances, as all published ones.",
+            why="Only models whose scores depend on distances are implemented; all published ones are such.",
             fix="Use a model with relative_attention.",
         )
     width = fields.integer("hidden_size", 2, 1 << 17)

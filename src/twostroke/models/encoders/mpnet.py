@@ -23,8 +23,8 @@ UNUSED = ("lm_head.", "pooler.", PREFIX + "pooler.", "embeddings.position_ids", 
 FIRST_PLACE = 2
 """The row of position 0 in the table of positions, whatever pad_token_id is."""
 BUCKETS, LONGEST = 32, 128
-"""The number of places of distances, and the distance from which on all have the last place. transformers reads neither
-from a config."""
+"""The number of places of distances, and the distance from which on all distances have the last place. transformers
+reads neither from a config."""
 
 
 @architecture("MPNetModel", "MPNetForMaskedLM", model_type="mpnet", form=VECTORS)

@@ -142,14 +142,14 @@ def _blocks(fields: Fields, width: int, layers: int) -> list[BlockText]:
 
 def _refuse(fields: Fields) -> None:
     """Raises UnsupportedModel for settings of the published code that no published checkpoint of the family has."""
-    refuse_setting(fields, "num_shared_experts", "Experts that every row meets are not implemented in this family.")
-    refuse_setting(fields, "expert_choice_router", "Here rows choose their experts.")
+    refuse_setting(fields, "num_shared_experts", "Experts that every row uses are not implemented in this family.")
+    refuse_setting(fields, "expert_choice_router", "In this family rows choose experts, not experts rows.")
     refuse_setting(fields, "moe_normalize_expert_weights", "Weights of the chosen experts are taken as they are.")
-    refuse_setting(fields, "parallel_block", "Its blocks follow one another.")
-    refuse_setting(fields, "prenorm", "Its norms stand after the blocks.")
-    refuse_setting(fields, "causal", "Its positions see later ones.")
-    refuse_setting(fields, "rotary_emb_interleaved", "Its rotary pairs are halves of a head.")
-    refuse_setting(fields, "rotary_scaling_factor", "Its rotations are not scaled.")
+    refuse_setting(fields, "parallel_block", "The blocks of this family follow one another.")
+    refuse_setting(fields, "prenorm", "The norms of this family stand after the blocks.")
+    refuse_setting(fields, "causal", "Positions of this family see later ones.")
+    refuse_setting(fields, "rotary_emb_interleaved", "Rotary pairs of this family lie half a head apart.")
+    refuse_setting(fields, "rotary_scaling_factor", "Rotations of this family are not scaled.")
     if fields.number("rotary_emb_fraction", 0.0, 1.0, default=1.0) != 1.0:
         raise UnsupportedModel("config.json: rotary_emb_fraction must be 1 for this family.")
     word = fields.text("activation_function", "swiglu")

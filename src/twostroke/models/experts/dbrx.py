@@ -82,7 +82,7 @@ def _mixture(blocks: Fields, parts: Parts) -> Mixture:
     if order not in (None, 1.0):
         raise UnsupportedModel(
             f"{blocks.place}: moe_normalize_expert_weights {order:g} is not implemented.",
-            why="Weights of experts are divided by their sum, 1, or not at all, null.",
+            why="Weights of experts are divided by their sum (1) or not divided (null).",
             fix="Use a model of this family with one of these.",
         )
     act = activation(blocks.group("ffn_act_fn") or blocks, "name", "silu")

@@ -34,7 +34,8 @@ LAYER_NORM = Norm(1e-6)
 
 @dataclass(frozen=True, slots=True)
 class AttentionExperts:
-    """heads: the heads of one expert; each chosen expert has K and V of its own. router: chooses experts for a row."""
+    """heads: the heads of one expert, and those of the K and V that all experts share. router: chooses experts for a
+    row."""
 
     heads: HeadCounts
     shape: BankShape
@@ -100,7 +101,7 @@ def _parts(fields: Fields) -> Parts:
     fields = with_silent(fields, SILENT)
     chosen, heads = fields.integer("num_experts_per_tok", 1, 4096), fields.integer("num_key_value_heads", 1, 4096)
     if fields.integer("num_attention_heads", 1, 1 << 20, default=chosen * heads) != chosen * heads:
-        raise fields.wrong("num_attention_heads", f"A row has {chosen} experts of {heads} heads.")
+        raise fields.wrong("num_attention_heads", f"A row uses {chosen} experts of {heads} heads each.")
     values = usual_names(fields, {"kv_channels": "head_dim"}).values
     return read_parts(Fields({**values, "num_attention_heads": heads}, fields.place), SILENT)
 

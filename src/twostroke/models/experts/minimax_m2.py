@@ -50,7 +50,7 @@ def _check(fields: Fields) -> None:
             raise UnsupportedModel(
                 f"config.json: {name} is {str(fields.values[name])[:40]}.",
                 why=f"In this family only {only} is implemented.",
-                fix="Use a model of this family of which that holds.",
+                fix="Use a model of this family that has this value.",
             )
     if 0 in fields.integers("attn_type_list"):
         raise fields.wrong("attn_type_list", "Layers of linear attention are not implemented in this family.")

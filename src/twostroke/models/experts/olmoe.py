@@ -63,7 +63,7 @@ def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _read(fields: Fields, silent: Mapping[str, object], experts: int, clip: float = 0.0) -> Sparse:
     """Reads the blocks. experts: the number of experts where the config does not have the field. clip: see Heads."""
-    refuse_setting(fields, "sliding_window", "Only some of transformers' ways to compute attention would keep to it.")
+    refuse_setting(fields, "sliding_window", "Only some of the attention implementations of transformers apply it.")
     silu_only(fields)
     parts = read_parts(fields, silent)
     fields, hidden = parts.fields, parts.facts.hidden_size

@@ -23,8 +23,8 @@ CHOSEN = 2
 
 @architecture("PhimoeForCausalLM", "PhiMoEForCausalLM", model_type="phimoe")
 def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Noise on the router's inputs and logits belongs to training, and is left out. Its size is also the distance
-    within which scores count as near each other."""
+    """Noise on the router's inputs and logits belongs to training, and is left out. The size of the noise,
+    router_jitter_noise, is still read: scores within this distance count as near each other."""
     silu_only(fields)
     parts = read_parts(fields, defaults("phimoe"), kv_absent=8, kind=NormKind.LAYER)
     fields, hidden = parts.fields, parts.facts.hidden_size
@@ -36,7 +36,7 @@ def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     turn, window = _turn(parts), window_of(fields, 0)
     count = expert_count(fields)
     if fields.integer("num_experts_per_tok", 1, count, default=CHOSEN) != CHOSEN:
-        raise fields.wrong("num_experts_per_tok", f"A token meets {CHOSEN} experts in this family.")
+        raise fields.wrong("num_experts_per_tok", f"A token uses {CHOSEN} experts in this family.")
     router = _router(count, fields.number("router_jitter_noise", 0.0, 10.0, default=0.01))
     block = mixture(Mixture(BankShape(count, hidden, parts.feed.inner_size), router, BANKS))
     layers = parts.facts.num_layers
@@ -65,5 +65,5 @@ def _turn(parts: Parts) -> RopeSpec:
     group = fields.group("rope_scaling") or fields.group("rope_parameters") or fields
     short, long = (group.number(name, 1e-3, 1e3) for name in ("short_mscale", "long_mscale"))
     if short != long:
-        raise group.wrong("long_mscale", f"Only what short_mscale is ({short:g}) is implemented.")
+        raise group.wrong("long_mscale", f"It must be equal to short_mscale, {short:g}.")
     return replace(turn, attention_factor=short)

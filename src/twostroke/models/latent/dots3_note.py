@@ -40,8 +40,8 @@ THETAS = {FULL: ("rope_theta", 8e7), INDEXED: ("rope_theta", 8e7), WINDOW: ("swa
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The heads of each kind of layer. open: for layers that see everything or choose positions. windowed: for layers
-    with a window."""
+    """The heads of each kind of layer. open: the heads of layers that see everything or choose positions. windowed: the
+    heads of layers with a window."""
 
     open: LatentHeads
     windowed: LatentHeads
@@ -113,7 +113,7 @@ def _windowed(fields: Fields, kinds: tuple[str, ...]) -> Fields:
     others = [said.values.get(str(index)) for index, kind in enumerate(kinds) if kind != WINDOW]
     if any(others) or any(entry != entries[0] for entry in entries) or not set(entries[0]) <= set(SIZES):
         raise UnsupportedModel(
-            f"{fields.place}: per_layer_config says other things than sizes of all layers with a window.",
+            f"{fields.place}: per_layer_config sets other things than the sizes of all layers with a window.",
             why="Layers of one kind are the same here.",
             fix="Use a model whose layers of one kind are the same.",
         )
@@ -121,8 +121,9 @@ def _windowed(fields: Fields, kinds: tuple[str, ...]) -> Fields:
 
 
 def _parts(fields: Fields, kind: str) -> LatentParts:
-    """Reads the blocks with heads of one kind of layer. Latents are scaled after their norms. The scale of queries is
-    part of the scores' factor, because the index only compares scores."""
+    """Reads the blocks with heads of one kind of layer. Latents are scaled after their norms. The scale of the queries'
+    latent is applied as a part of the scores' factor. The index reads the same latent without the scale, because it
+    only compares scores."""
     groups = fields.group("rope_parameters") or Fields({}, fields.place)
     name, usual = THETAS[kind]
     theta = fields.number(name, 1.0 + 1e-6, 1e15, default=usual)
@@ -173,7 +174,7 @@ def _experts(parts: LatentParts) -> Mixture:
     """Reads DeepSeek-V3's experts, with a shared block of a size of its own."""
     mixed, fields = biased_mixture(parts), parts.fields
     if mixed.shared is None:
-        raise fields.wrong("n_shared_experts", "Layers of this family have one expert or more that every row meets.")
+        raise fields.wrong("n_shared_experts", "Layers of this family have one expert or more that every row uses.")
     count = fields.integer("n_shared_experts", 1, MOST_EXPERTS)
     inner = count * fields.integer("shared_experts_intermediate_size", 1, LARGEST)
     return replace(mixed, shared=replace(mixed.shared, feed=replace(mixed.shared.feed, inner_size=inner)))

@@ -42,7 +42,8 @@ def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     index = replace(index, turned_last=True, eps=parts.norm.eps)
     layers = facts.num_layers
     own, sparse = choosing_layers(fields, layers), layers_with_experts(parts, 1)
-    limit = fields.number("swiglu_limit", 1e-3, 1e6, default=10.0)  # 0 is not settled: the code and the text differ
+    # The meaning of a limit of 0 is not clear: the published code and text differ.
+    limit = fields.number("swiglu_limit", 1e-3, 1e6, default=10.0)
     block = replace(biased_mixture(parts), banks=STACKS, rule=ExpertRule(Activation.SILU, limit))
     streams = KeptStreams(
         fields.integer("hc_mult", 2, MOST_STREAMS, default=4),

@@ -1,4 +1,4 @@
-"""LongCat-Flash: two blocks of latent attention a layer, experts next to the second, some of which compute nothing.
+"""LongCat-Flash: layers of two blocks of latent attention, two dense blocks, and experts of which some compute nothing.
 
 A layer's experts read what the first dense block reads, and their output is added after the second dense block
 (shortcut-connected; Meituan 2025). The results agree with transformers' longcat_flash.
@@ -79,7 +79,7 @@ def _parts(fields: Fields) -> LatentParts:
             raise fields.wrong(name, "transformers scales the latents of this family whatever it says.")
     layers = fields.integer("num_layers", 1, 4096, default=28)
     if fields.integer("num_hidden_layers", 1, 8192, default=layers) not in (layers, 2 * layers):
-        raise fields.wrong("num_hidden_layers", f"num_layers is {layers}: it must be that, or two for each.")
+        raise fields.wrong("num_hidden_layers", f"It must be num_layers, {layers}, or twice as many.")
     values = {name: value for name, value in fields.values.items() if name != "num_hidden_layers"}
     parts = read_latent(usual_names(fields.only(values), OWN_NAMES), SILENT, interleaved=True)
     hidden, heads = parts.facts.hidden_size, parts.heads

@@ -2,8 +2,8 @@
 position, at a learned rate for each head (Mistral AI 2026).
 
 Frequencies are multiplied by the exponential of learned numbers; some layers are not rotated. The queries of a head,
-and of the index, are multiplied by s log(1 + p) + b at position p, s and b learned for each head. Layers may attend to
-latents that an earlier layer keeps. Names of tensors are Mistral's own, as in published files.
+and of the index, are multiplied by s log(1 + p) + b at position p; s and b are learned for each head. Layers may attend
+to latents that an earlier layer keeps. Names of tensors are Mistral's own, as in published files.
 """
 
 from __future__ import annotations
@@ -158,8 +158,9 @@ def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
-    """Reads kv_source_layers. transformers finds latents by whether a layer is rotated: it takes those that the last
-    such layer has kept for others."""
+    """Reads kv_source_layers. Raises CorruptModel for sources that transformers would not use. There, a layer without
+    latents of its own takes those of the last layer that keeps latents for others and is of the same kind (rotated or
+    not)."""
     layers = len(turning)
     sources = fields.integers("kv_source_layers") or tuple(range(layers))
     latest: dict[bool, int] = {}
@@ -170,7 +171,7 @@ def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
         elif latest.get(turning[number]) != source:
             raise fields.wrong(
                 "kv_source_layers",
-                f"Layer {number} can attend to latents of the last layer of its kind that shares them.",
+                f"Layer {number} can only attend to latents of the last layer of its kind that shares them.",
             )
     if len(sources) != layers:
         raise fields.wrong("kv_source_layers", f"It must have {layers} members.")

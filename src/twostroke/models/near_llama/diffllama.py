@@ -1,8 +1,9 @@
 """DiffLlama: Llama with differential attention, which subtracts a second softmax over the same values from the first
 (Ye et al. 2024).
 
-A page keeps for each pair of KV heads both keys next to each other, and both values. A query has zeros in the place of
-the other key, so its scores depend on its own key alone. Its result is as wide as both values.
+For each pair of KV heads, a page keeps the two keys joined as one key, and the two values joined as one value. A query
+has zeros in the place of the other head's key, so its scores depend only on its own head's key. The result of a query
+is as wide as both values.
 """
 
 from __future__ import annotations

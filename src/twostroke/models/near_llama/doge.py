@@ -27,7 +27,7 @@ from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec
 @architecture("DogeForCausalLM", model_type="doge")
 def doge(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The residual is multiplied by a vector before a block's output is added to it."""
-    refuse_setting(fields, "is_moe", "In transformers its routes mix the tokens of a prompt, later ones with earlier.")
+    refuse_setting(fields, "is_moe", "In transformers, its routes mix later tokens of a prompt with earlier ones.")
     parts = read_parts(fields, defaults("doge"))
     fields, norm, width = parts.fields, parts.norm, parts.facts.hidden_size
     biased, window = fields.boolean("attention_bias", False), window_of(fields, 0)

@@ -93,7 +93,7 @@ def _refuse_prefix(fields: Fields) -> None:
     if fields.boolean("prefix_lm", True):
         raise UnsupportedModel(
             f"{fields.place}: prefix_lm is true.",
-            why="Positions of a prompt would see those after them, if token_type_ids said so; no row would be computed "
-            "alone.",
+            why="Positions of a prompt would see later ones where token_type_ids asks for it. So no row could be "
+            "computed by itself.",
             fix="Write prefix_lm false: prompts are then read causally, as transformers does without token_type_ids.",
         )

@@ -43,7 +43,7 @@ def rwkv_decoder(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
 
 @architecture("RwkvForCausalLM", model_type="rwkv")
 def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rescale_every: the number of layers after which the residual is halved. The outputs that later layers add are
+    """rescale_every: after each group of so many layers, the residual is halved. The outputs that later layers add are
     halved, too."""
     fields = with_silent(fields, defaults("rwkv"))
     tied = fields.boolean("tie_word_embeddings", False)

@@ -18,8 +18,8 @@ from twostroke.types.errors import UnsupportedModel
 
 SILENT = {"max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2}
 SECOND_VOCABULARY = 125_696
-"""The number of tokens of Baichuan 2. The rows of its head have the length 1, and nothing else in its config tells so.
-"""
+"""The vocabulary size of Baichuan 2. The rows of the head of Baichuan 2 are scaled to length 1; no other field of its
+config tells this."""
 TURNS, SLOPES = "ROPE", "ALIBI"
 
 

@@ -1,6 +1,4 @@
-"""Ling and Ring 1 and 2: grouped attention in one tensor, experts by a softmax or by DeepSeek-V3's rule (inclusionAI
-2025).
-"""
+"""Ling and Ring 1 and 2: q, k and v in one tensor, experts by a softmax or by DeepSeek-V3's rule (inclusionAI 2025)."""
 
 from __future__ import annotations
 
@@ -38,8 +36,8 @@ def ling(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _first(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads Ling 1 and 1.5: heads are rotated whole and have no norms, experts are chosen by a softmax over all."""
-    refuse_setting(fields, "norm_head", "Its head is divided by its norm before each product.")
-    refuse_setting(fields, "norm_softmax", "Its probabilities are not those of a softmax of the logits.")
+    refuse_setting(fields, "norm_head", "The head would have to be divided by its norm before each product.")
+    refuse_setting(fields, "norm_softmax", "The model's probabilities are not those of a softmax of the logits.")
     parts, turn = _parts(fields, SILENT, normed=False, partial=None)
     fields, count = parts.fields, expert_count(parts.fields)
     chosen = fields.integer("num_experts_per_tok", 1, count)

@@ -30,7 +30,7 @@ def deepseek(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         raise UnsupportedModel(
             f"{fields.place}: scoring_func is {fields.text('scoring_func', '')[:40]!r}.",
             why="The family's router makes scores by a softmax.",
-            fix="Use a model of this family whose scores are made so.",
+            fix="Use a model of this family whose scoring_func is softmax.",
         )
     turn = parts.rope()
     parts = replace(parts, heads=parts.biased_heads())

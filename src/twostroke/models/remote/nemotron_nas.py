@@ -22,7 +22,8 @@ LINEAR, NOTHING = "linear", "nothing"
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """The two parts of a layer. Each is heads or a feed-forward block, one product in its place, or nothing."""
+    """The two parts of a layer. Each part is a block (heads or a feed-forward block), LINEAR for one product in place
+    of the block, or NOTHING."""
 
     attention: Heads | str
     feed: Feed | str

@@ -75,5 +75,5 @@ def _check(fields: Fields) -> None:
         raise UnsupportedModel(
             f"{fields.place}: rope_interleave is false.",
             why="Rotary pairs of this family lie side by side, in transformers too.",
-            fix="Use a model of this family whose pairs lie so.",
+            fix="Use a model of this family whose rope_interleave is true.",
         )

@@ -49,7 +49,7 @@ def falcon_h1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields, facts, norm, dim = parts.fields, parts.facts, parts.norm, parts.heads.head_dim
     silu_only(fields)
     for name in ("attention_bias", "mamba_proj_bias"):
-        refuse_setting(fields, name, "The factor on the block's input would have to leave the bias alone.")
+        refuse_setting(fields, name, "A bias that the factor on the block's input leaves alone is not implemented.")
     seen = _factor(fields, "attention_in_multiplier")
     # Queries and keys are each multiplied by the input's factor once, and keys also by key_multiplier. The values'
     # factor is applied to the output.

@@ -44,7 +44,7 @@ def glm5_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types defines which layers have attention; where it is absent, every fourth one has."""
+    """layer_types defines which layers have attention; where it is absent, every fourth layer has attention."""
     parts = _read(fields)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     layers, blocks = facts.num_layers, _blocks(parts)

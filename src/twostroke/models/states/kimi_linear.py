@@ -111,6 +111,6 @@ def _check(fields: Fields) -> None:
     if not fields.boolean("mla_use_nope", True):
         raise UnsupportedModel(
             f"{fields.place}: mla_use_nope is false.",
-            why="Latent attention with rotations is not implemented for this family, in transformers neither.",
+            why="Latent attention with rotations is not implemented for this family, nor in transformers.",
             fix="Use a model of this family whose mla_use_nope is true.",
         )

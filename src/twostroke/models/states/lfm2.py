@@ -95,8 +95,9 @@ def convolved(t: Tracer, h: Value, taps: int, biased: bool) -> Value:
 
 
 def _inner(fields: Fields) -> int:
-    """Returns the inner size of the feed-forward block: two thirds of the config's number, rounded up, unless the
-    config overrides this."""
+    """Returns the inner size of the feed-forward block. It is two thirds of the config's number, times
+    block_ffn_dim_multiplier, rounded up to a multiple of block_multiple_of. Where block_auto_adjust_ff_dim is false, it
+    is the config's number."""
     inner = fields.integer("block_ff_dim", 1, 1 << 20, default=fields.integer("intermediate_size", 1, 1 << 20))
     if not fields.boolean("block_auto_adjust_ff_dim", True):
         return inner

@@ -36,7 +36,7 @@ TABLES = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """The sum of rows times alpha and a block's output for them times beta."""
+    """Adds rows, times alpha, and a block's output for these rows, times beta."""
 
     alpha: float
     beta: float

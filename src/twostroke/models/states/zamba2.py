@@ -143,8 +143,8 @@ def _block(layer: int) -> str:
 
 
 def _other_adapters(hybrids: tuple[int, ...], blocks: int) -> Iterator[str]:
-    """Yields the beginnings of names of low-rank products that belong to other uses than a layer's own. Each block
-    holds the products of every use that would be its own if layers shared blocks."""
+    """Yields the beginnings of the names of low-rank products that are not used. Where layers share no blocks, the
+    block of each layer still holds the products of all uses that it would have if blocks were shared."""
     lists = [f"self_attn.linear_{name}_adapter_list" for name in "qkv"] + ["feed_forward.gate_up_proj_adapter_list"]
     for own, layer in enumerate(hybrids):
         for use in range(own % blocks, len(hybrids), blocks):

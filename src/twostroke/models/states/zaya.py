@@ -62,7 +62,7 @@ class Convolved(HeadCounts):
 
 @architecture("ZayaForCausalLM", model_type="zaya")
 def zaya(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """In layer_types, hybrid_sliding layers have a window. The expert after the others does nothing."""
+    """In layer_types, hybrid_sliding layers have a window. The last expert does nothing."""
     silu_only(fields)
     for name in ("attention_bias", "lm_head_bias"):
         refuse_setting(fields, name, "No published model of this family has these biases.")
@@ -72,7 +72,7 @@ def zaya(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     heads = Convolved(*sizes, taps=fields.integer("cca_time0", 2, 64, default=2))
     fields.integer("cca_time1", 2, 2, default=2)
     if heads.kv % 2:
-        raise fields.wrong("head_dim", "Half of all elements of v are made of the row before.")
+        raise fields.wrong("head_dim", "The elements of v must be even in number: half come from the row before.")
     kinds = _kinds(fields, facts.num_layers)
     window = window_of(fields, 0)
     if WINDOW in kinds and not window:

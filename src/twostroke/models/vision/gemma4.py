@@ -98,7 +98,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)
     dim, kv = head_dim(own, wide, count), own.integer("num_key_value_heads", 1, 4096)
     if dim % 4 or count % kv:
-        raise own.wrong("head_dim", "Heads turn by quarters, and those of K and V divide those of queries.")
+        raise own.wrong("head_dim", "It must be a multiple of 4, and K/V heads must divide the query heads.")
     layers, places = own.integer("num_hidden_layers", 1, 4096), own.integer("position_embedding_size", 1, 1 << 20)
     turn = turn_by_halves(dim, theta_of(own, THETA), axes=(1, 0))
     sees = text.text("use_bidirectional_attention", "") == "vision"

@@ -26,7 +26,8 @@ SILENT = {
 }
 """The defaults of transformers for fields of the tower that vision_config does not have."""
 NORM = Norm(1e-5, NormKind.LAYER)
-"""transformers reads no eps from the config, and no activation: it is always gelu."""
+"""The norm of all blocks. transformers reads neither its eps nor the activation from the config; the activation is
+always gelu."""
 TOWER, PROJECTOR = "vision_model.", "multi_modal_projector."
 
 

@@ -33,7 +33,8 @@ NEWLINE, STORED_NEWLINE = "model.image_newline", "image_newline"
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Image rows are made from the layer that vision_feature_layer names, counted from the last one."""
+    """Image rows are made from the layer that vision_feature_layer names: 1 is the first layer, and -1 is the last one.
+    """
     own = fields.group("vision_config") or fields.only({})
     clip = own.text("model_type", "") == "clip_vision_model"
     kind = fields.text("model_type", "llava")
@@ -80,7 +81,7 @@ def _of_sheets(fields: Fields, kind: str, side: int) -> dict[str, Any]:
     word = fields.text("vision_aspect_ratio", "anyres_max_9") if kind == ONEVISION else ""
     most = word.removeprefix("anyres_max_")
     if kind == ONEVISION and not (most.isascii() and most.isdigit() and 0 < len(most) < 4 and int(most)):
-        raise fields.wrong("vision_aspect_ratio", "It is anyres_max_ and the number of tiles whose rows are kept.")
+        raise fields.wrong("vision_aspect_ratio", "It must be anyres_max_N, with N tiles whose rows are kept.")
     usual = ONEVISION_GRIDS if kind == ONEVISION else NEXT_GRIDS
     return {
         "newline": NEWLINE,

@@ -29,14 +29,15 @@ USUAL = {
 OCR, CANVAS = "minicpm_ocr", "minicpmv4_7"
 MARKS = ("image_start", "image_end", "slice_start", "slice_end", "newline")
 SIDE = 2
-"""The rows on each side of a square that becomes one row, in the tower and after it."""
+"""A square of SIDE x SIDE rows becomes one row, in the tower and after it."""
 LAST = Norm(1e-6, NormKind.LAYER)
 WHOLE, FOLDED = "4x", "16x"
-"""The names of the ways in which patches become image rows: one of four patches, or one of sixteen."""
+"""The values of downsample_mode: one image row for four patches, or one for sixteen."""
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Image rows show four patches, or sixteen where downsample_mode asks for it."""
+    """An image row shows sixteen patches, or four where downsample_mode asks for it; in MiniCPM-OCR, four are the
+    default."""
     own = fields.group("vision_config") or fields.only({})
     tower = replace(read_siglip(own, USUAL), fitted=True)
     fold = _fold(fields, own, tower)
@@ -75,7 +76,7 @@ def _fold(fields: Fields, own: Fields, tower: Siglip) -> RowFold | None:
     if mode == WHOLE:
         return None
     if layer >= tower.layers - 1:
-        raise fields.wrong("insert_layer_id", f"The tower has layers 0 to {tower.layers - 1}, and one follows.")
+        raise fields.wrong("insert_layer_id", f"It must be below {tower.layers - 1}, the last layer of the tower.")
     return RowFold(layer + 1, SIDE)
 
 
@@ -90,7 +91,7 @@ def _of_canvas(fields: Fields) -> dict[str, Any]:
 
 
 def _of_tower(t: Tracer, tower: Siglip, fold: RowFold | None) -> tuple[Value, tuple[Value, ...]]:
-    """Returns the rows after the last layer, and those before the fold."""
+    """Returns the rows after the last layer, and the rows before the fold; none of these without a fold."""
     layers, x = tower.tower, tower.of_patches(t)
     if fold is None:
         return layers(t, x), ()

@@ -57,7 +57,7 @@ def mimo_v2_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     )
     base = parts.heads.num_kv_heads
     if parts.heads.num_heads % (2 * base):
-        raise fields.wrong("num_key_value_heads", "Twice as many, in layers with a window, must divide the heads.")
+        raise fields.wrong("num_key_value_heads", "Layers with a window have twice as many, which divide the heads.")
     kind = Kind(
         base,
         fields.integer("v_head_dim", 2, parts.heads.head_dim),

@@ -81,7 +81,7 @@ def _kinds(parts: Parts, windows: tuple[int, ...]) -> Mapping[str, Parts]:
         own = (said or fields).group(name)
         right = name.isdecimal() and int(name) < len(windows) and windows[int(name)] and own is not None
         if not right or own is None or own.values != {"num_attention_heads": count}:
-            raise fields.wrong("per_layer_config", f"Layers with a window have {count} heads, and no other field.")
+            raise fields.wrong("per_layer_config", f"It may only set {count} heads for layers with a window.")
     biased = fields.boolean("attention_bias", False)
     heads = replace(
         usual,
@@ -170,7 +170,7 @@ def _check_other(fields: Fields, other: Fields) -> None:
     where they do not."""
     for name, usual in (("num_attention_groups", "num_key_value_heads"), ("head_dim", "head_dim")):
         if other.value(name) not in (None, fields.value(usual)):
-            raise other.wrong(name, f"Layers with a window have the {usual} of the others.")
+            raise other.wrong(name, f"It must be equal to {usual}, which holds for all layers.")
     if other.value("attention_type") not in (None, SLIDING):
         raise other.wrong("attention_type", f"It must be {SLIDING}.")
 
@@ -187,11 +187,11 @@ def _with_ropes(fields: Fields, layers: int) -> Fields:
     for name, said in (("rope_theta", thetas), ("partial_rotary_factor", shares)):
         each = said if isinstance(said, list) else [said] * layers
         if len(each) != layers or len(kinds) != layers:
-            raise fields.wrong(name, f"It must be one number, or {layers} as layer_types has.")
+            raise fields.wrong(name, f"It must be one number, or a list of {layers} numbers, as layer_types has.")
         for kind, number in zip(kinds, each, strict=True):
             own = found.setdefault(kind, {"rope_type": "default"})
             if own.setdefault(name, number) != number:
-                raise fields.wrong(name, f"Layers of the type {kind[:40]} must agree.")
+                raise fields.wrong(name, f"Layers of the type {kind[:40]} must have the same number.")
     scaling = fields.group("rope_scaling")
     if scaling is not None and FULL in found:
         found[FULL].update(scaling.values)

@@ -8,7 +8,8 @@ LARGEST = 8.0
 
 def alibi_slopes(num_heads: int) -> tuple[float, ...]:
     """Returns one slope for each head. Slope i of the first n heads is 2^(-8 i / n), where n is the largest power of
-    two that fits. The other heads take slopes of 2 n heads, which lie between the first ones."""
+    two that fits. The other heads take slopes that 2 n heads would have and that lie between those of the first n
+    heads."""
     whole = 1 << (num_heads.bit_length() - 1)
     first = [2.0 ** (-LARGEST * (head + 1) / whole) for head in range(whole)]
     between = [2.0 ** (-LARGEST * (2 * head + 1) / (2 * whole)) for head in range(num_heads - whole)]

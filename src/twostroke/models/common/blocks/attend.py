@@ -25,9 +25,9 @@ JoinedText = Callable[[Tracer, "Heads"], Weight]
 class AttentionNames:
     """The names of an attention block's tensors, without ".weight". A name is empty where there is no such tensor.
 
-    gate: the product by whose sigmoid the heads' output is multiplied. gate_bias: the full name of its bias, one number
-    for each head. sinks: one score for each query head, which has no value. inner_norm: the norm of the heads' output,
-    before the last product.
+    gate: the product whose result, through a sigmoid, multiplies the heads' output. gate_bias: the full name of its
+    bias, one number for each head. sinks: for each query head, one further score that has no key and no value.
+    inner_norm: the norm of the heads' output, before the last product.
     """
 
     q: str = "self_attn.q_proj"
@@ -70,11 +70,11 @@ class Heads(HeadCounts):
     rotation, or after it where `norm_after_rope`. wide_norm: the norm of the whole of q and of k. interleaved: the
     checkpoint's rotary pairs lie side by side. slopes: the slopes of ALiBi, one for each query head. gated: q's tensor
     has the rows of a gate after those of each head; the head's output is multiplied by the gate's sigmoid.
-    query_growth: how much queries grow with the logarithm of their position, see RopeSpec. Such heads must be rotated
-    whole. ahead: see PagedKV. gates: how many numbers the product of names.gate makes; each multiplies an equal share
-    of the elements. 0 means one number for each element. gate_function: the function that is applied to these numbers.
-    clip: q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for no limit.
-    inner_norm: the norm of the output of all heads, before the last product (BitNet).
+    query_growth: how much queries grow with the logarithm of their position, see RopeSpec. Heads with such a growth
+    must be rotated whole. ahead: see PagedKV. gates: how many numbers the product of names.gate makes; each multiplies
+    an equal share of the elements. 0 means one number for each element. gate_function: the function that is applied to
+    these numbers. clip: q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for
+    no limit. inner_norm: the norm of the output of all heads, before the last product (BitNet).
     """
 
     scale: float = 0.0
@@ -98,7 +98,8 @@ class Heads(HeadCounts):
 
 
 def joined_by_head(name: str) -> JoinedText:
-    """Reads q, k and v from one tensor. Its rows go by KV head: for each one its query heads, its k and its v."""
+    """Reads q, k and v from one tensor. For each KV head, the tensor has the rows of its query heads, then those of its
+    k and its v."""
 
     def joined(t: Tracer, shape: Heads) -> Weight:
         group = shape.num_heads // shape.num_kv_heads
@@ -121,7 +122,7 @@ def joined_in_order(name: str) -> JoinedText:
 
 
 def joined_of_pairs(name: str) -> JoinedText:
-    """Reads the tensor of `joined_in_order`, whose rotary pairs in q and k are neighbours."""
+    """Reads the tensor of `joined_in_order`, where the two rows of each rotary pair of q and k are neighbours."""
 
     def joined(t: Tracer, shape: Heads) -> Weight:
         dim, pairs = shape.head_dim, shape.head_dim // 2
@@ -184,8 +185,8 @@ def _joined(t: Tracer, shape: Heads, turn: RopeSpec | None) -> Weight:
 
 
 def halves_of_pairs(shape: Heads, turn: RopeSpec) -> dict[str, HeadRows]:
-    """Returns, for the tensors of q and k by name, the order of their rows in which a pair's two elements lie half a
-    rotation apart. In the checkpoint they are neighbours."""
+    """Returns an order of rows for each of the tensors of q and k, by name. In the checkpoint, the two elements of a
+    rotary pair are neighbours; in this order they lie half of the rotated elements apart."""
     counts = {shape.names.q: shape.num_heads, shape.names.k: shape.num_kv_heads}
     pairs, dim = turn.rotary_dim // 2, shape.head_dim
     return {name: HeadRows(count, dim, dim, pairs=pairs) for name, count in counts.items()}

@@ -18,8 +18,8 @@ UP_OR_DOWN = {GATE_UP: "up_proj", DOWN: "down_proj"}
 
 @dataclass(frozen=True, slots=True)
 class BankShape:
-    """experts: the number of experts. gated: the experts' first product has the rows of a gate and equally many others.
-    biased: products have biases."""
+    """experts: the number of experts. gated: the experts' first product has the rows of a gate, and as many rows that
+    the gate multiplies. biased: products have biases."""
 
     experts: int
     hidden_size: int
@@ -70,9 +70,9 @@ class EachExpert:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfExperts:
-    """The checkpoint has one tensor for each matrix, whose rows are the inner elements of one expert after the other.
-    So `down_name` holds each expert's second product transposed. All three are full names after the layer's prefix.
-    Satisfies `Banks`."""
+    """The checkpoint has one tensor for each of the three matrices. The tensor has one row for each inner element,
+    expert by expert, so `down_name` holds each expert's second product transposed. The fields are full names after the
+    layer's prefix. Satisfies `Banks`."""
 
     gate: str
     up: str
@@ -126,9 +126,10 @@ class Stacks:
     """The checkpoint has one tensor for each bank: (experts, rows, columns), or (experts, columns, rows) where
     `transposed`.
 
-    first, second: the full names of the two tensors after the layer's prefix. bias: the suffix that makes a tensor's
-    name that of its biases, (experts, rows). paired: rows of the gate and the rows that it multiplies alternate.
-    common: the full name of the bias that the second products of all experts share; empty for none. Satisfies `Banks`.
+    first, second: the full names of the two tensors after the layer's prefix. bias: the suffix that turns the name of a
+    tensor into the name of its biases (experts, rows). paired: rows of the gate and the rows that it multiplies
+    alternate. common: the full name of the bias that the second products of all experts share; empty for none.
+    Satisfies `Banks`.
     """
 
     first: str

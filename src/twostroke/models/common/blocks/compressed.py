@@ -40,8 +40,9 @@ class EntryIndex:
 class CompressedHeads:
     """query_rank: the size of the latent that queries are made of. groups, group_rank: the output first goes through
     one matrix for each group of heads, whose result has group_rank numbers. window: the number of last positions that a
-    row sees one by one. rate: how many positions make an entry, 0 for no entries. Entries are made of two windows where
-    there is an index. norm: the norm of latents, keys and entries; queries have the same norm without weights."""
+    row sees one by one. rate: how many positions make an entry, 0 for no entries. Where there is an index, an entry is
+    made of two windows of `rate` positions: its own and the one before. norm: the norm of latents, keys and entries;
+    queries have the same norm without weights."""
 
     hidden_size: int
     num_heads: int
@@ -77,8 +78,8 @@ def attend_compressed(t: Tracer, shape: CompressedHeads, h: Value) -> Value:
 
 
 def _compressed(t: Tracer, shape: CompressedHeads, h: Value, latent: Value) -> tuple[EntriesSeen | None, Value | None]:
-    """Returns the entries that the layer keeps, and which of them each row attends to. The second is None where rows
-    attend to all entries, and both are None where the layer keeps no entries."""
+    """Returns the entries that the layer keeps, and which of them each row attends to. The second result is None where
+    rows attend to all entries. Both are None where the layer keeps no entries."""
     if not shape.rate:
         return None, None
     series = 2 if shape.index else 1

@@ -1,9 +1,9 @@
 """Latent attention: the cache holds one small vector a position for all heads (MLA; DeepSeek-AI 2024).
 
 The checkpoint's kv_b makes a key and a value of each head from a latent. This module splits kv_b into matrices of
-single heads. Those of the keys multiply the queries before the attention, and those of the values multiply its output.
-So attention reads exactly the vectors that are cached, and rows of a prompt are computed in the same way as rows of an
-answer.
+single heads. The matrices of the keys multiply the queries before the attention, and the matrices of the values
+multiply its output. So attention reads exactly the vectors that are cached, and rows of a prompt are computed in the
+same way as rows of an answer.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class LatentHeads:
     """query_rank: the size of the latent that queries are made of; 0 where they are made of the residual. rank: the
     size of the latent that keys and values are made of. plain, turned: the parts of a head of q and k without and with
     a rotation; the second may be 0. value_dim: the size of a head of V. turn: the rotation; None for families without a
-    rotation, whose second parts of keys are still shared by all heads. interleaved: the checkpoint's rotary pairs lie
-    side by side. bias: the products that read and write the residual have a bias, except q without a latent.
+    rotation; also in these families, all heads share the second part of keys. interleaved: the checkpoint's rotary
+    pairs lie side by side. bias: the products that read and write the residual have a bias, except q without a latent.
     query_growth: how much queries grow with the logarithm of their position, see RopeSpec. latent_scale: the factor of
     the normed latent. gate: the name of a product that makes one number for each head; the head's output is multiplied
     by the number's sigmoid. Empty for none. name: the beginning of the names of the block's tensors; names: the rest of
@@ -147,7 +147,7 @@ def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None =
     if not shape.turned:
         plain = linear(source, _asking(t, shape, source.width, (HeadRows(heads, step, step),)))
         plain = plain if factor is None else multiply(plain, factor)
-        anything = plain.columns(0, STAND_IN * heads).heads(heads)  # times zeros
+        anything = plain.columns(0, STAND_IN * heads).heads(heads)  # attention multiplies these numbers by zeros
         return head_linear(plain.heads(heads), _keys_up(t, shape)), anything
     parts = (
         HeadRows(heads, step, shape.plain),
@@ -159,8 +159,7 @@ def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None =
 
 
 def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
-    """Returns the same as `queries`, from the parts of all heads that are not rotated (plain) and that are rotated
-    (turned)."""
+    """Returns the same as `queries`. plain, turned: the parts of all heads without and with a rotation."""
     plain, turned = plain.heads(shape.num_heads), turned.heads(shape.num_heads)
     if not shape.turn:
         return head_linear(plain, _keys_up(t, shape)), turned

@@ -54,8 +54,8 @@ class LinearRouter:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A feed-forward block that every row goes through. gate: the name of a product with one output row, by whose
-    sigmoid the block's output is multiplied; empty for none."""
+    """A feed-forward block that every row goes through. gate: the name of a product with one output, whose sigmoid
+    multiplies the block's output; empty for none."""
 
     feed: Feed
     gate: str = ""

@@ -36,7 +36,7 @@ class HeadWeights(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Norm:
     """plus: the number that is added to the stored weights (1 where they are stored as w - 1). heads: how the weights
-    of norms of heads are stored. Unless it is SHARED, norms of heads are layer norms without biases."""
+    of norms of heads are stored. Only the kind PLAIN_LAYER can have another value than SHARED."""
 
     eps: float
     kind: NormKind = NormKind.RMS

@@ -72,7 +72,8 @@ def _seen(t: Tracer, shape: NormedHeads, q: Value, cache: Cache) -> Value:
 
 def owners(types: tuple[str, ...], shared: int) -> tuple[int | None, ...]:
     """Returns for each layer the layer whose K and V it reads, or None for its own. Each of the last `shared` layers
-    reads those of the last layer of its type before them. Raises ValueError where there is no such layer."""
+    reads K and V of the last layer of its type that comes before all of these layers. Raises ValueError where there is
+    no such layer."""
     first = len(types) - shared
     last = {kind: index for index, kind in enumerate(types[:first])}
     if any(kind not in last for kind in types[first:]):

@@ -59,9 +59,9 @@ def bias_table(t: Tracer, name: str, count: int, heads: int) -> Vector:
 
 
 def t5_places(count: int, longest: int) -> tuple[float, ...]:
-    """Returns the number of the place for each distance, below `count`. Half of the places are for keys after the row's
-    position. Each short distance has a place of its own. Longer distances share places in ever wider ranges, up to
-    `longest` (Raffel et al. 2020)."""
+    """Returns for each distance the number of its place, which is below `count`. Half of the places are for keys after
+    the row's position. Each short distance has a place of its own. Longer distances share places in ever wider ranges,
+    up to `longest` (Raffel et al. 2020)."""
     half = count // 2
     single = half // 2
 
@@ -77,7 +77,8 @@ def t5_places(count: int, longest: int) -> tuple[float, ...]:
 
 def deberta_places(buckets: int, longest: int) -> tuple[float, ...]:
     """Returns the place of each distance. Far distances share places where `buckets` is above 0 (He et al. 2021).
-    Distance 0 has place `span`, and places grow with the row's position minus the key's."""
+    Places grow with the row's position minus the key's. Distance 0 has place `buckets`, or `longest` where `buckets` is
+    0."""
     span, middle = buckets or longest, buckets // 2
 
     def place(apart: int) -> int:
@@ -86,6 +87,6 @@ def deberta_places(buckets: int, longest: int) -> tuple[float, ...]:
             apart = int(math.copysign(math.ceil(wide) + middle, apart))
         return min(max(apart + span, 0), 2 * span - 1)
 
-    # From this distance on, all positions fall into the last bucket.
+    # From this distance on, all positions have the first or the last place.
     reach = next(away for away in range(1, 1 << 24) if place(away) == 2 * span - 1 and place(-away) == 0)
     return tuple(float(place(-away)) for away in range(-reach, reach + 1))

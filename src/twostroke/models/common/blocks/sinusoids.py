@@ -2,8 +2,8 @@
 
     [sin(p f_0), sin(p f_1), ... | cos(p f_0), cos(p f_1), ...], f_i = theta^(-2 i / width)
 
-No checkpoint holds this table. Every row begins as that of position 0, and a rotation turns it into that of its own
-position.
+No checkpoint holds this table. Every row begins as the row of position 0, and a rotation turns it into the row of its
+own position.
 """
 
 from __future__ import annotations

@@ -87,7 +87,9 @@ class KeptStreams(MixedStreams):
         return mix_streams(x, made.heads(1), shares)
 
     def _half(self, t: Tracer, name: str, logits: Value, place: int, eps: float) -> Value:
-        """Returns a sigmoid of each logit plus eps, with one half of the two vectors."""
+        """Returns sigmoid(factor * logit + base) + eps for each logit. place: 0 for the shares with which a block reads
+        the streams, 1 for those with which its output is added. Each place has its half of the bases, and its factor.
+        """
         count, first = self.count, place * self.count
         base = Tensor(t.name(f"{name}_base"), (2 * count,), rows=(first, first + count))
         factor = Tensor(t.name(f"{name}_scale"), (2,), rows=(place, place + 1))

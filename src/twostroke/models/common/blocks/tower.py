@@ -80,8 +80,8 @@ def turn_by_turns(head_dim: int, theta: float) -> Rope:
 
 
 def turn_by_pairs(head_dim: int, theta: float) -> Rope:
-    """Returns a rotation whose even pairs are rotated by the column of a patch, and whose odd pairs by its line. Both
-    pairs of a couple have the same frequency."""
+    """Returns a rotation whose even pairs are rotated by the column of a patch, and whose odd pairs by its line. Pairs
+    2 i and 2 i + 1 have the same frequency."""
     quarter = head_dim // 4
     turns = RowTurns((1, 0) * quarter, tuple(2 * (pair // 2) for pair in range(2 * quarter)))
     return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
@@ -161,20 +161,20 @@ class Tower:
 
 
 def by_channel(t: Tracer, joined: Value, width: int) -> Value:
-    """Returns the joined rows, each of parts with `width` elements, in another order: equal elements of all parts are
-    neighbours. A convolution that merges patches reads this order."""
+    """Returns joined rows, which consist of parts with `width` elements, in another order: the elements with the same
+    index in all parts become neighbours. A convolution that merges patches reads this order."""
     group = joined.width // width
     order = tuple(float(part * width + column) for column in range(width) for part in range(group))
     return take_columns(joined, t.constant("by_channel", order))
 
 
 def mean_rows(x: Value, rows: Indices, group: int) -> Value:
-    """Returns the mean of each group of `group` neighbouring rows; `rows` names the groups."""
+    """Returns the mean of each group of `group` neighbouring rows. rows: the numbers of the groups."""
     return mean_of(join_rows(x, rows, group), group)
 
 
 def mean_of(joined: Value, group: int) -> Value:
-    """Returns the mean of the `group` rows that stand next to each other in a row."""
+    """Returns the mean of the `group` rows that were joined into one row."""
     total, *others = joined.split(*[joined.width // group] * group)
     for other in others:
         total = add(total, other)
@@ -184,8 +184,8 @@ def mean_of(joined: Value, group: int) -> Value:
 def merged(
     t: Tracer, x: Value, group: int, width: int, names: tuple[str, str], activation: Activation = Activation.GELU
 ) -> Value:
-    """Returns groups of neighbouring rows as rows of the language model. A group is joined, then goes through two
-    products with an activation between.
+    """Returns groups of neighbouring rows as rows of the language model. The rows of a group are joined, and go through
+    two products with an activation between them.
 
     names: the names of the two products, which have biases.
     """

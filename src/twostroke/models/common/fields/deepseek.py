@@ -94,7 +94,7 @@ def refuse_groups(fields: Fields) -> None:
     if groups > 1:
         raise UnsupportedModel(
             f"{fields.place}: n_group {groups} is not implemented for this family.",
-            why="Its groups count by the sum of two shares, which no published model uses.",
+            why="Its groups would be chosen by the sum of two shares, which no published model does.",
             fix="Use a model whose n_group is 1.",
         )
 
@@ -159,7 +159,7 @@ def behind_dense(parts: LatentParts, default: int) -> tuple[bool, ...]:
     default: the value of this field where the config does not have it."""
     dense = parts.fields.integer("first_k_dense_replace", 0, parts.facts.num_layers, default=default)
     if parts.fields.integer("moe_layer_freq", 1, 4096, default=1) != 1:
-        raise parts.fields.wrong("moe_layer_freq", "Layers after the first dense ones have experts without a gap.")
+        raise parts.fields.wrong("moe_layer_freq", "All layers after the first dense ones must have experts.")
     return tuple(index >= dense for index in range(parts.facts.num_layers))
 
 
@@ -175,8 +175,8 @@ def layers_with_experts(parts: LatentParts, default: int) -> tuple[bool, ...]:
 
 
 def choosing_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """Returns for each layer whether it chooses positions. indexer_types decides it, or index_topk_pattern, or a
-    schedule of two numbers."""
+    """Returns for each layer whether it chooses positions. indexer_types decides it, or index_topk_pattern, or the two
+    numbers index_topk_freq and index_skip_topk_offset."""
     words: list[str] = list(fields.texts("indexer_types"))
     name = "indexer_types" if words else "index_topk_pattern"
     pattern = fields.value("index_topk_pattern")
@@ -194,8 +194,8 @@ def choosing_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def prediction_layers(fields: Fields) -> tuple[str, ...]:
-    """Returns the beginnings of the names of tensors after the last layer, which predict further tokens and are not
-    read."""
+    """Returns the beginnings of the tensor names of the layers after the model's last one. These layers predict further
+    tokens and are not read."""
     last = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, 64, default=1)
     return tuple(f"model.layers.{last + index}." for index in range(max(1, count)))

@@ -61,7 +61,7 @@ def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
         if fields.value(name) is None:
             continue
         if fields.value(usual, fields.values[name]) != fields.values[name]:
-            raise fields.wrong(name, f"{usual} means the same and says otherwise.")
+            raise fields.wrong(name, f"{usual} means the same and has another value.")
         values[usual] = fields.values[name]
     return fields.only(values)
 
@@ -72,13 +72,14 @@ def clip_of(fields: Fields) -> float:
 
 
 def refuse_setting(fields: Fields, name: str, why: str) -> None:
-    """Raises UnsupportedModel where a field that changes the answer is set: to anything but null, false, 0 or []."""
+    """Raises UnsupportedModel where a field that changes the answer has any value but null, false, 0 or []. why: the
+    error's second sentence."""
     value = fields.value(name)
     if value:
         raise UnsupportedModel(
             f"{fields.place}: {name} is {str(value)[:40]}.",
             why=why,
-            fix="Use a model of this family that does without it.",
+            fix="Use a model of this family that does not set this field.",
         )
 
 
@@ -172,7 +173,7 @@ def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tup
     if windows != usual:
         raise UnsupportedModel(
             f"config.json: layer_types mixes windows in a {family} model.",
-            why="transformers ignores it for this architecture, other engines do not: what it means is not settled.",
+            why="transformers ignores it for this architecture, but other engines do not: its meaning is not clear.",
             fix="Remove layer_types from config.json if every layer is meant to be the same.",
         )
     return windows

@@ -31,7 +31,7 @@ def sigmoid_rule(fields: Fields, count: int, chosen: int | None = None) -> Route
         raise UnsupportedModel(
             "config.json: scoring_func is softmax.",
             why="This family's router makes scores by a sigmoid, in transformers too.",
-            fix="Use a model of this family whose scores are made so.",
+            fix="Use a model of this family whose scoring_func is sigmoid.",
         )
     groups, kept = expert_groups(fields, count, 2, 1)
     return RouteRule(
@@ -94,6 +94,6 @@ def listed_blocks(
 def blocks_by_layer(
     block: FeedForwardText, layers: int, dense: int, step: int = 1
 ) -> tuple[FeedForwardText | None, ...]:
-    """Returns each layer's mixture. It is None, which means the usual block, for the first `dense` layers and for those
-    between steps."""
+    """Returns each layer's mixture. It is None, which means the usual block, for the first `dense` layers, and for
+    layers whose number, counted from 1, is not a multiple of `step`."""
     return tuple(block if index >= dense and (index + 1) % step == 0 else None for index in range(layers))

@@ -20,7 +20,7 @@ def ropes_or_none(
     groups = fields.group("rope_parameters") or Fields({}, fields.place)
     missing = [kind for kind in dict.fromkeys(kinds) if kind not in groups.values]
     if missing:
-        raise fields.wrong("rope_parameters", f"It must hold {missing[0]}: a group, or null where nothing turns.")
+        raise fields.wrong("rope_parameters", f"It must have {missing[0]}: a group, or null for no rotation.")
     said = {kind: groups.values[kind] for kind in TYPES if groups.value(kind) is not None}
     thetas = dict.fromkeys(said, ("rope_theta", 10_000.0))
     own = fields.changed({"rope_parameters": said})

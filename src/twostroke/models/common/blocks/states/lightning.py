@@ -1,7 +1,7 @@
 """Lightning attention: each head keeps a decayed sum of outer products of its keys and values (Qin et al. 2024).
 
 A head's state is exp(-slope) * state + k (outer) v, and its output is q @ state. This is Mamba-2's scan with steps of 1
-and nothing skipped. The decay follows from the numbers of the head and the layer.
+and without its skip connection (D). The decay follows from the numbers of the head and the layer.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from twostroke.types.spec.fields import Fields
 
 @dataclass(frozen=True, slots=True)
 class Mamba2Shape:
-    """numbers: the size of the state of each element of a head. groups: how many groups of heads share B and C. taps:
-    how many positions the convolution reads.
+    """numbers: the size of the state of each element of a head. groups: the number of groups of heads; the heads of a
+    group share B and C. taps: how many positions the convolution reads.
 
     norm_groups: the groups of the norm after the scan; 0 for a gate without a norm. gate_first: the gate comes before
     the norm. step_limit: the bounds of dt. factors: five factors, for the gate, the values, B, C and dt that the first

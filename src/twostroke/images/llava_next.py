@@ -30,7 +30,7 @@ from twostroke.types.spec.fields import Fields
 IMAGE = "<image>"
 MOST_TILES = 64
 SHRINKS_FROM = 1.1
-"""The smallest factor by which lines are shortened. Where they would become shorter by less, they are not changed."""
+"""Rows and columns of image rows are divided by a factor only where this factor is larger than SHRINKS_FROM."""
 Grids = tuple[tuple[int, int], ...]
 NEXT_GRIDS: Grids = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 """Heights and widths of the grids in pixels, for a file that names none."""

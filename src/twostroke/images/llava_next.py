@@ -40,8 +40,8 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
     """side: the side of a tile in pixels. rows: image rows along one side of a tile. grids: heights and widths of all
     grids in pixels.
 
-    most: the number of tiles whose image rows a grid may have; 0 for no bound. apart: whether an image among others
-    becomes one square, padded with the mean colour.
+    most: a grid is reduced to the image rows of this number of tiles if it has more; 0 for no bound. apart: whether an
+    image among others becomes one square, padded with the mean colour.
     """
 
     family: ClassVar[str] = "llava_next"

@@ -22,9 +22,9 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 class Tiling(Struct, frozen=True):
     """side: the side of all tiles in pixels; 0 where the image decides. most_rows: the most image rows of a tile.
-    grids: heights and widths in pixels of the grids of tiles that the model knows. most_tiles: the number of tiles
-    whose image rows a grid may have; 0 for no bound. apart: whether an image among others becomes one tile. canvas:
-    whether the tiles of an image have places on a canvas."""
+    grids: heights and widths in pixels of the grids of tiles that the model knows. most_tiles: a grid is reduced to the
+    image rows of this number of tiles if it has more; 0 for no bound. apart: whether an image among others becomes one
+    tile. canvas: whether the tiles of an image have places on a canvas."""
 
     patching: Patching
     side: int

@@ -1,4 +1,5 @@
-"""A checkpoint folder: one safetensors file, shards listed in an index, or the name of a GGUF file (gguf/unfold.py)."""
+"""A checkpoint folder. It holds one safetensors file, shards listed in an index, or a note that names a GGUF file
+(gguf/unfold.py)."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ NUMBERS_OF_XIELU: Mapping[str, Shape] = {"alpha_p": (1,), "alpha_n": (1,), "beta
 
 def _apertus(keys: Keys, config: Config) -> dict[str, Any]:
     """Returns the fields of Apertus. The file has the activation's numbers as keys, one for each layer. Without
-    divisors, rotations are plain."""
+    divisors, rotations are not scaled."""
     layers = int(config["num_hidden_layers"])
     rope = config.get("rope_scaling") or {"rope_type": "default"}
     numbers = {name: keys.floats(f"xielu.{name}", layers) for name in NUMBERS_OF_XIELU}

@@ -21,7 +21,7 @@ from twostroke.weights.gguf.pooling import RANK, pooling_number
 
 NORM_EPS = {"layer_norm_epsilon": "layer_norm_eps"}
 HEAD, SCORE = "cls.weight", "cls.output.weight"
-"""Stored tensors of a classifier: the first product, and the product whose rows are the labels."""
+"""Names of the stored tensors of a classifier: its first product, and its last one, which has a row for each label."""
 
 BERT_OUTER: Names = {
     "token_embd": "bert.embeddings.word_embeddings",

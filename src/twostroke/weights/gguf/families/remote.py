@@ -26,7 +26,7 @@ PER_LAYER = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate
 
 
 def _pairs(config: Config, rows: int) -> I32Array:
-    """Returns the order of rows of a layer's q or k. The number of heads differs from layer to layer, their width does
+    """Returns the order of rows of a layer's q or k. The number of heads differs from layer to layer; their width does
     not."""
     return halves_of_pairs(rows, rows // int(config["head_dim"]))
 

@@ -76,7 +76,7 @@ NO_HEADS = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate_
 
 
 def attending(keys: Keys, layers: int) -> list[bool]:
-    """Returns whether each layer has attention: the file then has the layer's queries."""
+    """Returns, for each layer, whether it has attention: such a layer has a matrix of queries in the file."""
     return [f"blk.{index}.attn_q.weight" in keys.tensors for index in range(layers)]
 
 

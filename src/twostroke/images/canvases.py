@@ -1,4 +1,4 @@
-"""The marks after an image that has places on a canvas: they count to the image, and move no later position."""
+"""The marks after an image on a canvas. They belong to the image, so they do not change the positions after it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def with_ends(spans: Sequence[ImageSpan], token_ids: Sequence[int], marks: Seque
     """Returns the spans of a prompt, with the end of each image in its last span. spans: in order, each with a canvas.
     marks: the token ids of marks.
 
-    A mark that the model makes after a prompt does not count to the image, but it does where it stands in a later
-    prompt. So an image at the end of a prompt has a key of its own, and shares no pages with images that text follows.
+    A mark that the model generates after a prompt does not belong to the image. In a later prompt, the same mark does
+    belong to it. So an image at the end of a prompt has a key of its own, and shares no pages with images that have
+    text after them.
     """
     made: list[ImageSpan] = []
     for place, span in enumerate(spans):

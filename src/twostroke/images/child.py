@@ -1,15 +1,15 @@
 """The program of the process that opens image files: one image after the other. It may be killed at any of them.
 
 In: a line of JSON {"bytes": n, "formats": [...], "pixels": n} and n bytes. Out: {"width": w, "height": h}, the size in
-which the image is shown, or {"fault": text}. For an image with more pixels than the input allows, it is the size in the
-file's header. In: {"steps": [...], "wall_s": s}. Out: {"bytes": n} and n bytes: the tiles one after the other, three
-bytes a pixel; or {"fault": text}. Empty steps end the job without an answer.
+which the image is shown, or {"fault": text}. For an image with more pixels than the input allows, Out has the size in
+the file's header. In: {"steps": [...], "wall_s": s}. Out: {"bytes": n} and n bytes: the tiles one after the other,
+three bytes a pixel; or {"fault": text}. Empty steps end the job without an answer.
 
 Steps: ["resize", w, h, filter] changes the image. ["tile", x, y, w, h] gives a part of it, black where that part is
 larger than the image. ["whole", w, h, filter] gives the whole image in that size. ["again"] takes back the resizing.
 ["square", r, g, b] puts the image into the middle of a square of this colour.
 
-Ends when its input ends. It imports nothing of Twostroke.
+The program ends when its input ends. Of Twostroke it imports only twostroke.system.
 """
 
 from __future__ import annotations

@@ -33,9 +33,10 @@ OTHERS = {
     **{b"\xff\x0a": "JPEG XL", b"\0\0\0\x0cJXL ": "JPEG XL", b"\0\0\0\x0cjP  ": "JPEG 2000"},
 }
 BRANDS = {b"avi": "AVIF", b"hei": "HEIC", b"hev": "HEIC", b"mif": "HEIC", b"msf": "HEIC"}
-"""How the brand begins that an ISO base media file names after `ftyp`. Files of other brands are videos."""
+"""First bytes of a brand -> format. An ISO base media file names its brand after `ftyp`. Other brands count as videos.
+"""
 OPENING_BYTES = 1024
-"""The first bytes of a text in which the element of an SVG file is looked for."""
+"""The number of bytes at the beginning of a text file in which `<svg` is looked for."""
 TAKEN = "PNG, JPEG, WebP, GIF or BMP"
 JOBS = 256
 """The number of images after which a process is replaced."""

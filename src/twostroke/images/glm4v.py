@@ -1,5 +1,5 @@
-"""Tiles of GLM-4.1V to 4.6V, which are like those of Qwen. Narrow images are enlarged; bounds of the area count for two
-frames."""
+"""Tiles of GLM-4.1V to 4.6V, which are like those of Qwen. Narrow images are enlarged. The bounds of the area in a file
+are those of all frames together."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ BEGIN, IMAGE, WHOLE, END = "<|image_start|>", "<image>", "<|img_thumbnail|>", "<
 
 class Lfm2Processor(OfColors, Struct, frozen=True):
     """rows: the least and the most image rows of a whole image. tiles: the least and the most tiles into which a large
-    image is cut; (1, 1) where images are not cut. side: the side of a tile in pixels. tolerance: how many times the
-    most rows an image may have before it counts as large. thumbnail: whether a large image is also shown whole after
-    its tiles."""
+    image is cut; (1, 1) where images are not cut. side: the side of a tile in pixels. tolerance: an image counts as
+    large if it has more image rows than the most rows times this number. thumbnail: whether a large image is also shown
+    whole after its tiles."""
 
     family: ClassVar[str] = "lfm2_vl"
     patching: Patching

@@ -30,7 +30,7 @@ BEGIN, IMAGE, WHOLE, END = "<|image_start|>", "<|patch|>", "<|image|>", "<|image
 AFTER_TILE, AFTER_LINE = "<|tile_x_separator|>", "<|tile_y_separator|>"
 MOST_TILES = 16
 Scale = float | np.float32
-"""The quotient of two sides. transformers computes some of them in float32, and sizes are rounded down from them."""
+"""The quotient of two sides. Some quotients are float32, as in transformers: their rounding decides sizes in pixels."""
 
 
 class Llama4Processor(OfColors, Struct, frozen=True):
@@ -82,8 +82,9 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return f"{BEGIN}{grid}{WHOLE}{rows}{END}"
 
     def _grid(self, width: int, height: int) -> tuple[int, int]:
-        """Returns columns and rows of the grid that the image fills with the least enlargement; of equal grids, the one
-        with the fewest tiles. An image that no grid holds is reduced as little as possible."""
+        """Returns columns and rows of the grid that the image fills with the least enlargement, or with the greatest if
+        `enlarges` is set. Of equal grids, the one with the fewest tiles is returned. An image that no grid holds is
+        reduced as little as possible."""
         scales: dict[tuple[int, int], Scale] = {}
         for columns in range(1, self.most + 1):
             for rows in range(1, self.most // columns + 1):
@@ -94,8 +95,8 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return min((grid for grid, scale in scales.items() if scale == chosen), key=lambda grid: grid[0] * grid[1])
 
     def _shown(self, width: int, height: int, wide: int, high: int) -> tuple[int, int]:
-        """Returns the image's size on a grid of this size. Where small images keep their size, a side is enlarged to
-        that of a tile at most."""
+        """Returns the image's size on a grid of this size. Unless images are enlarged, a side grows at most to the side
+        of a tile."""
         most_wide, across = self._scale(width, wide)
         most_high, down = self._scale(height, high)
         if _is_less(across, down):
@@ -103,7 +104,7 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return max(1, min(_floor(width, down), most_wide)), most_high
 
     def _scale(self, own: int, most: int) -> tuple[int, Scale]:
-        """Returns the most pixels of a side, and how much longer than its own length they are."""
+        """Returns the most pixels that a side may be resized to, and their quotient by the side's own length."""
         free = max(own, self.side)
         if self.enlarges or most < free:
             return most, _single(most, own)
@@ -111,7 +112,7 @@ class Llama4Processor(OfColors, Struct, frozen=True):
 
 
 def bf16(values: np.ndarray) -> np.ndarray:
-    """Returns numbers of float32 rounded to bfloat16, of two equally near ones to the even one."""
+    """Returns float32 numbers that are rounded to the nearest bfloat16, ties to even."""
     bits = values.astype(np.float32).view(np.uint32)
     return ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)).view(
         np.float32
@@ -119,7 +120,7 @@ def bf16(values: np.ndarray) -> np.ndarray:
 
 
 def _is_less(first: Scale, second: Scale) -> bool:
-    """Compares as float32 where one of both is."""
+    """Returns whether `first` is less. Both are compared as float32 if at least one of them is float32."""
     if isinstance(first, np.float32) or isinstance(second, np.float32):
         return bool(np.float32(first) < np.float32(second))
     return first < second

@@ -30,7 +30,7 @@ from twostroke.types.spec.fields import Fields
 IMAGE = "<image>"
 MOST_TILES = 64
 SHRINKS_FROM = 1.1
-"""The smallest factor by which lines are shortened. Where they would become shorter by less, they are not changed."""
+"""Rows and columns of image rows are divided by a factor only where this factor is larger than SHRINKS_FROM."""
 Grids = tuple[tuple[int, int], ...]
 NEXT_GRIDS: Grids = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 """Heights and widths of the grids in pixels, for a file that names none."""
@@ -40,8 +40,8 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
     """side: the side of a tile in pixels. rows: image rows along one side of a tile. grids: heights and widths of all
     grids in pixels.
 
-    most: the number of tiles whose image rows a grid may have; 0 for no bound. apart: whether an image among others
-    becomes one square, padded with the mean colour.
+    most: a grid is reduced to the image rows of this number of tiles if it has more; 0 for no bound. apart: whether an
+    image among others becomes one square, padded with the mean colour.
     """
 
     family: ClassVar[str] = "llava_next"

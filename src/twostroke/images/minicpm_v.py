@@ -32,10 +32,10 @@ IMAGE = "<|image_pad|>"
 NUMBER, WHOLE, SLICE = (("<" + name + ">", "</" + name + ">") for name in ("image_id", "image", "slice"))
 """The marks before and after an image's number, the rows of a whole image, and the rows of a slice."""
 MODES = {"4x": 2, "16x": 4}
-"""The patches on each side of the square that becomes one image row, by the name of this way."""
+"""The number of patches on each side of the square that becomes one image row, by the name in the settings."""
 USUAL_SIDE, USUAL_SLICES = 448, 9
 MOST_RATIO = 200
-"""How many times as long as the other one a side of a tile may be."""
+"""The most times that one side of a tile may be as long as the other side."""
 
 
 class MiniCPMVProcessor(OfColors, Struct, frozen=True):
@@ -90,8 +90,8 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
         return _multiple(width, self.patching.unit), _multiple(height, self.patching.unit)
 
     def _grid(self, width: int, height: int) -> tuple[int, int] | None:
-        """Returns columns and rows of the grid whose shape is nearest to that of the image; None for one that is not
-        cut. Of grids that are equally near, it is the one with more rows."""
+        """Returns columns and rows of the grid whose shape is nearest to that of the image; None for an image that is
+        not cut. Of equally near grids, the one with more rows is returned."""
         asked = min(math.ceil(width * height / (self.side * self.side)), self.slices)
         if asked <= 1:
             return None

@@ -29,8 +29,8 @@ LOW_LINES = 16
 
 
 class PixtralProcessor(OfColors, Struct, frozen=True):
-    """unit: the side of an image row in pixels. most: the longest height and width before both are stretched. mark:
-    stands for an image row. breaks_lines: breaks stand between lines, and an end after the last."""
+    """unit: the side of an image row in pixels. most: the longest height and width before both are stretched. mark: the
+    text of an image row. breaks_lines: whether a break stands between lines, and an end after the last line."""
 
     family: ClassVar[str] = "pixtral"
     unit: int

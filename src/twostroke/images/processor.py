@@ -22,9 +22,9 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 class Tiling(Struct, frozen=True):
     """side: the side of all tiles in pixels; 0 where the image decides. most_rows: the most image rows of a tile.
-    grids: heights and widths in pixels of the grids of tiles that the model knows. most_tiles: the number of tiles
-    whose image rows a grid may have; 0 for no bound. apart: whether an image among others becomes one tile. canvas:
-    whether the tiles of an image have places on a canvas."""
+    grids: heights and widths in pixels of the grids of tiles that the model knows. most_tiles: a grid is reduced to the
+    image rows of this number of tiles if it has more; 0 for no bound. apart: whether an image among others becomes one
+    tile. canvas: whether the tiles of an image have places on a canvas."""
 
     patching: Patching
     side: int
@@ -37,9 +37,8 @@ class Tiling(Struct, frozen=True):
 
 class Cut(Struct, frozen=True):
     """How one image becomes tiles. steps: the steps that child.py runs. sizes: width and height of each tile. columns,
-    rows: the columns and rows of tiles, 0 where the image is one tile. sheets: the order in which a tile's squares
-    are read, one for each tile; None for a tile that is encoded whole.
-    """
+    rows: the columns and rows of tiles, 0 where the image is one tile. sheets: for each tile, the grid of squares as
+    which it is encoded; None for a tile that is encoded whole."""
 
     steps: tuple[Step, ...]
     sizes: tuple[tuple[int, int], ...]
@@ -171,7 +170,7 @@ class OfColors:
 
 def too_narrow() -> InvalidRequest:
     """Returns the error for an image whose one side would vanish, or whose other side would be too long."""
-    return InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
+    return InvalidRequest("The image is too narrow.", param="image", fix="Send an image whose longer side is shorter.")
 
 
 def require_tower(fields: Fields, names: Sequence[str], patching: Patching) -> None:

@@ -63,7 +63,7 @@ class QwenProcessor(OfColors, Struct, frozen=True):
             raise InvalidRequest(
                 f"The image has {given} pixels.",
                 param="image",
-                why=f"One side may be {MOST_RATIO} times as long as the other.",
+                why=f"One side may be at most {MOST_RATIO} times as long as the other.",
                 fix="Cut the image into parts.",
             )
         most = min(self.most, LOW_ROWS * self.unit**2) if low else self.most
@@ -89,7 +89,7 @@ def smart_size(
     height: int, width: int, unit: int, least: float, most: float, shortest: int = 0
 ) -> tuple[int, int]:
     """Returns height and width as multiples of unit, with an area between both bounds where that is possible. shortest:
-    the length of a side that would be shorter after rounding."""
+    the least length to which a side is rounded."""
     high, wide = (max(shortest, round(side / unit) * unit) for side in (height, width))
     if high * wide > most:
         shrink = math.sqrt(height * width / most)

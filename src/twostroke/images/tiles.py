@@ -8,7 +8,7 @@ from twostroke.images.decoder import Step
 def nearest_grid(width: int, height: int, side: int, least: int, most: int) -> tuple[int, int]:
     """Returns columns and rows of tiles, within both bounds of their number, whose ratio is nearest to the image's.
 
-    Of equally near grids, the one with more tiles is returned, unless the image has less than half of its area.
+    Of equally near grids, the one with more tiles is returned, unless the image's area is at most half of that grid's.
     """
     grids = sorted(
         ((columns, rows) for columns in range(1, most + 1) for rows in range(1, most // columns + 1)),

@@ -12,7 +12,8 @@ def prefer_memory_of(node: int) -> bool:
 
 
 def take_room(descriptor: int, num_bytes: int) -> None:
-    """Reserves `num_bytes` on the disk for a file. Raises OSError where there is no room, or no such call."""
+    """Reserves `num_bytes` on the disk for a file. Raises OSError where there is no room, or where the system has no
+    such call."""
     raise OSError("this system does not take room for a file before it is written")
 
 

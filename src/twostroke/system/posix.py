@@ -131,7 +131,7 @@ def write_no_files() -> None:
 
 
 def stand_back(niceness: int) -> None:
-    """Lets other processes run before this one from now on, where the system knows such an order and allows it."""
+    """Lets other processes run before this one from now on, where the system has such a priority and allows it."""
     with contextlib.suppress(OSError):
         os.nice(niceness)
 
@@ -146,7 +146,7 @@ def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> Non
 
 
 def user_number() -> int:
-    """Returns a number that tells this user from others."""
+    """Returns a number that differs from user to user."""
     return os.getuid()
 
 
@@ -201,7 +201,7 @@ def is_closed_by_both(sock: socket.socket) -> bool:
 
 
 def is_socket_file(sock: socket.socket) -> bool:
-    """Returns whether a socket has a path and no network."""
+    """Returns whether a socket is bound to a path (AF_UNIX) and not to a network address."""
     return sock.family == socket.AF_UNIX
 
 

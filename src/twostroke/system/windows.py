@@ -174,7 +174,7 @@ def write_no_files() -> None:
 
 
 def stand_back(niceness: int) -> None:
-    """Lets other processes run before this one from now on, where the system knows such an order."""
+    """Lets other processes run before this one from now on, where the system has such a priority."""
 
 
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:
@@ -183,13 +183,13 @@ def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> Non
 
 
 def user_number() -> int:
-    """Returns a number that tells this user from others."""
+    """Returns a number that differs from user to user; always 0 on Windows."""
     return 0
 
 
 def is_own(found: os.stat_result) -> bool:
-    """Returns whether a folder belongs to this user and nobody else may write into it. On Windows, folders for
-    temporary files do."""
+    """Returns whether a folder belongs to this user and nobody else may write into it. Always True on Windows, where
+    each user has a folder of their own for temporary files."""
     return True
 
 
@@ -270,7 +270,7 @@ def is_closed_by_both(sock: socket.socket) -> bool:
 
 
 def is_socket_file(sock: socket.socket) -> bool:
-    """Returns whether a socket has a path and no network."""
+    """Returns whether a socket is bound to a path (AF_UNIX) and not to a network address."""
     return False
 
 

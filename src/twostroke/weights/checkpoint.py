@@ -1,4 +1,5 @@
-"""A checkpoint folder: one safetensors file, shards listed in an index, or the name of a GGUF file (gguf/unfold.py)."""
+"""A checkpoint folder. It holds one safetensors file, shards listed in an index, or a note that names a GGUF file
+(gguf/unfold.py)."""
 
 from __future__ import annotations
 
@@ -101,7 +102,7 @@ class Checkpoint:
 
     @property
     def origin(self) -> str:
-        """The place of the weights, for people: the folder, or the file that an unfolded folder names."""
+        """The place of the weights, for people: the folder, or the GGUF file from which the folder was made."""
         first = next(iter(self.shards.values())).path
         return str(self.folder if first.parent == self.folder else first)
 
@@ -146,12 +147,12 @@ class Checkpoint:
         return tensor.read_stored(first, count, kind)
 
     def holds_negated_exp(self, name: str) -> bool:
-        """Returns whether a tensor stores minus the exponential of the values that its name promises."""
+        """Returns whether a tensor holds -exp(v) for each value v that a checkpoint has under its name."""
         tensor = self.tensors[name]
         return isinstance(tensor, GgufTensor) and tensor.negated_exp
 
     def close(self) -> None:
-        """Close all shards."""
+        """Closes all shards."""
         for shard in self.shards.values():
             shard.close()
 

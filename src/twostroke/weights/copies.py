@@ -35,6 +35,6 @@ def require_same(checkpoint: Checkpoint, copies: Iterable[tuple[str, str]], arch
             if original in checkpoint.names and not same_numbers(checkpoint, name, original):
                 raise UnsupportedModel(
                     f"{name} differs from {original}: a {architecture} with this config.json has one block for both.",
-                    why="One of them would not be used, and the model would say something else.",
+                    why="One of them would not be used, and the answers would not be those of the model.",
                     fix="If each layer has a block of its own, config.json must say tie_word_embeddings: false.",
                 )

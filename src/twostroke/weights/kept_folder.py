@@ -42,8 +42,8 @@ def _write(folder: Path, members: Members) -> None:
 
 
 def _kept(parent: Path, name: str, proof: str, members: Members) -> Path:
-    """Makes the folder next to its place and moves it there as a whole. If two processes do so, one of them wins, and
-    both have written the same."""
+    """Makes the folder next to its place and moves it there as a whole. If two processes do so at once, the folder of
+    one of them stays; both have the same content."""
     parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
     try:

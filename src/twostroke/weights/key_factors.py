@@ -53,7 +53,7 @@ class KeyFactors(Struct, frozen=True):
 
 
 def require_same_model(folder: Path, output: Path) -> None:
-    """Raises ConfigError where `output` has another model than `folder`, ModelError where it has none."""
+    """Raises ConfigError where `output` has another model than `folder`, ModelError where `output` has no model."""
     if output != folder and content_of_folder(output) != content_of_folder(folder):
         raise ConfigError(
             f"{output} does not hold the model of {folder}.",

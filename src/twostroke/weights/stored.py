@@ -79,8 +79,8 @@ def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], Wei
 
 
 def column_orders(checkpoint: Checkpoint) -> OrderChoice:
-    """Returns a function that returns, for the tensors of a matrix, the order in which its columns are sorted. It
-    returns None unless all tensors have the same order."""
+    """Returns a function that returns, for the tensors of a matrix, a format and the order in which the columns are
+    sorted for it. The function returns None unless all tensors have the same order, and a kind holds them all."""
 
     def choose(parts: tuple[Tensor, ...]) -> KeptOrder | None:
         tensors = [checkpoint.tensors.get(part.name) for part in parts]
@@ -167,7 +167,7 @@ def part_bytes(part: Tensor, checkpoint: Checkpoint) -> int:
 
 
 def bank_of(part: Tensor, checkpoint: Checkpoint) -> BankMatrix | None:
-    """Returns the stack of turned matrices to which a part belongs; None where there is none."""
+    """Returns the stack of transposed matrices to which a part belongs; None where there is none."""
     tensor = checkpoint.tensors.get(part.name)
     if not isinstance(tensor, QuantizedTensor) or not isinstance(tensor.matrix, BankMatrix):
         return None
@@ -194,8 +194,8 @@ def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32A
 
 
 def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Array] | None:
-    """Does the same as `rows_in_file` for a tensor that consists of two sources in the file, one of them turned, if the
-    part lies in one source."""
+    """Does the same as `rows_in_file` for a tensor that consists of two sources in the file, one of them transposed, if
+    the part lies in one source."""
     if part.matrix is not None or part.transposed != (part.columns is not None):
         return None
     chosen = _chosen(part, tensor.matrix_rows) if part.columns is None else np.arange(*part.columns, dtype=np.int32)
@@ -211,7 +211,7 @@ def _chosen(part: Tensor, matrix_rows: int) -> I32Array:
 
 
 def _of_rows(part: Tensor, checkpoint: Checkpoint) -> TensorInfo:
-    """Returns the info with the shape that counts for a tensor's blocks: its columns last."""
+    """Returns the info of the part's tensor with the columns as the last axis, along which its blocks lie."""
     info = checkpoint.info(part.name)
     if not part.transposed or len(info.shape) < 2:
         return info

@@ -16,7 +16,7 @@ MOST_NAMED = 4
 NO_NEWS = re.compile(r"(.*\.)?(position_ids|pooler\..*)")
 """Tables that are computed again, and a product after encoders that embeddings do not need."""
 PREDICTION = re.compile(r"(.*\.)?mtp(_layers)?\..*")
-"""Tensors that predict further tokens; layers after the last one do the same."""
+"""Tensors that predict further tokens. Layers beyond the model's number of layers do the same."""
 _LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")
 TIED_HEADS = frozenset(
     ("lm_head.weight", "head.weight", "output.weight", "output_projection.weight", "decoder.weight", "lm_head.bias")

@@ -94,7 +94,7 @@ class AllowedHosts(Struct, frozen=True):
             raise InvalidRequest(
                 f"The host {place.host} of the image's URL has an address that is not public.",
                 param="image",
-                why="Private, loopback, link-local and multicast addresses are not asked.",
+                why="Nothing is fetched from private, loopback, link-local and multicast addresses.",
                 fix=f"Send the file itself. An operator may list such an address by its digits in {OPTION}.",
             )
         return texts

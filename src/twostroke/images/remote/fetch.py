@@ -67,7 +67,7 @@ class ImageFetcher:
             url = urljoin(url, found)
             place = self._allowed.place(url)
         raise InvalidRequest(
-            f"The image's URL leads on more than {MOST_REDIRECTS} times.",
+            f"The image's URL is redirected more than {MOST_REDIRECTS} times.",
             param="image",
             fix="Send the URL at which the file is.",
         )
@@ -148,8 +148,8 @@ def _left_s(until_s: float) -> float:
 
 
 class _Wire:
-    """The part of a socket that HTTPConnection uses. A host that sends byte after byte is cut off at the same time as
-    any other."""
+    """The part of a socket that HTTPConnection uses. A host that sends single bytes slowly is cut off at the same time
+    as any other."""
 
     def __init__(self, own: socket.socket, until_s: float) -> None:
         self._own, self._until_s = own, until_s

@@ -102,9 +102,11 @@ def read_parts(file: Fetched, parts: Iterable[FilePart]) -> int:
 
 
 def begin_reading(paths: Iterable[str], free_bytes: int) -> threading.Thread | None:
-    """Begins to read the files, in their order, in a thread; returns None where all are in memory, or where memory
-    cannot hold them. A failure is not an error of this function: the code that needs the bytes meets the same failure
-    and names it."""
+    """Begins to read the files, in their order, in a thread, and returns the thread. Returns None where all files are
+    in memory, where memory cannot hold them, or where the system begins no more threads.
+
+    A failure is not an error of this function: the code that needs the bytes meets the same failure and names it.
+    """
     work = []
     with contextlib.ExitStack() as closing:
         for path in paths:
@@ -129,8 +131,8 @@ def _read(work: list[tuple[SystemFile, list[FilePart]]], closing: contextlib.Exi
 
 
 def weight_files(model: str) -> Iterator[str]:
-    """Returns the files of weights that a word names: a GGUF file with its parts, or the files of a folder. For any
-    other word there are none."""
+    """Yields the files of weights that a word names: a GGUF file with its parts, or the files of a folder. Yields
+    nothing for any other word."""
     with contextlib.suppress(OSError):
         if os.path.isdir(model):
             yield from (entry.path for entry in sorted(os.scandir(model), key=_name) if _is_weights(entry))

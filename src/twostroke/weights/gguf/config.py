@@ -34,8 +34,8 @@ NUMBERS = {
 }
 """Key without the architecture -> field of config.json."""
 UNSEEN = ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
-"""Fields whose keys converters write only where the field changes the arithmetic, and that no tensor shows. A model
-that does not read such a field is refused."""
+"""Fields that no tensor shows. Converters write their keys only where the field changes the arithmetic, so a model that
+does not read such a field is refused."""
 
 MOST_LAYERS = 4096
 
@@ -113,8 +113,8 @@ def _check_heads(config: dict[str, Any], keys: Keys, family: Family) -> None:
         if keys.has(key) and keys.number(key) != dim:
             raise UnsupportedModel(
                 f"{keys.wrong(key, '').what[:-1]}, and heads have {dim} elements.",
-                why="Heads are as wide in V as in K here, and turn as a whole.",
-                fix="Use a model of which that holds.",
+                why="Here V must be as wide as K in each head, and all elements of a head must be rotated.",
+                fix="Use a model with such heads.",
             )
 
 
@@ -130,7 +130,8 @@ def _vocab_size(keys: Keys, tokens: int) -> int:
 
 
 def _dtype(tensors: Mapping[str, StoredTensor]) -> str:
-    """Returns float32 where every matrix is float32, float16 where the others are float16, else bfloat16."""
+    """Returns float32 where every matrix is float32, float16 where every matrix is float32 or float16, else bfloat16.
+    """
     types = {tensor.block.name for tensor in tensors.values() if len(tensor.shape) > 1} - {"I32"}
     return "float32" if types <= {"F32"} else "float16" if types <= {"F32", "F16"} else "bfloat16"
 

@@ -90,8 +90,8 @@ def quant_of(name: str) -> str:
 
 
 def named(models: Iterable[str], wanted: str) -> list[str]:
-    """Returns the models with this name: with or without folder, ending and number of the part. Names that differ in
-    capitals alone count where none is spelled so."""
+    """Returns the models with this name: with or without folder, ending and number of the part. Where no model is
+    spelled like that, capitals are ignored."""
     models, word = list(models), stem_of(wanted)
     found = [name for name in models if word in _spellings(name)]
     return found or [name for name in models if word.lower() in _spellings(name.lower())]
@@ -124,7 +124,7 @@ def chosen(names: Iterable[str], wanted: str | None, place: str) -> str:
     if len(meant) == 1:
         return meant[0]
     if not models:
-        why = "Projectors of images, calibration data and later parts of split files are none."
+        why = "Projectors of images, calibration data and later parts of split files do not count."
         raise ModelNotFound(f"{place} holds no GGUF file of a model.", why=why, fix="Check the name.")
     quants = ", ".join(sorted(f"{quant_of(name)} ({name})" for name in (meant or models)[:40]))
     if wanted is not None and not meant:

@@ -97,8 +97,8 @@ def _iq3_s(raw: U8Array) -> StoredValues:
 
 
 def _shifted(codes: I8Array, negative: NDArray[np.bool_]) -> I8Array:
-    """codes (n, 32, 8) with the values -1, 0, 1; each eight are moved up or down by an eighth -> (n, 256), eight times
-    as large."""
+    """Moves each eight codes up or down by an eighth. Takes codes (n, 32, 8) with the values -1, 0, 1. Returns eight
+    times the results, (n, 256)."""
     moved = codes * np.int8(8) + np.where(negative, np.int8(-1), np.int8(1))[:, :, None]
     return moved.reshape(len(codes), 256)
 

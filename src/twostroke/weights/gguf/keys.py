@@ -18,10 +18,10 @@ WITHOUT_EFFECT = frozenset(
         *("pooling_type", "classifier.pooling_type", "classifier.output_labels"),
     }
 )
-"""Keys that change nothing. The keys of the second line change nothing in the layers; pooling.py reads pooling_type for
-every family."""
+"""Keys that change nothing. The keys of the second line change nothing in the layers, but pooling.py reads pooling_type
+for every family."""
 WITHOUT_NAME = ("xielu.",)
-"""Beginnings of keys of the layers that have no architecture's name before them."""
+"""Beginnings of keys that belong to the layers although they do not begin with the architecture's name."""
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "attention.causal": (True,),
     "use_parallel_residual": (False,),
@@ -148,7 +148,7 @@ class Keys:
             raise UnsupportedModel(
                 f"{self.place}: {self.prefix}{key} is {str(self._values[key])[:40]}, not {value}.",
                 why="Other values are not implemented for this family.",
-                fix="Use a model of which that holds.",
+                fix="Use a model in which this key has the implemented value.",
             )
 
     def ignore(self, *names: str) -> None:

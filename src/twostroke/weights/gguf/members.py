@@ -1,4 +1,4 @@
-"""What the keys of a GGUF file say, as the small files of a model's folder: made once for each file."""
+"""Turns the keys of a GGUF file into the small files of a model's folder, once for each GGUF file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates,
 
 
 def members_of(path: Path, files: Mapping[str, GgufFile], tensors: Mapping[str, StoredTensor]) -> dict[str, str]:
-    """File name -> text. tensors: the tensors of all files. Raises CorruptModel, UnsupportedModel."""
+    """Returns file name -> text. tensors: the tensors of all files. Raises CorruptModel, UnsupportedModel."""
     values: Mapping[str, Value] = files[path.name].values
     _, family, keys = family_of(values, path.name, tensors)
     vocabulary = TokenList.read(values, path.name)  # a file that is no language model may have no vocabulary

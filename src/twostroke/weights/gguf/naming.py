@@ -31,8 +31,8 @@ _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 def named_tensors(
     files: Mapping[str, GgufFile], family: Family, config: Config
 ) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-    """Yields all tensors of the files under our names, and those that keys hold. Tensors that the table does not know
-    keep their own names."""
+    """Yields all tensors of the files under our names, and the tensors whose values are keys. Tensors that the table
+    does not know keep their own names."""
     yield from ((name, NumbersOfKeys(values)) for name, values in family.numbers(config).items())
     by_layer: dict[str | None, dict[str, tuple[GgufFile, str]]] = {}
     for file in files.values():
@@ -193,7 +193,8 @@ def _slices(file: GgufFile, stored: str, tensor: StoredTensor, name: str) -> Ite
 
 
 def rotation_divisors(files: Mapping[str, GgufFile]) -> tuple[list[float], ...] | None:
-    """Returns the divisors; None where the files have none. Raises CorruptModel where one of two tensors is missing."""
+    """Returns the divisors of ROTATION_DIVISORS; None where the files have none. Raises CorruptModel where one of two
+    tensors is missing."""
     places = {name: file for file in files.values() for name in _DIVISORS & file.tensors.keys()}
     for names in ROTATION_DIVISORS:
         if places.keys() >= set(names):

@@ -1,7 +1,7 @@
 """Tensors of GGUF files in the order and with the values that our checkpoints have.
 
-This module undoes the converters' changes: the order of sizes, rows in another order, stacks of experts, matrices that
-were turned, ones that were added to norms. Blocks are expanded to floats a piece at a time.
+This module undoes the converters' changes: the order of sizes, rows in another order, stacks of experts, transposed
+matrices, ones that were added to norms. Blocks are expanded to floats a piece at a time.
 """
 
 from __future__ import annotations

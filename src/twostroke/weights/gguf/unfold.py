@@ -99,7 +99,7 @@ def _digest(path: Path, files: Mapping[str, GgufFile]) -> str:
 
 
 def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
-    """File name -> text."""
+    """Returns file name -> text."""
     made = members.members_of(path, files, _all_tensors(files))
     return {**made, NAME_FILE: json.dumps({"file": str(path)}, ensure_ascii=False)}
 

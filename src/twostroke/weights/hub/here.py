@@ -68,7 +68,7 @@ def _has(snapshot: Path, wanted: str | None, repo_id: str) -> bool:
 
 
 def _whole_commit(folder: Path, revision: str) -> str:
-    """Returns the commit for the beginning of one; other revisions as they are."""
+    """Returns the whole commit for the beginning of a commit. Returns any other revision unchanged."""
     if (folder / "refs" / revision).is_file() or not _SHORT_COMMIT.fullmatch(revision):
         return revision
     found = [path.name for path in (folder / "snapshots").glob(f"{revision}*")]

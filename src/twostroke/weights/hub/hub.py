@@ -2,7 +2,7 @@
 and no code.
 
 huggingface_hub keeps the cache and the login; it is imported only when a hub id is asked for. Weights are fetched by
-hub_resume, which can continue inside a file. All other files, and the snapshot's links, are fetched by huggingface_hub.
+resume.py, which can continue inside a file. All other files, and the snapshot's links, are fetched by huggingface_hub.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
     if hub_id is not None and not near_names(name):
         return ModelNotFound(
             f"{name} is no folder and no hub id.",
-            why="Models come from the hub, under names that read publisher/model.",
+            why="Models come from the hub, under names of the form publisher/model.",
             fix=f"Did you mean {hub_id}?",
         )
     beside: list[str] = []
@@ -253,7 +253,7 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
         fix = f"Did you mean {local.parent / near[0]}?"
     else:
         fix = f"{'Did you mean spark? ' if near else ''}Check the path, or give a hub id; {EMBEDDED_HINT}."
-    why = "It is no hub id either: those read publisher/model."
+    why = "It is no hub id either: a hub id has the form publisher/model."
     return ModelNotFound(f"There is no folder {name}.", why=why, fix=fix)
 
 

@@ -15,8 +15,8 @@ DEFAULT_ENDPOINT = "https://huggingface.co"
 
 
 def token_for(endpoint: str | None, token: str | None) -> str | bool | None:
-    """Returns the token that is sent to a hub. A login of this machine (None) is never sent to another hub than the
-    public one (False: no token is sent)."""
+    """Returns the token that is sent to a hub. None sends the login of this machine, if there is one; False sends
+    nothing. The login of this machine is never sent to an `endpoint` other than the public hub."""
     elsewhere = endpoint is not None and token is None and endpoint.rstrip("/") != DEFAULT_ENDPOINT
     return False if elsewhere else token
 

@@ -31,7 +31,7 @@ def translate(error: Exception, repo_id: str, revision: str | None, offline: boo
     if isinstance(error, ModelError):
         return error
     if isinstance(error, hub.HFValidationError):
-        why = "Those read publisher/model, in letters, digits, dots, dashes and underscores."
+        why = "A hub id has the form publisher/model, in letters, digits, dots, dashes and underscores."
         return ModelNotFound(f"{repo_id[:100]} is no hub id.", why=why, fix="Check the spelling.")
     if isinstance(error, hub.GatedRepoError):
         accept = "Accept its terms on its page on the hub, then set HF_TOKEN or run `hf auth login`."

@@ -108,8 +108,8 @@ class BackgroundCheck:
             self._file.close()
 
     def _wait(self) -> None:
-        """Waits until the thread has ended, which no longer pauses. Ctrl-C gives up a file that is unfinished, and then
-        nothing waits for it again."""
+        """Waits until the thread has ended. The thread makes no more pauses. Ctrl-C gives up an unfinished file, and a
+        later call does not wait for it."""
         self._no_delay.set()
         if not self._thread.is_alive() or self._given_up:
             return
@@ -127,7 +127,7 @@ class BackgroundCheck:
             raise
 
     def _go_on(self, wait_s: float) -> bool:
-        """See MappedFile.check_all. It does not wait if a caller waits for the thread to end."""
+        """See MappedFile.check_all. Returns without a pause if a caller waits for the thread to end."""
         self._no_delay.wait(wait_s)
         return not self._stop.is_set()
 

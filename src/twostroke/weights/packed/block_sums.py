@@ -31,7 +31,8 @@ def num_blocks(num_bytes: int) -> int:
 
 
 def block_sums(data: U8Array) -> list[str]:
-    """Returns the checksum of each block of `data`: whole sectors, 8-byte aligned, from the beginning of a block on."""
+    """Returns the checksum of each block of `data`. data: whole sectors, 8-byte aligned; the first byte begins a block.
+    """
     sums: NDArray[np.uint64] = data.view("<u8").reshape(-1, SECTOR_BYTES // 8) @ _weights()
     sectors = BLOCK_BYTES // SECTOR_BYTES
     return [

@@ -127,8 +127,8 @@ def _read_cold(file: PackedFile, progress: Progress | None) -> None:
 
 
 def _tell_older(folder: Path, entry: CacheEntry, warn: Callable[[str], None]) -> None:
-    """Names the files of this checkpoint that were packed in another layout. They explain why a start after an update
-    packs again."""
+    """Warns of files of this checkpoint that were packed in another layout. The warning explains why a start after an
+    update packs again."""
     found: list[Path] = []
     with suppress(OSError):
         found = sorted(folder.glob(f"{entry.plan.key['fingerprint']}-*.pack"))
@@ -138,7 +138,7 @@ def _tell_older(folder: Path, entry: CacheEntry, warn: Callable[[str], None]) ->
             if layout != LAYOUT:
                 warn(
                     f"The packed weights in {path} have layout {layout}; this version packs layout {LAYOUT}. They are"
-                    " packed anew, and the old file goes when its room is needed."
+                    " packed anew, and the old file is removed when its room is needed."
                 )
 
 

@@ -250,7 +250,7 @@ def read_header(descriptor: int) -> Header:
 
 
 def header_of(path: Path) -> Header:
-    """The header of a file. Raises StaleFile."""
+    """Returns the header of a file. Raises StaleFile."""
     with _opened(path) as descriptor:
         return read_header(descriptor)
 

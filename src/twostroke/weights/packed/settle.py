@@ -40,7 +40,8 @@ class Settler:
         self.moved_bytes = 0
 
     def start(self) -> None:
-        """Begins, after DELAY_S; does nothing for small models, and where the system begins no more threads."""
+        """Begins the copying after DELAY_S. Does nothing for small models, and where the system begins no more threads.
+        """
         if self._last - self._first >= LEAST_BYTES:
             begun(self._thread)
 

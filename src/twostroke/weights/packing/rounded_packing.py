@@ -26,14 +26,16 @@ from twostroke.weights.packing.stored_packing import BlockPacker
 from twostroke.weights.tensor_source import SourceArray, as_f32, readable_dtype
 
 BLOCK_BYTES = 16 << 20
-"""Source rows read at a time: enough panels for all threads of a packer, little next to a model."""
+"""The bytes of source rows that are read at a time. They make enough panels for all threads of a packer, and are few
+next to the bytes of a model."""
 
 
 class Packer(BlockPacker, Protocol):
-    """Quantizes and lays out rows. A panel's bytes depend on its rows alone: blocks of panels may be packed apart."""
+    """Quantizes and lays out rows. A panel's bytes depend on its rows alone, so each block of panels may be packed by
+    itself."""
 
     def pack(self, source: SourceArray, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
-        """source: (rows, columns) C-contiguous float32, or uint16 bf16 bits -> all of `data` and `scales`.
+        """Fills all of `data` and `scales` from source: (rows, columns) C-contiguous float32, or uint16 bf16 bits.
 
         data: (weight_format.data_bytes(rows, columns),), 64-byte aligned. scales: (scale_bytes / 2,), None for floats.
         Missing rows of the last panel and missing columns are zeros. Raises CorruptModel where a value is NaN, infinite
@@ -52,7 +54,8 @@ class _Matrix(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Rows that are being read: the array and the bytes of the checkpoint. first_panel: the place in the matrix."""
+    """Rows that are being read. first_panel: the place of the rows in the matrix. read: a future of the array and of
+    the number of bytes that were read from the checkpoint."""
 
     matrix: _Matrix
     first_panel: int
@@ -60,7 +63,7 @@ class _Block(NamedTuple):
 
 
 class RoundedPacking:
-    """Matrices one after the other. A context: what was added is packed when it ends."""
+    """Packs matrices one after the other. It is a context: all matrices that were added are packed when it ends."""
 
     def __init__(self, target: BlobTarget, checkpoint: Checkpoint, packer: Packer) -> None:
         self._target, self._checkpoint, self._packer = target, checkpoint, packer
@@ -85,9 +88,11 @@ class RoundedPacking:
         order: NDArray[np.int64] | None,
         done: Callable[[int], None],
     ) -> None:
-        """All matrices of a weight, each in blocks of rows. order: the order of its columns, where it is sorted.
+        """Adds all matrices of a weight, each in blocks of rows. order: the order in which columns are packed; None for
+        the order of the checkpoint.
 
-        done: called with the bytes read, by this thread. Raises CorruptModel, OSError, of this weight or one before.
+        done: called with the bytes read, by the calling thread. Raises CorruptModel, OSError, of this weight or of an
+        earlier one.
         """
         checkpoint, columns, rows = self._checkpoint, weight.columns, weight.rows
         dtypes = {readable_dtype(part.name, checkpoint.info(part.name)) for part in weight.parts}
@@ -105,13 +110,13 @@ class RoundedPacking:
                     self._pack_first()
 
     def _room(self, num_bytes: int) -> U8Array:
-        """Memory in which no block lies that is still to be packed."""
+        """Returns memory that holds no block that is still to be packed."""
         if self._memory[0].size < num_bytes:
             self._memory[0] = np.empty(num_bytes, np.uint8)
         return self._memory[0][:num_bytes]
 
     def _read(self, matrix: _Matrix, source: _Rows, first: int, room: U8Array) -> tuple[SourceArray, int]:
-        """In the thread that reads."""
+        """Reads a block of rows. The reading thread calls it. Returns the rows and the bytes read."""
         rows: Any = room.view(matrix.dtype).reshape(-1, matrix.weight.columns)
         read_bytes = source.read(first, rows)
         return (rows if matrix.order is None else np.ascontiguousarray(rows[:, matrix.order])), read_bytes
@@ -138,8 +143,8 @@ class RoundedPacking:
 
 
 class _Rows:
-    """The rows of several tensors, one after the other; one tensor, or one matrix of a stack, is held at a time that is
-    transposed or whose rows are read in another order."""
+    """Reads the rows of several tensors, one after the other. A tensor (or matrix of a stack) that is transposed, or
+    whose rows are read in another order, is held as a whole, one at a time."""
 
     def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
         self._checkpoint, self._parts = checkpoint, parts
@@ -147,7 +152,7 @@ class _Rows:
         self._held: Any = None
 
     def read(self, first: int, out: SourceArray) -> int:
-        """Rows [first, first + len(out)) -> `out`; returns the bytes read."""
+        """Reads rows [first, first + len(out)) into `out`. Returns the bytes read."""
         done, part_first, read_bytes = 0, 0, 0
         for part in self._parts:
             part_end = part_first + part.length
@@ -176,7 +181,7 @@ class _Rows:
             self._checkpoint.read_rows(part.name, first, len(slot), out=slot)
 
     def _whole(self, part: Tensor) -> Any:
-        """The part's rows in the order of the matrix."""
+        """Returns the part's rows in the order of the matrix."""
         if self._held_part != part:
             if part.matrix is not None:
                 stored = self._checkpoint.read_rows(part.name, part.matrix, 1)[0]
@@ -192,8 +197,8 @@ class _Rows:
 
 
 def lost_rows(rows: SourceArray, weight_format: WeightFormat, packer: Packer) -> F32Array:
-    """Returns the rows minus what a packer keeps of them in a format with scales, (rows, columns) float32. Each row
-    depends on itself alone. Raises CorruptModel as the packer does."""
+    """Returns the rows minus their values after packing in a format with scales, (rows, columns) float32. Each row of
+    the result depends on its own row alone. Raises CorruptModel as the packer does."""
     count, columns = rows.shape
     data = aligned_bytes(weight_format.data_bytes(count, columns))
     scales = aligned_bytes(weight_format.scale_bytes(count, columns)).view(np.uint16)
@@ -204,7 +209,7 @@ def lost_rows(rows: SourceArray, weight_format: WeightFormat, packer: Packer) ->
 
 
 def unusable(name: str) -> CorruptModel:
-    """The error of values that no packer takes. name: the name of their tensor."""
+    """Returns the error for values that no packer takes. name: the name of their tensor."""
     return CorruptModel(
         f"Tensor {name} (or one fused with it) holds values that are NaN, infinite or beyond 2^60.",
         why="One of them in the weights makes every answer NaN.",

@@ -57,28 +57,28 @@ class QuantizedMatrix(Protocol):
 
 @runtime_checkable
 class OrderedMatrix(Protocol):
-    """A matrix whose columns may be grouped in another order than the one in which they lie. `stored` then returns the
-    columns sorted."""
+    """A matrix in which columns of a group may lie apart. `stored` then returns the columns sorted by group."""
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
         """The packed kinds that hold the sorted columns without loss."""
 
     def column_order(self) -> I32Array | None:
-        """Returns (columns,), the column that each sorted column is. Returns None where columns lie in groups, or where
-        groups differ in size."""
+        """Returns (columns,): for each sorted column, the number of that column in the file. Returns None where columns
+        of a group lie side by side already, or where groups differ in size."""
 
 
 @runtime_checkable
 class BankMatrix(Protocol):
-    """A stack of matrices (matrices, columns, rows). Although it is turned, the rows are stored one after the other."""
+    """A stack that is read as (matrices, columns, rows). The file has each matrix transposed, as (rows, columns), so
+    that each row lies in one piece."""
 
     @property
     def bank_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the turned matrices without loss."""
+        """The packed kinds that hold the transposed matrices without loss."""
 
     def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:
-        """Returns these rows of one turned matrix as codes and scales. Raises CorruptModel."""
+        """Returns these rows of one transposed matrix as codes and scales. Raises CorruptModel."""
 
 
 def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
@@ -94,7 +94,7 @@ class GroupedRows(Struct, frozen=True, eq=False):
     one of the two is given, (n, groups).
 
     group: the number of columns that share a scale, where they lie side by side; the last group may be shorter.
-    group_of: (columns,) the group of each column, where they do not.
+    group_of: (columns,) the group of each column, where columns of a group do not lie side by side.
     """
 
     codes: NDArray[Any]

@@ -71,7 +71,7 @@ def each_expert(stored: StoredTensors, module: str) -> Iterator[tuple[str, Store
     scales = StoredPart(module + ".scales", stored.tensors[module + ".scales"])
     before, stack, name = module.rpartition(STACK)
     if not stack:
-        raise scales.wrong(f"It is a stack, and its name has no {STACK[1:-1]}: which experts' it is, is not known.")
+        raise scales.wrong(f"It is a stack, and its name has no {STACK[1:-1]}: its experts are not known.")
     own = MIXTRAL_NAMES.get(name, name) if before.endswith(MIXTRAL) else name
     parts = {end: f"{module}.{end}" for end in ("weight", "scales", "biases") if stored.has(f"{module}.{end}")}
     for part in parts.values():

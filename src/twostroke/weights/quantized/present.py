@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint with its quantized matrices in the place of their parts."""
+"""Replaces, among the tensors of a checkpoint, the parts of each quantized matrix by the matrix itself."""
 
 from __future__ import annotations
 

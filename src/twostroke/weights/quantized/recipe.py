@@ -104,8 +104,8 @@ def _gptq(fields: Fields) -> Scheme:
 
 
 def _dynamic(fields: Fields, name: str) -> tuple[tuple[str, Mapping[str, object] | None], ...]:
-    """Returns the exceptions of GPTQModel: "+:expression" or "expression" with members that differ, "-:expression" for
-    modules left out."""
+    """Returns the exceptions of GPTQModel. A key "+:expression" or "expression" has the members that differ; a key
+    "-:expression" means modules that are not quantized."""
     group = fields.group(name)
     found: list[tuple[str, Mapping[str, object] | None]] = []
     for pattern, members in (group.values if group else {}).items():

@@ -47,8 +47,8 @@ class Scheme(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GptqScheme:
-    """The scheme of GPTQ. dynamic: regular expressions of modules with members that differ, or None for modules left
-    out. Satisfies `Scheme`."""
+    """The scheme of GPTQ. dynamic: regular expressions of modules, each with the members that differ, or None for
+    modules that are not quantized. Satisfies `Scheme`."""
 
     usual: GptqSettings
     dynamic: tuple[tuple[str, Mapping[str, object] | None], ...]

@@ -99,8 +99,8 @@ class SmallFloatMatrix:
 class ExpertBlocks:
     """The banks of gpt-oss: blocks (experts, columns, groups, 16) uint8, scales (experts, columns, groups) uint8.
 
-    The numbers are (experts, rows, columns), rows = 32 * groups: transformers turns each expert's matrix. Satisfies
-    `QuantizedMatrix`, where a row is an expert, and `BankMatrix`.
+    The numbers are (experts, rows, columns), rows = 32 * groups: transformers transposes each expert's matrix.
+    Satisfies `QuantizedMatrix`, where a row is an expert, and `BankMatrix`.
     """
 
     blocks: StoredPart
@@ -143,5 +143,5 @@ class ExpertBlocks:
         return StoredValues(e2m1_codes(bits), self.scales.floats(matrix, 1)[0][rows] / np.float32(2))
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Raises TypeError: no packed kind holds the matrices unless they are turned."""
+        """Raises TypeError: no packed kind holds the matrices unless they are transposed."""
         raise TypeError(f"{self.blocks.name} is not kept as {kind.name}")

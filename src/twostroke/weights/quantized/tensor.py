@@ -41,8 +41,7 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
 
     @property
     def column_order(self) -> I32Array | None:
-        """The column that each sorted column is, where columns are grouped in another order than they lie; else None.
-        """
+        """For each sorted column, its number in the file; None where the columns are not sorted. See OrderedMatrix."""
         return self.matrix.column_order() if isinstance(self.matrix, OrderedMatrix) else None
 
     @property

@@ -69,7 +69,7 @@ def removal_of(cache: Path, repo_id: str, wanted: Sequence[str] | None = None) -
 
 
 def remove(removal: Removal) -> None:
-    """Deletes the files, bytes first. Where it is cut short, the names that are left still lead the next removal to
+    """Deletes the files, blobs first. After an interrupted removal, the links that are left lead the next removal to
     the rest, and show that the model is here only in part. Raises ConfigError where deleting is not allowed."""
     try:
         for path in (*removal.blobs, *removal.links):
@@ -98,7 +98,8 @@ def revisions_of(cache: Path, repo_id: str) -> list[str]:
 
 
 def _repositories(cache: Path) -> list[Path]:
-    """Raises ConfigError for a cache that cannot be read: it is not an empty one."""
+    """Returns the folders of all repositories; none where there is no cache. Raises ConfigError for a cache that cannot
+    be read: such a cache is not an empty one."""
     try:
         found = sorted(cache.iterdir())
     except (FileNotFoundError, NotADirectoryError):

@@ -43,13 +43,14 @@ PLAIN_BLOCK: Names = {"ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_t
 
 
 def _head_by_head(config: Config, rows: int) -> I32Array:
-    """Returns the order that gives q, k and v of each head. The file stores all of q, all of k, all of v."""
+    """Returns the order of rows in which q, k and v of a head are neighbours. The file stores all of q, all of k, all
+    of v."""
     heads = int(config["num_attention_heads"])
     return taken_in_turn(heads, (rows // heads // 3,) * 3)
 
 
 def _group_by_group(config: Config, rows: int) -> I32Array:
-    """Returns the order that gives, for each group, its queries, its key and its value."""
+    """Returns the order of rows by group of heads: the queries of a group, then its key, then its value."""
     heads, groups = int(config["num_attention_heads"]), int(config["num_kv_heads"])
     dim = rows // (heads + 2 * groups)
     return taken_in_turn(groups, (heads // groups * dim, dim, dim))
@@ -84,7 +85,8 @@ def _mpt(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _inner(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the width of the block as its matrix has it. The converter always writes four times the model's width."""
+    """Returns the inner width of a feed-forward block from the shape of its matrix. The key is of no use: the converter
+    always writes four times the model's width."""
     return {"intermediate_size": keys.tensor_shape("ffn_up.weight")[0]}
 
 

@@ -1,7 +1,7 @@
 """GGUF names of DBRX.
 
 Source: conversion/dbrx.py of llama.cpp. The stacks of experts are three tensors in our checkpoints, the last of them
-turned.
+transposed.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ LOGIT_ROWS = (KeyRow("logit_scale", "logit_scale", float, silent=0.0625),)
 
 
 def gemma_scores(wide: int) -> Any:
-    """Returns the function that finds the scale of scores, for which there is no key. The scale comes from the heads'
-    size; in the model with `wide` layers it comes from the model's width for each head. llama.cpp uses the same rule.
-    """
+    """Returns a function that computes the scale of attention scores, for which there is no key. The scale comes from
+    the size of a head. In the model with `wide` layers it comes from the model's width, divided by the number of heads.
+    llama.cpp uses the same rule."""
 
     def more(_: Keys, config: Config) -> dict[str, Any]:
         if config.get("num_hidden_layers") == wide:
@@ -84,7 +84,7 @@ def _asked(keys: Keys) -> str:
 
 
 def _yes_and_no(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of Qwen3-Reranker: the head has the rows for yes and for no, in this order."""
+    """Returns the fields of Qwen3-Reranker. The file's head has a row for yes, then a row for no."""
     labels = keys.texts("classifier.output_labels")
     if labels != ["yes", "no"]:
         said = ", ".join(labels)[:60] or "none"
@@ -151,7 +151,7 @@ NUMBERS_OF_XIELU: Mapping[str, Shape] = {"alpha_p": (1,), "alpha_n": (1,), "beta
 
 def _apertus(keys: Keys, config: Config) -> dict[str, Any]:
     """Returns the fields of Apertus. The file has the activation's numbers as keys, one for each layer. Without
-    divisors, rotations are plain."""
+    divisors, rotations are not scaled."""
     layers = int(config["num_hidden_layers"])
     rope = config.get("rope_scaling") or {"rope_type": "default"}
     numbers = {name: keys.floats(f"xielu.{name}", layers) for name in NUMBERS_OF_XIELU}

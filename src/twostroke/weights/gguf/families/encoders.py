@@ -21,7 +21,7 @@ from twostroke.weights.gguf.pooling import RANK, pooling_number
 
 NORM_EPS = {"layer_norm_epsilon": "layer_norm_eps"}
 HEAD, SCORE = "cls.weight", "cls.output.weight"
-"""Stored tensors of a classifier: the first product, and the product whose rows are the labels."""
+"""Names of the stored tensors of a classifier: its first product, and its last one, which has a row for each label."""
 
 BERT_OUTER: Names = {
     "token_embd": "bert.embeddings.word_embeddings",
@@ -124,8 +124,8 @@ def _nomic(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _nomic_experts(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of Nomic's experts. The converter leaves out the one bias of all experts, and so does
-    llama.cpp: such a file is another model."""
+    """Returns the fields of Nomic's experts. All experts of the original model share one bias. The converter and
+    llama.cpp leave this bias out, so such a file gives other results than the original model."""
     return {
         **_nomic(keys, config),
         "moe_every_n_layers": keys.number("moe_every_n_layers"),
@@ -145,8 +145,7 @@ def _jina2(keys: Keys, config: Config) -> dict[str, Any]:
     if keys.has_tensor("ffn_gate.weight") or keys.has_tensor("attn_q_norm.weight"):
         raise UnsupportedModel(
             f"{keys.place} has gates, or norms of q and k, in tensors of their own.",
-            why="Gates are read only where they follow one another in ffn_up. Models of code have norms that other "
-            "models do not have.",
+            why="Gates are read only as rows of ffn_up. Models of code have norms that other models do not have.",
             fix="Convert the model again with a current llama.cpp, or use its original checkpoint.",
         )
     said = _types(keys, config)
@@ -162,8 +161,8 @@ def _neobert(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 def _gemma(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns two facts for which there is no key: each position sees both directions, and the heads' size gives the
-    scale of scores."""
+    """Returns two fields for which there is no key: attention is bidirectional, and the size of a head gives the scale
+    of attention scores."""
     keys.same("attention.causal", False)
     return {"query_pre_attn_scalar": int(config.get("head_dim", 256)), "use_bidirectional_attention": True}
 

@@ -1,4 +1,5 @@
-"""The entries of the table of architectures: the names on both sides, and how converters changed the tensors."""
+"""The entries of the table of architectures: names in GGUF files and in our checkpoints, and the converters' changes.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def no_numbers(config: Config) -> Mapping[str, F32Array]:
 
 
 def nothing_held(read: Callable[[str], F32Array], layers: int) -> dict[str, Any]:
-    """Returns no fields that tensors hold."""
+    """Returns no fields: no tensor holds values of keys."""
     return {}
 
 
@@ -84,17 +85,17 @@ class Family:
     """hf: the name in `architectures` of config.json. layer, outer: stored name -> our name, for the tensors of a layer
     and for the others. A stored name with its ending goes before one without.
 
-    layers: the text before a layer's number. pairs: True where rows of q and k are stored as rotary pairs, and are
-    put back into halves. less_one: tensors to whose values one was added. turned: matrices that are stored as (columns,
+    layers: the text before a layer's number. pairs: True where rows of q and k are stored as rotary pairs, and are put
+    back into halves. less_one: tensors to whose values one was added. turned: matrices that are stored as (columns,
     rows) in our checkpoints. joined: see Joined. chosen: returns the name of the entry with which a file of this
     architecture is read, from its keys; "" for this entry. windows: whether a file may have a sliding window. partial:
     whether a head may be rotated in part. apart: True where the usual keys do not give the heads' sizes; `more` reads
     them. fixed: fields that all files of the family have. keys: keys that only this family has, and their names in
     config.json. rows: more such keys, with a rule for files and configs that lack them. renamed: our usual field -> the
     family's field, "" for none. more: returns the fields that no table has; they override the others. numbers: returns
-    tensors of our checkpoints whose values are keys of the file, from the config. held: returns the fields of the
-    config that those tensors hold, from a function that reads a tensor and the number of layers. task: the task of the
-    model. written: whether `quantize --to gguf` makes such files.
+    tensors of our checkpoints whose values are keys of the file, from the config. held: does the opposite of `numbers`:
+    returns the fields of the config whose values such tensors hold. It takes a function that reads a tensor, and the
+    number of layers. task: the task of the model. written: whether `quantize --to gguf` makes such files.
     """
 
     hf: str

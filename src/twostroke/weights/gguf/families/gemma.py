@@ -66,12 +66,12 @@ STREAM_ROWS = (
     KeyRow("altup.active_idx", "altup_active_idx", silent=0),
 )
 UNTURNED = 1e20
-"""Pairs whose frequency has a larger divisor are not rotated."""
+"""The bound of divisors: a rotary pair whose frequency has a larger divisor is not rotated."""
 
 
 def _shared(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields that both families have: also those of layers that read the K and V of an earlier layer, and
-    of embeddings."""
+    """Returns the fields that both families have: the types of the layers, whether the head is the embedding, and the
+    number of rows of the layers' embeddings."""
     layers = int(config["num_hidden_layers"])
     said = windows_of(keys, config, every=6)
     found = {
@@ -114,7 +114,7 @@ def _gemma4(keys: Keys, config: Config) -> dict[str, Any]:
     own = layers - int(config["num_kv_shared_layers"])
     same = any(f"blk.{index}.attn_v.weight" not in keys.tensors for index in range(own) if full[index])
     if len(set(widths[:own])) > 1 or set(widths[own:]) - {widths[0], 2 * widths[0]}:
-        raise keys.wrong("feed_forward_length", "Layers that share K and V may be twice as wide, and no other.")
+        raise keys.wrong("feed_forward_length", "Only layers that read K and V of other layers may be twice as wide.")
     return {
         **common,
         "head_dim": narrow,
@@ -132,13 +132,13 @@ def _gemma4(keys: Keys, config: Config) -> dict[str, Any]:
 
 def _only(keys: Keys, numbers: list[int]) -> int:
     if len(set(numbers)) != 1:
-        raise keys.wrong("attention.head_count_kv", "Layers of one kind have the same heads, and there are both kinds.")
+        raise keys.wrong("attention.head_count_kv", "Each kind of layer must occur, with one number of KV heads.")
     return numbers[0]
 
 
 def _turns(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the rotations of each layer type. For layers without a window the file has divisors: 1 for pairs that
-    turn, a huge number for the others."""
+    """Returns the rotations of each layer type. For layers without a window the file has divisors: 1 for pairs that are
+    rotated, a huge number for the others."""
     divisors = (config.get("rope_scaling") or {}).get("short_factor") or []
     turned = sum(each < UNTURNED for each in divisors)
     if not divisors or any(each != 1.0 for each in divisors[:turned]):

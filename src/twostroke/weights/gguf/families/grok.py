@@ -44,7 +44,7 @@ GROK: Names = {
 }
 
 LEFT_OUT = {"attn_logit_softcapping": ""}
-"""The key that the common reader must skip. A KeyRow reads it and gives it this family's name of the field."""
+"""The common reader skips this key. A KeyRow reads it into a field that has its own name in this family."""
 
 FAMILIES: dict[str, Family] = {
     "grok": Family("Grok1ModelForCausalLM", "grok-1", GROK, keys=COUNTS, rows=SCALES, more=_grok, renamed=LEFT_OUT),

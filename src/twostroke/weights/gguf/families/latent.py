@@ -65,7 +65,7 @@ def latent_heads(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _stretched(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns yarn with the factor on scores: the key is a tenth of mscale_all_dim."""
+    """Returns the yarn rope with the factor of attention scores: the key holds a tenth of mscale_all_dim."""
     rope = config.get("rope_scaling")
     if rope is None or not keys.has("rope.scaling.yarn_log_multiplier"):
         return {}
@@ -80,9 +80,9 @@ def _dense_or_experts(keys: Keys) -> str:
 
 
 def _groups(config: Config, experts: int, published: tuple[int, int]) -> dict[str, int]:
-    """Returns the number of groups of experts, and how many of them are kept. Files from before these keys have
-    neither. If such a file has as many experts as the published model with groups, it gets that model's groups; other
-    files have no groups."""
+    """Returns the number of groups of experts, and how many of them are kept. Files of older converters have neither
+    key. If such a file has as many experts as the published model with groups, it gets that model's groups; other files
+    have no groups."""
     if config.get("n_group"):
         return {}
     known = "n_group" not in config and config.get("n_routed_experts") == experts
@@ -91,7 +91,7 @@ def _groups(config: Config, experts: int, published: tuple[int, int]) -> dict[st
 
 def _deepseek2(keys: Keys, config: Config) -> dict[str, Any]:
     if keys.number("expert_gating_func", 1) != 1 or keys.truth("expert_weights_norm", False):
-        raise keys.wrong("expert_gating_func", "Without a bias for their choice, experts are chosen by a softmax.")
+        raise keys.wrong("expert_gating_func", "Experts that are chosen without a bias are chosen by a softmax.")
     groups = _groups(config, 160, (8, 3))
     grouped = {**config, **groups}["n_group"] > 1
     method = "group_limited_greedy" if grouped else "greedy"
@@ -103,9 +103,10 @@ def _deepseek3(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _chosen_by_sigmoids(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of experts with a bias for their choice. A file without a factor for their weights means 1."""
+    """Returns the fields of experts that are chosen with a bias. A file without a factor for the experts' weights means
+    the factor 1."""
     if keys.number("expert_gating_func", 2) != 2:
-        raise keys.wrong("expert_gating_func", "Experts that have a bias for their choice have sigmoids (2).")
+        raise keys.wrong("expert_gating_func", "Experts that are chosen with a bias are chosen by a sigmoid (2).")
     normed = keys.truth("expert_weights_norm", False)
     layers = config["num_hidden_layers"] - keys.number("nextn_predict_layers", 0)
     sparse = [f"blk.{index}.ffn_gate_inp.weight" in keys.tensors for index in range(layers)]
@@ -115,8 +116,8 @@ def _chosen_by_sigmoids(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _glm_dsa(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of a model with an index. Layers without an index of their own take the positions of the last
-    layer that has one."""
+    """Returns the fields of a model whose layers choose positions by an index. A layer without an index of its own
+    takes the positions that the nearest earlier layer with an index chose."""
     found = _chosen_by_sigmoids(keys, config)
     layers = range(int(found["num_hidden_layers"]))
     full = [f"blk.{index}.indexer.attn_k.weight" in keys.tensors for index in layers]

@@ -26,7 +26,7 @@ PER_LAYER = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate
 
 
 def _pairs(config: Config, rows: int) -> I32Array:
-    """Returns the order of rows of a layer's q or k. The number of heads differs from layer to layer, their width does
+    """Returns the order of rows of a layer's q or k. The number of heads differs from layer to layer; their width does
     not."""
     return halves_of_pairs(rows, rows // int(config["head_dim"]))
 
@@ -110,10 +110,9 @@ def _baichuan(_: Keys, config: Config) -> dict[str, Any]:
 
 
 def _ling1(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of Ling 1, whose weights of experts are not multiplied. llama.cpp reads experts in all layers.
-    """
+    """Returns the fields of Ling 1, whose experts' weights have no factor. As in llama.cpp, all layers have experts."""
     if keys.number("expert_weights_scale", 1.0) != 1.0:
-        raise keys.wrong("expert_weights_scale", "Weights of this family are not multiplied.")
+        raise keys.wrong("expert_weights_scale", "The weights of experts have no factor in this family.")
     keys.same("leading_dense_block_count", 0)
     count = keys.number("expert_shared_count")
     return {"num_shared_experts": count, "norm_topk_prob": keys.truth("expert_weights_norm", False)}

@@ -76,7 +76,7 @@ NO_HEADS = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate_
 
 
 def attending(keys: Keys, layers: int) -> list[bool]:
-    """Returns whether each layer has attention: the file then has the layer's queries."""
+    """Returns, for each layer, whether it has attention: such a layer has a matrix of queries in the file."""
     return [f"blk.{index}.attn_q.weight" in keys.tensors for index in range(layers)]
 
 
@@ -108,7 +108,8 @@ def _mamba2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _every(layers: list[bool]) -> tuple[int, int]:
-    """Returns period and offset of the layers that are true. A list without a period gets its own length."""
+    """Returns the period and the offset of the layers that are true. Where fewer than two are true, the period is the
+    number of layers."""
     at = [index for index, each in enumerate(layers) if each]
     period = at[1] - at[0] if len(at) > 1 else len(layers)
     return period, at[0] if at else 0

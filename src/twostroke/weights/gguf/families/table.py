@@ -88,7 +88,7 @@ def family_of(values: Mapping[str, Value], place: str, tensors: Mapping[str, Sto
         raise UnsupportedModel(
             f"{place}: the architecture {word!r} is not implemented.",
             why=f"general.architecture must be one of the {len(known)} of docs/guides/gguf.md.",
-            fix="A file that holds a part of a model (mmproj, an adapter) belongs next to a model's."
+            fix="A file that holds a part of a model (mmproj, an adapter) is used together with the file of a model."
             if word in PARTS
             else usual,
         )

@@ -1,9 +1,9 @@
 """Decoders inside models that read images: their GGUF names differ from those of the plain decoder, their layers do
 not.
 
-The parts that read images lie in a file of their own (mmproj): see projector.py. Positions of images turn by sections
-of a head; positions of text turn as a whole head does. Sources: conversion/{qwenvl,qwen3vl,ernie,hunyuan}.py of
-llama.cpp.
+The parts that read images lie in a file of their own (mmproj): see projector.py. An image row has several positions,
+each of which rotates one section of a head; a token of text rotates the whole head by one position. Sources:
+conversion/{qwenvl,qwen3vl,ernie,hunyuan}.py of llama.cpp.
 """
 
 from __future__ import annotations

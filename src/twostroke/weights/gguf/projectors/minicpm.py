@@ -13,12 +13,12 @@ from twostroke.weights.gguf.projectors.siglip import OUTER, SCALE, SIGLIP
 
 LAYERS = "wa_layer_indexes"
 MODES = {2: "4x", 4: "16x"}
-"""The name of the way in which patches become image rows, by the patches on each side of an image row."""
+"""The name in the settings, by the number of patches on each side of the square that becomes one image row."""
 
 
 def _minicpm(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Returns the fields of MiniCPM-V. image_size is the side of a slice in pixels, and the tower's own size follows
-    from its table of places."""
+    """Returns the fields of MiniCPM-V. image_size is the side of a slice in pixels. The size that the tower was trained
+    with follows from the number of its position embeddings."""
     merge, side, patch = merge_of(keys, SCALE, 4), tower["image_size"], tower["patch_size"]
     if merge not in MODES:
         raise keys.wrong(VISION + SCALE, f"It is {' or '.join(map(str, MODES))}.")

@@ -25,7 +25,8 @@ def _llama4(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
 
 
 def _kimi(keys: Keys, tower: Config, shapes: Shapes) -> Config:
-    """Returns the fields of both models of Kimi. Places of patches are a square grid, as one axis or as two."""
+    """Returns the fields of both models of Kimi. The position embeddings form a square grid, stored with one axis of
+    positions or with two."""
     keys.truth("use_gelu", True)
     *places, _ = shapes.get("v.position_embd.weight", (0, 0))
     side = math.isqrt(math.prod(places))
@@ -34,7 +35,7 @@ def _kimi(keys: Keys, tower: Config, shapes: Shapes) -> Config:
 
 
 def _kimi_k25(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Returns the fields of Kimi K2.5. The key about pixels counts patches before black is added."""
+    """Returns the fields of Kimi K2.5. The key image_max_pixels limits an image before black is added around it."""
     config, settings = _kimi(keys, tower, shapes), Config()
     config["projection_layer_norm_eps"] = tower["layer_norm_eps"]
     if keys.has(VISION + "image_max_pixels"):

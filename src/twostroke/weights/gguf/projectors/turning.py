@@ -29,12 +29,12 @@ MERGER = {
     **{"v.post_ln": "merger.ln_q", "mm.0": "merger.mlp.0", "mm.2": "merger.mlp.2"},
 }
 FRAMES = 2
-"""The number of times that a patch repeats its pixels: files have a kernel for each."""
+"""The number of frames of a patch, all with the same pixels. A file has a kernel for each frame."""
 QWEN_TEXTS = ("Qwen2ForCausalLM",)
 
 
 def _square(keys: Keys, tower: Config) -> Config:
-    """Returns the fields of towers that join squares of patches, under these towers' names."""
+    """Returns the fields of towers that join squares of patches, under the names that such towers use."""
     return {
         **tower,
         **{"depth": tower["num_hidden_layers"], "num_heads": tower["num_attention_heads"]},
@@ -52,7 +52,8 @@ def _qwen3_vl(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config
 
 
 def _qwen2_vl(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Returns the fields of Qwen2-VL, whose key feed_forward_length is not the tower's."""
+    """Returns the fields of Qwen2-VL. The key feed_forward_length does not give the tower's inner size, so a tensor's
+    shape gives it."""
     wide = tower["hidden_size"]
     inner = max(shapes.get("v.blk.0.ffn_up.weight", (wide, wide)))
     own = _square(keys, tower) | {"embed_dim": wide, "mlp_ratio": inner / wide}

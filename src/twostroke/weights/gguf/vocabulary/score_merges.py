@@ -1,7 +1,7 @@
 """Finds the merges of a SentencePiece vocabulary. Its file stores no merges, but a score for each piece.
 
-A piece is looked for in all places between its characters: 2 million in a vocabulary of 262,144. Numbers that stand for
-texts are looked up, all at once, and only pairs that are found this way are compared as texts.
+Each piece is split at all places between its characters: 2 million places in a vocabulary of 262,144. Texts are first
+looked up by their numbers, all at once. Only pairs whose numbers are found are compared as texts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 LONGEST = 512
-"""Characters of the longest piece that is made of two."""
+"""The number of characters of the longest piece that a merge can make."""
 _BASE = 0x9E3779B97F4A7C15
 """An odd number: multiplying by it can be undone modulo 2^64."""
 _MIXED = np.uint64(0xD6E8FEB86659FD93)
 _BITS = 24
-"""Bits of a number that the first look takes. One of 60 texts outside of a large vocabulary passes it."""
+"""The number of bits by which texts are looked up first. One of 60 texts that are not in a large vocabulary passes."""
 
 Numbers = NDArray[np.uint64]
 Places = NDArray[np.int64]
@@ -42,8 +42,8 @@ def _pairs(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Place
     """Returns the indices of joined texts, of their first parts and of their second parts, in the order of the joined
     texts. Every true pair is in the result; a few pairs may be false.
 
-    The number of characters c0, c1, ... is c0 + c1 * _BASE + c2 * _BASE^2 ... modulo 2^64. The numbers of all parts of
-    a text follow from the sums up to each of its characters.
+    A text with the characters c0, c1, ... has the number c0 + c1 * _BASE + c2 * _BASE^2 ... modulo 2^64. The numbers of
+    all parts of a text follow from the sums up to each of its characters.
     """
     codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4").astype(np.uint64)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -71,7 +71,7 @@ def _pairs(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Place
 
 
 def _pairs_by_text(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Places, Places]:
-    """The same, for texts of which two have one number."""
+    """Does the same as `_pairs` by comparing texts, for vocabularies in which two texts have the same number."""
     place_of = {text: place for place, text in enumerate(texts)}
     found = [
         (join, place_of[text[:middle]], place_of[text[middle:]])
@@ -84,10 +84,10 @@ def _pairs_by_text(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Place
 
 
 def _powers(base: int) -> Numbers:
-    """base^0 to base^LONGEST modulo 2^64."""
+    """Returns base^0 to base^LONGEST modulo 2^64."""
     return np.multiply.accumulate(np.array([1, *[base] * LONGEST], np.uint64))
 
 
 def _bits_of(numbers: Numbers) -> Places:
-    """Numbers mixed and cut to _BITS."""
+    """Returns the numbers, mixed and reduced to _BITS bits."""
     return (numbers * _MIXED >> np.uint64(64 - _BITS)).astype(np.int64)

@@ -3,7 +3,7 @@
 All arithmetic is float32, without fused operations, in the order written here. Per row and group of `group` columns,
 with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0):
 
-    int8   scale = amax / 127 rounded up to bf16, so that nothing is clipped but by one rounding;
+    int8   scale = amax / 127 rounded up to bf16, so that only the rounding of 1 / scale can make clipping necessary;
            q = round half to even of w * (1 / scale), in [-127, 127].
     int4   a scale for the group and a whole multiplier m in [1, 15] for each 16 columns; the weight is (q * m) * scale.
            Four scales are tried, -extreme / (15 * c) for c = 7, 7.5, 8, 8.5, rounded to the nearest bf16, where extreme

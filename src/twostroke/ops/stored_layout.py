@@ -164,7 +164,7 @@ def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
         or rows.scales.shape[1] * wide * same != columns
         or (rows.minimum_scales is not None and not kind.has_minimum)
     ):
-        raise ValueError(f"{kind.name} holds one scale for {wide} columns; only AFFINE and _MIN kinds hold minima")
+        raise ValueError(f"{kind.name} holds one scale for {wide} columns, and minima only if it is AFFINE or _MIN")
     if same > 1:
         rows = _finer(rows, same)
     least = None

@@ -149,7 +149,7 @@ class _Run:
             if all(self._method.layout.group_for(*shape, self._group) for shape in shapes):
                 fitting.append(product)
                 continue
-            reason = f"its rows or columns do not fill whole groups of {self._group} columns or whole words"
+            reason = f"its shape is no multiple of groups of {self._group} columns or of whole words"
             self._kept |= {name.removesuffix(WEIGHT): reason for name in product.tensors}
         return replace(found, products=tuple(fitting))
 

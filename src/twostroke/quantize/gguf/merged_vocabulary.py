@@ -84,7 +84,7 @@ def checked_keys(
             around = _differing(original, found, marked, special=True)
             return {**kind, WHOLE: as_json(said)} if others or around else kind
         wrong = wrong or plain[0]
-    raise refused(f"The file would give this text other tokens than tokenizer.json: {wrong[:40]!r}.")
+    raise refused(f"The tokens of a text would differ from those of tokenizer.json: {wrong[:40]!r}.")
 
 
 def _differing(

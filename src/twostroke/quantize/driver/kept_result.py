@@ -1,4 +1,4 @@
-"""A note in the cache folder about the folder with a model's calibrated form. `--weights` with the same name uses that
+"""A note in the cache folder about the folder with a model's calibrated form. `--weights int4` then uses that
 folder.
 
     cache/calibrated/<fingerprint of the original>-int4.json    {"folder": ..., "content": fingerprint of the result}

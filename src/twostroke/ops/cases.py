@@ -23,8 +23,8 @@ ROTATED = (
 CODES = (*INTEGERS, *ROTATED)
 """The formats of whole numbers. With them activations are rounded too."""
 PAGES = ((1e-4, (KVKind.F32, KVKind.BF16)), (5e-3, (KVKind.INT8, KVKind.INT4)))
-"""The kinds of pages, after the tolerance that attention has with them. Matrix registers hold a weight to 2^-17 of its
-value. In whole numbers the last bit of a float may round a weight to the next whole number."""
+"""Pairs of a tolerance of attention and the kinds of pages that it is for. Matrix registers hold a weight to 2^-17 of
+its value. In whole numbers the last bit of a float may round a weight to the next whole number."""
 
 
 def times(factor: float) -> Content:

@@ -1,5 +1,5 @@
-"""Tables of the values that nibbles stand for, where nibbles are no numbers: floats of 4 bits, and the numbers of
-ggml's IQ4 types."""
+"""Tables of the values that nibbles stand for, where a nibble is not the number itself: floats of 4 bits, and the
+numbers of ggml's IQ4 types."""
 
 from __future__ import annotations
 

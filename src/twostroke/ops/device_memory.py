@@ -43,8 +43,8 @@ class DeviceMemory(Protocol):
 
 
 class HostMemory:
-    """The memory of this process; satisfies DeviceMemory. Parts of an array that were never touched take no physical
-    memory. Satisfies `DeviceMemory`."""
+    """The memory of this process. Parts of an array that were never touched take no physical memory. Satisfies
+    `DeviceMemory`."""
 
     def empty(self, num_bytes: int) -> NDArray[np.uint8]:
         return _aligned(np.empty(num_bytes + ALIGNMENT, np.uint8), num_bytes)
@@ -59,7 +59,7 @@ class HostMemory:
         array[...] = host
 
     def get(self, array: NDArray[Any]) -> NDArray[Any]:
-        """See DeviceMemory: the array itself."""
+        """Returns the array itself; see DeviceMemory."""
         return array
 
     def copy_row(self, array: NDArray[Any], source: int, target: int) -> None:

@@ -54,7 +54,7 @@ INT4_STEP_BYTES = (2 + 8 * 4) * PANEL_ROWS
 @dataclass(frozen=True, eq=False)
 class PackedWeight:
     """A (rows, columns) matrix W for out = x @ W.T + bias. Two weights are the same only when they are one object:
-    backends use it as a key.
+    backends use the object as a key.
 
     data: (format.data_bytes,) uint8, 64-byte aligned. scales: (padded_rows * groups,) uint16, or (columns,), or None.
     bias: (rows,) float32 or None. experts: for a bank, how many such matrices lie one after the other in data, scales
@@ -139,8 +139,8 @@ class AttentionBatch:
     """Which rows belong to which sequence, and where the sequence's KV pages are.
 
     Sequence s owns rows [row_starts[s], row_starts[s + 1]); its last row is at position context_tokens[s] - 1.
-    row_starts: (S + 1,) int32. context_tokens: (S,) int32, these rows included. page_table: (S, max_pages) int32,
-    C-contiguous; entry i holds positions [16 i, 16 i + 16).
+    row_starts: (S + 1,) int32. context_tokens: (S,) int32, the rows of this step included. page_table: (S, max_pages)
+    int32, C-contiguous; entry i holds positions [16 i, 16 i + 16).
     """
 
     row_starts: I32Array
@@ -228,7 +228,7 @@ def unpack_integers(weight: PackedWeight) -> tuple[NDArray[np.int8], F32Array]:
     """Returns integers (rows, padded columns) int8 (for int4: q times multiplier) and scales (rows, groups) float32."""
     columns = weight.format.padded_columns(weight.columns)
     if weight.scales is None:
-        raise ValueError("integer weights without scales")
+        raise ValueError("integer weights need scales")
     if weight.format.kind is WeightKind.INT8:
         quads = weight.data.reshape(-1, columns // 4, PANEL_ROWS, 4).transpose(0, 2, 1, 3)
         values = (quads.astype(np.int16) - 128).reshape(-1, columns)

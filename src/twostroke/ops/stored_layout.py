@@ -15,10 +15,10 @@ Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), e
                         minima (16, 64) uint8; then codes
     SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
     SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16 like SUPER8_MIN, then nibbles: the code
-    SUPER2, SUPER2_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two bits of the code + 1, of _MIN of
-                        the code, as high bits lie
-    SUPER3              as SUPER8; then blocks of 16 columns: the two low bits of the code + 4, as high bits lie; then
-                        (64) of 16 bits: bit 4 i + q is the third bit of column 4 q + i
+    SUPER2, SUPER2_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: two bits of each column,
+                        laid out as high bits: the code + 1, for _MIN the code
+    SUPER3              as SUPER8; then blocks of 16 columns: the two low bits of the code + 4, laid out as high bits;
+                        then (64) of 16 bits: bit 4 i + q is the third bit of column 4 q + i
     SUPER5_MIN          as SUPER4_MIN; then blocks of 32 columns: the fifth bits, then nibbles
     SUPER6, SUPER6_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two highest bits of code + 32, then
                         nibbles
@@ -30,15 +30,15 @@ Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), e
 High bits of a block are (64, 4) bytes. With b bits a code, byte i of a row has those of column 4 q + i of the block
 from bit b q on.
 Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of affine kinds are a multiple of g,
-those of super kinds a multiple of 256 in files. Of floats that are rounded to one, the last group may be shorter.
-Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each group of 256 columns has a sum
-of its own, which begins with 0.
+those of super kinds a multiple of 256 in files. Where floats are rounded to a super kind, the last group may be
+shorter. Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each group of 256 columns
+has a sum of its own, which begins with 0.
 
-    FLAT, E2M1: a scale of the activations belongs to 32 columns, as in ggml's Q8_0: to a step, or to two
+    FLAT, E2M1: 32 columns share a scale x_scale of the activations, as in ggml's Q8_0; they are one or two steps
         for each step: sum = fma(float(whole sum), step * x_scale, sum)
                        sum = fma(-minimum, float(sum of the rounded activations) * x_scale, sum)
         total = total + sum
-    other kinds: a scale of the activations belongs to the group
+    other kinds: the columns of a group share a scale x_scale of the activations
         for each step: sum = fma(float(whole sum), step, sum)
                        sum = fma(-minimum, float(sum of the rounded activations), sum)
         total = fma(sum, x_scale, total)
@@ -164,7 +164,7 @@ def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
         or rows.scales.shape[1] * wide * same != columns
         or (rows.minimum_scales is not None and not kind.has_minimum)
     ):
-        raise ValueError(f"{kind.name} holds one scale for {wide} columns, and minima only where it has them")
+        raise ValueError(f"{kind.name} holds one scale for {wide} columns, and minima only if it is AFFINE or _MIN")
     if same > 1:
         rows = _finer(rows, same)
     least = None
@@ -311,7 +311,7 @@ def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
 
 
 def stored_values(weight: PackedWeight) -> StoredValues:
-    """Unpacks bytes as rows with padded columns. Rows of super kinds go to the end of a group."""
+    """Unpacks bytes as rows with padded columns. Rows of super kinds are continued with zeros to the end of a group."""
     kind, padded = weight.format.kind, weight.format.padded_columns(weight.columns)
     panels = padded_rows(weight.rows) // PANEL_ROWS
     sub, kinds = kind.step_columns, 2 if kind.has_minimum else 1

@@ -2,8 +2,8 @@
 
     q (T, H, D), out (T, H, V) float32, possibly strided with contiguous last two axes; D and V are the head sizes of K
     and of V. Row r of sequence s at position p sees positions max(0, p - window + 1) .. p (window 0: all of 0 .. p;
-    below 0: from the last multiple of -window on, Llama 4), and the next `ahead` ones as far as the sequence goes: 0
-    for causal attention. Query head h reads KV head h // (H / kv_heads).
+    below 0: from the last multiple of -window on, Llama 4), and the next `ahead` positions as far as the sequence goes.
+    `ahead` is 0 for causal attention. Query head h reads KV head h // (H / kv_heads).
     scores = scale * q . k
     scores = soft_cap * tanh(scores / soft_cap)          where soft_cap is above 0 (Gemma 2)
     scores += slopes[h] * (position of k - p)            where slopes (H,) are given (alibi; Press et al. 2022)
@@ -41,8 +41,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 TILE_TOKENS = 4 * PAGE_TOKENS
 LARGEST_BYTE, LARGEST_WHOLE = np.float32(127), np.float32(16383)
 SMALLEST_SCALED = np.float32(2.0**-112)
-"""The smallest value that a largest magnitude is rounded with. A smaller one is replaced by it, because its inverse
-must be finite."""
+"""The smallest magnitude by which `_rounded` divides. It replaces a smaller one, because the inverse must be finite."""
 LOG2_E = np.float32(1.44269504088896341)
 
 
@@ -184,7 +183,7 @@ _CASES: tuple[dict[str, object], ...] = (
         **{"soft_cap": 5.0, "sinks": (None, times(1)), "slopes": (None, times(0.1))},
     },
 )
-"""The sizes and windows of the op's test cases; the kinds of pages come on top."""
+"""The sizes and windows of the op's test cases. Each is tested with each kind of pages."""
 
 
 @op
@@ -239,8 +238,8 @@ def attention(
     sinks: Vector | None = None,
     slopes: Vector | None = None,
 ) -> Value:
-    """Records the call and returns what each row of q (T, H, D) sees in `layer`. The layer's kind gives the window and
-    how far a row sees ahead. soft_cap: the cap of the scores, 0 for none."""
+    """Records the call and returns the output of each row of q (T, H, D) over `layer`. The layer's kind gives the
+    window and how far a row sees ahead. soft_cap: the cap of the scores, 0 for none."""
     if not isinstance(layer.kind, PagedKV) or isinstance(layer.kind, LatentKV):
         raise TypeError("attention needs pages of K and V")
     kind = layer.kind

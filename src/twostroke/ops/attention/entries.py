@@ -1,12 +1,13 @@
 """Pages of entries. An entry is one vector that stands for several positions, and is key and value of all heads at
 once.
 
-An entry of rate m closes at the positions p with (p + 1) % m == 0, and lies in the page of p. Entries use the page
-table and the prefix of the positions, with ceil(16 / m) places in a page. A cache of entries is declared as a LatentKV
-with `page_numbers` numbers for each position, so that its pages have enough room for the entries. A page of a cache of
-`dim` numbers is
+An entry of rate m closes at the positions p with (p + 1) % m == 0, and lies in the page of p. Entries have the page
+table of the positions and are shared with the same prefixes. A page has ceil(16 / m) places. A cache of entries is
+declared as a LatentKV with `page_numbers` numbers for each position, so that its pages have enough room for the
+entries. A page of a cache of `dim` numbers is
 
-    entry i of the page    dim numbers one after the other: float32, bf16, int8, or int4 as q + 8, the even one low
+    entry i of the page    dim numbers one after the other: float32, bf16, int8, or int4 as q + 8, of two
+                           neighbours the first in the low bits of a byte
     scales                 after the room of a page of latents: bf16, one for each entry; int8 and int4 alone
 """
 
@@ -33,7 +34,7 @@ def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:
     Raises ValueError for a `dim` or a `rate` that pages cannot hold.
     """
     if dim % 2 or not 2 <= dim <= MOST_NUMBERS or rate < 1:
-        raise ValueError(f"entries of {dim} numbers for {rate} positions have no pages")
+        raise ValueError(f"pages cannot hold entries of {dim} numbers for {rate} positions")
     numbers = page_numbers(dim, rate)
     return LatentKV(1, numbers, window, numbers)
 

@@ -1,8 +1,9 @@
-"""entry_attention: softmax attention of new positions over entries, each key and value of all heads (DeepSeek-AI 2026).
+"""entry_attention: softmax attention of new positions over entries (DeepSeek-AI 2026).
 
-    q (T, H, D) float32, possibly strided with contiguous last two axes. The row at position p sees entries
-    0 .. (p + 1) // rate - 1 of its sequence; of these the last `window` where that is not 0, and where `chosen` (T, K)
-    is given those that it names, in rising order, then -1.
+    q (T, H, D) float32, possibly strided with contiguous last two axes. An entry is key and value of all heads. The row
+    at position p sees entries 0 .. (p + 1) // rate - 1 of its sequence. Where `window` is not 0, it sees the last
+    `window` of these alone. Where `chosen` (T, K) is given, it sees the entries whose numbers are in its row of
+    `chosen`: in rising order, then -1.
     scores = scale * (q . entry);  out (T, H, D) float32 = softmax(scores) @ entries
 
 Attention may go over two caches. The result of the first call is (T, H, D + 2). For each head it has the sum of entries
@@ -102,8 +103,8 @@ class EntryAttention(Op):
     window: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts for each visible position its share of an entry: 4 FLOPs for each number of a head. With `chosen`, the
-        cost of a row has the largest number of entries that a row may choose."""
+        """Counts for each visible position its share of an entry: 4 FLOPs for each number of a head. With `chosen`,
+        each row is counted with the largest number of entries that a row may choose."""
         dim = self.q.shape[1]
         moved = 4 * (self.q.width + self.out.width + (self.before.width if self.before else 0))
         each, stored = 4 * self.q.width, formats.kv.latent_bytes(dim)
@@ -135,8 +136,8 @@ def entry_attention(
     sinks: Vector,
     scale: float,
 ) -> Value:
-    """Records the calls and returns what each row of q (T, H, D) sees of `near`, and of the entries of `far` that are
-    in `chosen`. One softmax goes over both."""
+    """Records the calls and returns the output of each row of q (T, H, D) over the entries of `near`, and those of
+    `far` that are in `chosen`. One softmax goes over both."""
     heads, dim = q.shape
     made: Value | None = None
     for cache in (near, far):

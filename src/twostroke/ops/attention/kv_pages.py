@@ -113,8 +113,8 @@ def read_latents(layer: KVLayer, page_ids: NDArray[np.integer]) -> F32Array:
 
 
 def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
-    """Returns page_ids in which each entry before the first page that is seen is replaced by that page. No row from
-    `position` on sees those entries, because of the window, so they are invalid."""
+    """Returns page_ids with valid pages alone. Pages before the window were given back: no row from `position` on sees
+    them. The first page that is seen takes their places."""
     first = first_seen(position, window) // PAGE_TOKENS
     return np.concatenate((np.repeat(page_ids[first : first + 1], first), page_ids[first:]))
 

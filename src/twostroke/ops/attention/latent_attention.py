@@ -76,8 +76,8 @@ class LatentAttention(Op):
 
 def latent_cost(q: Value, q_turned: Value, out: Value, formats: StoredFormats, more_width: int = 0) -> OpCost:
     """Returns the cost of attention over latents. It has for each visible position and head 2 FLOPs for each number of
-    the head and 2 for each number of the latent. Latents are read once for all heads. more_width: columns of other
-    operands."""
+    the head and 2 for each number of the latent. Latents are read once for all heads. more_width: the columns of other
+    operands that a row reads."""
     moved = q.width + q_turned.width + out.width
     return OpCost(
         per_row=Work(0, activation_bytes=4 * (moved + more_width)),
@@ -93,12 +93,12 @@ def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> LatentKV:
     if not isinstance(kind, LatentKV):
         raise TypeError(f"{op} needs pages of latents")
     if q.shape[1] + q_turned.shape[1] != kind.head_dim:
-        raise ValueError(f"queries of {q.shape[1]} and {q_turned.shape[1]} numbers do not meet {kind.head_dim}")
+        raise ValueError(f"queries of {q.shape[1]} and {q_turned.shape[1]} numbers do not fit {kind.head_dim}")
     return kind
 
 
 def latent_attention(q: Value, q_turned: Value, layer: Cache, scale: float) -> Value:
-    """Records the call and returns what each row of q (T, H, L) and q_turned (T, H, R) sees in `layer`."""
+    """Records the call and returns the output of each row of q (T, H, L) and q_turned (T, H, R) over `layer`."""
     kind = check_latent(LatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
     q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale, kind.window))

@@ -1,9 +1,10 @@
-"""place_scores: each head's vector times a vector of every place (He et al. 2021, disentangled attention).
+"""place_scores: each head's vector times a vector of every place (disentangled attention; He et al. 2021).
 
     out (T, H, B) float32: out[t, h, b] = sum over d of x[t, h, d] * table[h, d, b]; x (T, H, D) float32, table
                            (H * D * B,) float32, B the number of places.
 
-Sums go over d in order, so one row's result depends on that row alone.
+A place is a class of distances (placed_attention.py). Sums go over d in order, so one row's result depends on that row
+alone.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def place_scores(x: Value, table: Vector) -> Value:
     table of another size."""
     places, left = divmod(table.length, x.width)
     if left or not places:
-        raise ValueError(f"{table.length} numbers are no table of rows of {x.width}")
+        raise ValueError(f"{table.length} numbers are not a table for rows of {x.width} numbers")
     out = x.fresh(x.shape[0], places)
     x.trace.record(PlaceScores(out, x, table))
     return out

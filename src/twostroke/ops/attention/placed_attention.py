@@ -1,4 +1,4 @@
-"""placed_attention: softmax attention whose scores also depend on how far apart two positions are, by places.
+"""placed_attention: softmax attention whose scores also depend on the distance of two positions.
 
     q, out, layer, batch, scale and ahead have the meaning of attention.py, without a window. A place is a class of
     distances. The place of a key's position n and a row's position p is places[min(max(n - p, -R), R) + R]; places (2 R
@@ -8,7 +8,7 @@
 
     table (H * B,): T5 and MPNet (Raffel et al. 2020; Song et al. 2020). by_row, by_key (T, H, B): the scores of a row's
     query, and of a key, for each place (He et al. 2021, disentangled attention). Each of the three may be left out.
-    With by_key a step holds each of its texts whole: a key's row is a row of the step.
+    With by_key, each text of a step must be whole, because the row of a key is a row of the step.
 
 One row's arithmetic depends on that row and on its sequence's keys alone.
 """
@@ -104,7 +104,7 @@ class PlacedAttention(Op):
     ahead: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts the cost of attention, and one more sum for each visible position and head."""
+        """Counts the cost of attention, and 3 more FLOPs for each visible position and head."""
         kind = self.layer.kind
         if not isinstance(kind, PagedKV):
             raise TypeError("placed_attention needs pages")
@@ -126,7 +126,7 @@ def placed_attention(
     by_row: Value | None = None,
     by_key: Value | None = None,
 ) -> Value:
-    """Records the call and returns what each row of q (T, H, D) sees in `layer`, with scores that also depend on
+    """Records the call and returns the output of each row of q (T, H, D) over `layer`, with scores that also depend on
     places."""
     kind = layer.kind
     if not isinstance(kind, PagedKV) or isinstance(kind, LatentKV) or kind.window:

@@ -2,8 +2,9 @@
 
 `dynamic` and `longrope` change with the length of the sequence in transformers, even in the middle of one. Here they
 are resolved once, for the positions that the engine is configured for. A position's rotation must not depend on which
-other requests run, how long they are, or how far this one has come (the exactness law). With a context no longer than
-the original positions both are as in transformers; beyond it, as in transformers given a sequence of that full length.
+other requests run, how long they are, or how many positions of its own request are computed (the exactness law). Where
+the context is no longer than the original positions, both give the tables of transformers. Where it is longer, they
+give the tables that transformers makes for a sequence as long as the context.
 
 The tables have the same bits on every machine (cos_sin.py, types/spec/portable.py): keys that one machine has cached
 can be read by another.
@@ -29,15 +30,16 @@ F64Array = NDArray[np.float64]
 CHUNK_ANGLES = 16384
 """The angles that are computed in float64 at a time, so that they stay in a core's cache."""
 WriteRows = Callable[[F64Array, int, tuple[float, float], F32Array, F32Array], None]
-"""Writes the rows of a whole table whose factors are the same at each position: frequencies, `back`, the factors of
-cosines and of sines, cosines, sines. The bits are those of `rope_table`."""
+"""Called as write(frequencies, back, (factor of cosines, factor of sines), cosines, sines). Fills both tables, where
+the factors are the same at each position. The bits are those of `rope_table`."""
 
 
 def rope_table(
     rope: RopeSpec, max_positions: int, rates: F32Array | None = None, write: WriteRows | None = None
 ) -> RopeTable:
     """Computes cos and sin of positions [0, max_positions): (max_positions, rotary_dim / 2) float32, computed in
-    float64. rates: see `Rope` in ops/program/values.py. write: writes usual tables; None for NumPy."""
+    float64. rates: see `Rope` in ops/program/values.py. write: fills tables whose factors are the same at each
+    position; None for NumPy."""
     frequencies = inverse_frequencies(rope, max_positions)
     if rates is not None:
         frequencies = frequencies * np.array(powers(math.e, rates.astype(np.float64)))
@@ -65,7 +67,7 @@ def rope_table(
 
 
 def _in_reach(frequencies: F64Array, max_positions: int) -> bool:
-    """Returns whether `cos_sin` takes all angles of a table."""
+    """Returns whether `cos_sin` accepts all angles of a table."""
     return bool((frequencies >= 0).all()) and float(frequencies.max(initial=0)) * max_positions <= MOST_ANGLE
 
 
@@ -143,8 +145,8 @@ def _yarn_pair(rope: RopeSpec, turns: float) -> float:
 
 
 class TurnedRows:
-    """A table with one row for each row of a step. For each pair, `places` has the row of the usual table from which it
-    is copied.
+    """A table with one row for each row of a step. A row has several places. Each pair of a row is copied from the
+    usual table: from the row that one of the places names.
 
     rows: the table that ops read. It lies on the device, and the usual table in the host's memory.
     """

@@ -1,8 +1,8 @@
 """span_attention: attention in which the rows of a span see each other; in some models an image is a span.
 
-    As attention without sinks, slopes and `ahead`: row r at position p sees positions max(0, p - window + 1) .. p
-    (window 0: all of 0 .. p), and further those below ends[r], as far as the sequence goes. ends (T,) int32, 0 for a
-    row of no span. With ends of 0 it has the bits of attention.
+    This is attention without sinks, slopes and `ahead`. Row r at position p sees positions max(0, p - window + 1) .. p
+    (window 0: all of 0 .. p). It also sees the later positions below ends[r], as far as the sequence goes. ends (T,)
+    int32, 0 for a row of no span. Where all ends are 0, the bits are those of attention.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class SpanAttention(Op):
 
 
 def with_spans(call: Attention) -> SpanAttention:
-    """Returns the same call as a call whose rows see their spans. Raises ValueError for a call with sinks, slopes,
+    """Returns the call of span_attention that replaces this call. Raises ValueError for a call with sinks, slopes,
     chunks or `ahead`."""
     if call.ahead or call.sinks is not None or call.slopes is not None or call.window < 0:
-        raise ValueError("rows of spans have no sinks, slopes, chunks and no other later positions")
+        raise ValueError("span_attention has no sinks, slopes, chunks or `ahead`")
     return SpanAttention(call.out, call.q, call.layer, call.batch, ROW_ENDS, call.scale, call.window, call.soft_cap)

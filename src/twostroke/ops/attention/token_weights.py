@@ -69,7 +69,8 @@ class Weigh(Protocol):
 
     def spread(self, logits: F32Array) -> tuple[int, int]:
         """Returns the sums of all distances from the largest logit and of their squares. A distance is at most
-        MOST_APART, and is rounded to a multiple of 1 / FIXED, in which the sums are. No logit is -inf."""
+        MOST_APART, and is rounded to a multiple of 1 / FIXED. The first sum is in units of 1 / FIXED, the second in
+        units of its square. No logit may be -inf."""
 
     def near(self, weights: WeightArray, total: int, score: NearScore) -> tuple[F64Array, F32Array]:
         """Returns the tokens' probabilities and their scores. total: the sum of the weights."""
@@ -134,12 +135,14 @@ def products_of_halves(weights: WeightArray, fixed: NDArray[np.uint64]) -> int:
 
 
 def exponent_sum_of(high: int, low: int) -> int:
-    """Returns the sum, for the sums with the upper and the lower bits of the weights."""
+    """Returns the sum over whole weights. high, low: the sums over the upper and the lower bits of the weights
+    alone."""
     return (high << _WEIGHT_HALF) + low
 
 
 def spread_of(total: int, high: int, mixed: int, low: int) -> tuple[int, int]:
-    """Returns the sum and the sum of squares, for the sums of the products of upper and lower bits."""
+    """Returns the sum of distances, which is `total`, and the sum of their squares. high, mixed, low: the sums of upper
+    bits times upper bits, upper times lower, and lower times lower."""
     return total, (high << 2 * _SPREAD_HALF) + (mixed << _SPREAD_HALF + 1) + low
 
 

@@ -35,7 +35,8 @@ def with_best_losses(program: Program) -> Program:
 
 
 def _head(program: Program) -> tuple[int, Linear] | None:
-    """Returns the product, and its index, whose result the logits are, as it is or after it was changed in place."""
+    """Returns the index of the product that makes the logits, and the product. Later calls may change its result in
+    place."""
     for index, call in enumerate(program.calls):
         if isinstance(call, Linear) and call.out.rows is Size.LOGIT_ROWS and call.out is program.logits.root:
             return index, call

@@ -2,9 +2,9 @@
 
 Stages follow one another. One value goes from each stage to the next, unchanged, so the bits are those of one process.
 A value that is given before a step is given to the stages whose calls read it.
-A program can be cut wherever the following calls read only one value, and no cache is used on both sides. These places
-are between layers, and within a layer between attention and feed-forward. The cuts are chosen so that the largest
-stage, counted in weights, is as small as possible.
+A program can be cut wherever the following calls read only one value of the earlier calls, and no cache is used on both
+sides. These places are between layers, and within a layer between attention and feed-forward. The cuts are chosen so
+that the largest stage, counted in weights, is as small as possible.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def cut(program: Program, stage: int, stages: int) -> Stage:
     Raises ConfigError where the program has too few places to cut.
     """
     if not 0 <= stage < stages:
-        raise ValueError(f"stage {stage} of {stages}")
+        raise ValueError(f"there is no stage {stage} of {stages}")
     cuts = _cuts(program)
     if stages > len(cuts) + 1:
         raise ConfigError(

@@ -39,7 +39,7 @@ class Division:
         if tensor > 1 and stages > 1:
             raise ConfigError(
                 "--tensor-parallel and --pipeline-parallel cannot be together yet.",
-                why="A stage of several ranks has no exchange.",
+                why="The ranks of one stage cannot exchange values.",
                 fix="Choose one of them.",
             )
         count = max(tensor, stages)

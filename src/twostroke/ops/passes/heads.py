@@ -61,7 +61,7 @@ def _last_product(program: Program) -> tuple[int, Linear]:
         call = program.calls[index]
         if isinstance(call, Linear):
             return index, call
-    raise ValueError("a program without products")
+    raise ValueError("the program has no products")
 
 
 def _with_product(base: Program, weight: Weight) -> Program:

@@ -1,8 +1,8 @@
 """rotated_heads: the program whose K and V are rotated before they are kept in int8 or int4.
 
-In these formats K and V have one scale for each position and head, so one large channel takes the precision of all
-others. A rotation spreads the large channel over the head (QuaRot; Ashkboos et al. 2024). Queries are rotated by the
-inverse, so that scores stay the same, and the output of attention is rotated back. The calls stand next to kv_write and
+In these formats K and V have one scale for each position and head, so one large channel makes all others less precise.
+A rotation spreads the large channel over the head (QuaRot; Ashkboos et al. 2024). Queries are rotated by the inverse,
+so that scores stay the same, and the output of attention is rotated back. The calls stand next to kv_write and
 attention, after the rotary embedding.
 
 Apply this pass before the program is divided among ranks. Each head is rotated by itself.

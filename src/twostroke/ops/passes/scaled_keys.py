@@ -1,11 +1,11 @@
 """scaled_keys: the program with keys that are divided by one factor for each channel before they are kept.
 
-A layer whose K is kept in int8 or int4 has one scale for each position and head, so one large channel takes the
-precision of all others. With factors each channel of K is divided by its factor before it is written, and the same
-channel of each query is multiplied by it before it is read. The scores stay the same: factors are powers of two, so
-that nothing is rounded. (Per-channel keys: KIVI, Liu et al. 2024; KVQuant, Hooper et al. 2024; moving a factor from one
-side of a product to the other: SmoothQuant, Xiao et al. 2023.) Both calls stand after the rotary embedding, so that the
-two channels of a rotated pair may have different factors.
+A layer whose K is kept in int8 or int4 has one scale for each position and head, so one large channel makes all others
+less precise. With factors, each channel of K is divided by its factor before it is written, and the same channel of
+each query is multiplied by it before it is read. The scores stay the same: factors are powers of two, so that nothing
+is rounded. (Per-channel keys: KIVI, Liu et al. 2024; KVQuant, Hooper et al. 2024; moving a factor from one side of a
+product to the other: SmoothQuant, Xiao et al. 2023.) Both calls stand after the rotary embedding, so that the two
+channels of a rotated pair may have different factors.
 
 Apply this pass before the program is divided among ranks: `shard` gives each rank the factors of its heads.
 """
@@ -43,8 +43,8 @@ def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]],
     """Returns the program with the calls added. factors: kv_heads * head_dim powers of two for each cache, by the
     cache's index; a cache without factors stays as it is. suffix: the end of the vectors' keys.
 
-    Raises ValueError for another number of factors. Also where the keys or queries are read a second time, because they
-    are changed in place.
+    Raises ValueError for another number of factors. Raises it also where the keys or queries are read a second time,
+    because they are changed in place.
     """
     kinds = scalable_caches(program)
     vectors: dict[str, Vector] = {}
@@ -71,7 +71,7 @@ def _numbers(part: str, heads: int, kind: PagedKV, factors: tuple[float, ...]) -
     """Returns the numbers by which the channels of these heads are multiplied. Keys are multiplied by 1 / factor, each
     query head by the factors of the KV head that it reads."""
     if len(factors) != kind.kv_heads * kind.head_dim:
-        raise ValueError(f"{len(factors)} factors for {kind.kv_heads} heads of {kind.head_dim} channels")
+        raise ValueError(f"{len(factors)} factors do not fit {kind.kv_heads} heads of {kind.head_dim} channels")
     if part == "k":
         return tuple(1 / factor for factor in factors)
     read = [head * kind.kv_heads // heads for head in range(heads)]

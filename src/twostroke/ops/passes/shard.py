@@ -37,7 +37,7 @@ def shard(program: Program, rank: int, ranks: int) -> Program:
     Raises ConfigError where heads cannot be divided among the ranks; the error names the counts that are possible.
     """
     if not 0 <= rank < ranks:
-        raise ValueError(f"rank {rank} of {ranks}")
+        raise ValueError(f"there is no rank {rank} of {ranks}")
     if ranks == 1:
         return program
     division = _Division.of(program, ranks)
@@ -97,7 +97,7 @@ class _Division:
             would_do = [str(count) for count in range(1, common + 1) if common % count == 0]
             raise ConfigError(
                 f"This model cannot be divided among {self.ranks} ranks.",
-                why=f"Its layers have {', '.join(map(str, sorted(counts)))} heads; each rank needs as many.",
+                why=f"Its layers have {', '.join(map(str, sorted(counts)))} heads; each rank needs the same number.",
                 fix=f"Use {' or '.join(would_do)}.",
             )
 
@@ -169,8 +169,8 @@ def _segments(program: Program, roots: set[Value], caches: set[Cache]) -> dict[V
 
 
 def _same_columns(call: Op) -> list[tuple[Value, Value]]:
-    """Returns the pairs of values of a call whose columns meet: column i of one value is computed with column i of the
-    other. So a rank must have the same columns of both."""
+    """Returns the pairs of values of a call whose columns belong together: column i of one value is computed with
+    column i of the other. So a rank must have the same columns of both."""
     shaped = [(call.SHAPES[operand.name], value) for operand, value in _pairs(call, Value)]
     return [
         (one, other) for shape, one in shaped for its, other in shaped if its == shape and one.root is not other.root
@@ -187,7 +187,7 @@ def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, targe
 
 
 _Reader = tuple[Weight, Indices | None]
-"""The only product that reads a gathered value: its matrix and its positions. See Gather."""
+"""The matrix and the positions of the only product that reads a gathered value. See Gather."""
 
 
 class _Shard:

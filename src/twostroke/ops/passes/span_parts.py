@@ -27,9 +27,9 @@ BYTES = 4
 
 
 class SpanPart(Struct, frozen=True, eq=False):
-    """calls: the calls of the part; a part with attention has one. begins: the values whose memory it reads and did not
-    write. ends: those that it writes and that later parts read. kept: all values that later parts read. They are values
-    that own memory."""
+    """calls: the calls of the part; a part with attention has one call. The others are values that own memory. begins:
+    the values that the part uses and that were written before it. ends: the values that the part writes and later parts
+    read. kept: all values that this part or earlier ones wrote and later parts read."""
 
     calls: tuple[Op, ...]
     begins: tuple[Value, ...]
@@ -43,7 +43,7 @@ class SpanPart(Struct, frozen=True, eq=False):
 
     @property
     def work(self) -> int:
-        """The multiplications of a row with matrices. An attention counts as one."""
+        """The number of multiplications of one row with matrices, at least 1. An attention counts as 1."""
         return 1 if self.attends else max(1, sum(map(_multiplied, self.calls)))
 
 
@@ -70,13 +70,13 @@ def head_of(program: Program) -> Program:
 
 
 def kept_bytes(program: Program, rows: int) -> int:
-    """Returns the most bytes of the values that are kept of a span of so many rows."""
+    """Returns the most bytes of the values that are kept at a time, for a span of `rows` rows."""
     return max((_bytes(part, rows) for part in span_parts(program)), default=0)
 
 
 def span_cost(parts: Sequence[SpanPart], steps: StepCost, most_rows: int) -> SpanCost:
-    """Returns what pieces of a model in these parts cost. steps: predicts steps of the model. most_rows: the most rows
-    of a step."""
+    """Returns the cost of the pieces of a model that is divided into these parts. steps: predicts steps of the model.
+    most_rows: the most rows of a step."""
     kinds = [PieceKind.SPAN_ATTENTION if part.attends else PieceKind.SPAN_PRODUCTS for part in parts]
     work = {kind: sum(part.work for part, own in zip(parts, kinds, strict=True) if own is kind) for kind in kinds}
     shares = [SpanShare(kind, part.work / work[kind]) for part, kind in zip(parts, kinds, strict=True)]
@@ -88,8 +88,9 @@ def _bytes(part: SpanPart, rows: int) -> int:
 
 
 def _lives(program: Program) -> dict[Value, tuple[int, int]]:
-    """Returns for each value that owns memory the first call that writes it and the last one that reads it. A given
-    value is written before all calls. What the head reads, or a reader of the step, is read after the body."""
+    """Returns for each value that owns memory the place of the first call that uses it, and of the last. A given value
+    is written before all calls. A value that the head reads, or that is kept for after the step, is read after the
+    body."""
     lives: dict[Value, tuple[int, int]] = {value.root: (-1, -1) for value in program.given}
     end = len(program.body)
     for place, call in enumerate(program.body):

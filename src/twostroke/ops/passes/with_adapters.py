@@ -57,7 +57,7 @@ class AdaptedProgram(Struct, frozen=True, eq=False):
 
 
 def module_of(tensor: Tensor) -> str:
-    """Returns the name of the layer to which the matrix `tensor` belongs."""
+    """Returns the name of the module whose matrix `tensor` is."""
     return tensor.name.removesuffix(ENDING)
 
 

@@ -42,8 +42,8 @@ REPLACED = GivenRows()
 
 
 def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
-    """Returns the model with a place for given rows in both forms of its program. Raises ValueError for a program
-    without an embedding."""
+    """Returns the model with a place for given rows in both of its programs, `plain` and `program`. Raises ValueError
+    for a program without an embedding."""
 
     def made(program: Program) -> Program:
         program = _placed(program, how.scaled)
@@ -64,8 +64,8 @@ def given_rows(program: Program) -> tuple[Value, ...]:
 
 
 def taken_rows(whole: Program, own: Program) -> tuple[Value | None, ...]:
-    """Returns for each of the whole program's values that take given rows the value of one process's part of the
-    program. It is None where another process has that part."""
+    """Returns for each value of `whole` that takes given rows the value of `own` in its place. own: one process's part
+    of the program. A result is None where another process has the value."""
     values, found = given_rows(whole), given_rows(own)
     return found if len(found) == len(values) else tuple(each if each in found else None for each in values)
 

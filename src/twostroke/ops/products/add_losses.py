@@ -1,4 +1,4 @@
-"""add_losses: adds what `best_losses` found to the logits, in place.
+"""add_losses: adds the losses that `best_losses` found to the logits, in place.
 
     out (R, N) float32: out[r, numbers[r, i]] += losses[r, i], for each of the C losses of each rank.
 
@@ -20,7 +20,7 @@ from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 CASE_COUNT, CASE_WIDTH = 5, 40
-"""The losses of each row, and the logits, of the op's cases."""
+"""The numbers of losses and of logits of each row in the op's cases."""
 
 
 def reference(out: F32Array, losses: F32Array, count: int) -> None:
@@ -33,7 +33,7 @@ def reference(out: F32Array, losses: F32Array, count: int) -> None:
 
 
 def _found(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
-    """Makes losses of one or more ranks, of which each number has a loss on one rank alone."""
+    """Makes losses of one or more ranks. Each number has a loss on one rank alone."""
     found = np.zeros((shape[0], shape[1] // (2 * CASE_COUNT), 2, CASE_COUNT), np.float32)
     for row in found:
         row[:, 1] = random.permutation(CASE_WIDTH)[:CASE_COUNT]
@@ -43,7 +43,7 @@ def _found(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) ->
 
 @op
 class AddLosses(Op):
-    """The logits with what rounding took from the largest of them."""
+    """The logits, with the losses of the largest added."""
 
     SHAPES = {"out": "R N", "losses": "R *"}
     CASES = (grid(R=(0, 1, 5), N=CASE_WIDTH, losses=(Filled("10", _found), Filled("30", _found)), count=CASE_COUNT),)

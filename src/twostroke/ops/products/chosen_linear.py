@@ -90,7 +90,7 @@ def chosen_linear(x: Value, routes: Value, weight: Weight) -> Value:
     choices = routes.width // 2
     x = x if len(x.shape) > 1 else x.heads(1)
     if x.shape[0] not in (1, choices) or not weight.experts:
-        raise ValueError(f"{x.shape[0]} vectors and {choices} choices of {weight.experts} matrices")
+        raise ValueError(f"{x.shape[0]} vectors and {choices} choices of {weight.experts} matrices do not fit")
     out = x.fresh(choices, weight.rows)
     x.trace.record(ChosenLinear(out, x, routes, weight, x.fresh(weight.columns), x.fresh(weight.rows)))
     return out

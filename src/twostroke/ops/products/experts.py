@@ -15,8 +15,8 @@ rounded; then one product and one addition for each element. One row's result de
 other rows of the same expert.
 
 rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert. Only the reference needs
-it: kernels take several experts at once and have room of their own. Its content afterwards is undefined. middle has 2 F
-columns where there is a gate other than silu(gate) * up.
+this room: kernels take several experts at once and have room of their own. Its content afterwards is undefined. middle
+has 2 F columns where there is a gate other than silu(gate) * up.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _KINDS: tuple[dict[str, object], ...] = (
     {"gate_up": "F", "activation": Activation.RELU2},
     {"idle": 3},
 )
-"""The activations and rules of the op's test cases; sizes come on top."""
+"""The activations and rules of the op's test cases. Each is tested with several sizes."""
 
 
 @op

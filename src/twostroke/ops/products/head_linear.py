@@ -50,7 +50,7 @@ class HeadLinear(Op):
 def head_linear(x: Value, weight: Weight) -> Value:
     """Records the products of x (T, H, K) with a bank of H matrices (N, K), and returns them, (T, H, N)."""
     if weight.experts != x.shape[0]:
-        raise ValueError(f"{x.shape[0]} heads and a bank of {weight.experts} matrices")
+        raise ValueError(f"{x.shape[0]} heads do not fit a bank of {weight.experts} matrices")
     out = x.fresh(weight.experts, weight.rows)
     x.trace.record(HeadLinear(out, x, weight))
     return out

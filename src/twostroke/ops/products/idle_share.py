@@ -1,4 +1,4 @@
-"""idle_share: the weight of experts that compute nothing in each row's sum (zero-computation experts; LongCat-Flash
+"""idle_share: each row's sum of the weights of experts that compute nothing (zero-computation experts; LongCat-Flash
 2025).
 
     out (T, 1) float32 = sum of the weights in routes (T, 2 k) float32 whose number is at least `experts`, in the order

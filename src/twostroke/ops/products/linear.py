@@ -8,8 +8,8 @@ products are summed exactly in int32, and each group is folded into a float32 su
 fma(float(integer), x_scale * w_scale, sum), bias added last. Kinds that keep a file's codes: ops/stored_layout.py.
 
 positions (T,) int32, or None. With integer weights, a row at a position below FIRST_POSITIONS has two codes (ADR 68).
-What rounding loses of it, x - q * scale in float32, is rounded in the same way, and its product is added to the sum
-before the bias. One row's result depends on that row and its position alone.
+What rounding loses of the row, x - q * scale in float32, is rounded in the same way. The product of this second code is
+added to the sum before the bias. One row's result depends on that row and its position alone.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def is_silu(gate: GateProduct) -> bool:
 
 
 def fuse_linear_silu(first: Op, second: Op) -> Op | None:
-    """Returns one call in place of linear(x, weight) and the gate silu(gate) * up of it; None for other calls."""
+    """Returns one call in place of linear(x, weight) and the gate silu(gate) * up of its result; None for other
+    calls."""
     if not (isinstance(first, linear.Linear) and isinstance(second, GateProduct) and second.x.root is first.out):
         return None
     whole = second.x.width == first.out.width and is_silu(second)

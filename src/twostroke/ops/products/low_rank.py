@@ -111,7 +111,8 @@ class LowRank(Op):
         return 1
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts every row as if it had an adapter of full rank, and every sequence as if it had another adapter."""
+        """Counts every row as if it had an adapter of full rank, and every sequence as if it had an adapter of its
+        own."""
         rank, columns, rows = self.down.columns, self.down.rows, self.up.rows
         flops = 2 * rank * (columns + rows) + rows
         matrices = sum(formats.weight_bytes(each) // each.matrices for each in (self.down, self.up))

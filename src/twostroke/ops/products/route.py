@@ -2,12 +2,12 @@
 
     out (T, 2 k) float32 = [weights | numbers] of logits (T, E) float32, E <= 1,024.
 
-    score    of an expert: softmax over all E logits, or sigmoid, or sqrt(softplus) of its own: the number of `scores`
-    choice   score + bias (E,) where there is a bias, else the logit; of the fourth kind of `scores`, a sigmoid too,
-             logit + bias (Kolibri)
-    groups   the experts lie in `groups` groups of as many neighbours. A group counts as much as the sum of its `best`
-             largest choices (1, or 2 where there is a bias). Only those of the `kept` groups that count most, of equal
-             ones the earlier, may be chosen
+    score    of an expert: softmax over all E logits, or sigmoid or sqrt(softplus) of the expert's own logit;
+             `scores` chooses, a number of `Scores`
+    choice   the logit where there is no bias (E,), else score + bias; with SIGMOID_OF_LOGIT logit + bias (Kolibri)
+    groups   the experts lie in `groups` groups of neighbours, all of one size. The value of a group is the sum of its
+             `best` largest choices (1, or 2 where there is a bias). Only experts in the `kept` groups of the largest
+             values may be chosen; of equal groups the earlier one is kept
     weight   score; where `normalised` is not 0, divided by max(sum of the chosen scores, least) + added; times `factor`
              and, where they are given, times shares (E,) (Gemma 4)
 
@@ -156,7 +156,7 @@ def route(logits: Value, rule: RouteRule, bias: Vector | None = None, shares: Ve
     if not 1 <= rule.chosen <= rule.kept * inside:
         raise ValueError(f"{rule.chosen} of {rule.kept * inside} experts cannot be chosen")
     if not 1 <= rule.best <= min(2, inside) or (rule.best == 2 and bias is None):
-        raise ValueError(f"{rule.best} choices cannot stand for a group of {inside}")
+        raise ValueError(f"the value of a group of {inside} experts cannot be the sum of {rule.best} choices")
     out = logits.fresh(2 * rule.chosen)
     logits.trace.record(
         Route(

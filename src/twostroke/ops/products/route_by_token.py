@@ -1,10 +1,10 @@
 """route_by_token: experts that a table names for each token id, weighed by scores (hash layers; Roller et al. 2021).
 
     out (T, 2 k) float32 = [weights | numbers], as route.py writes them. numbers: row token_ids[t] of table (V, k),
-    given flat as (V * k,), in its order. weights: the scores of these experts, of logits (T, E), by the number of
-    `scores` in route.py, divided by (their sum + added), times `factor`. A number of the table is rounded to the
-    nearest whole one and held in [0, E). An expert that stands earlier in its row
-    is replaced by the next one that does not, and the first follows the last: so every row has k different experts.
+    given flat as (V * k,), in its order. weights: the scores of these experts, made of logits (T, E) by `scores` as in
+    route.py, divided by (their sum + added), times `factor`. A number of the table is rounded to the nearest whole one
+    and limited to [0, E). An expert that the row has already is replaced by the next expert that the row does not have
+    yet; after the last expert comes the first. So every row has k different experts.
 """
 
 from __future__ import annotations

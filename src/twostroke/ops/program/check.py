@@ -1,5 +1,5 @@
-"""Laws of every program, checked without running it. Each value that a call reads was written before, and was not
-overwritten since then."""
+"""Laws of every program, checked without running it. Each value that a call reads must have been written before, and
+not been overwritten since then."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def check(program: Program) -> None:
         for value in call.reads():
             _require(value, columns, f"call {index}, {call.NAME}")
         for value in writes(call):
-            # No call may read the rest of an op's work room. So the writer noted for that rest is a fresh value that
-            # belongs to no call.
+            # No call may read what an op leaves in its room to work in. So the writer that is noted for such room
+            # is a fresh value, which no call has.
             _write(value, columns, value if value is call.result else value.fresh())
     _require(program.logits, columns, "the result")
     for value in program.kept:

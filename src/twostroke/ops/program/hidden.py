@@ -15,7 +15,8 @@ from twostroke.ops.program.values import Size, Value, Vector, Weight
 class LastHidden:
     """rows: the last hidden states after the final norm, of the rows that need logits. matrix: the weight that makes
     logits from them. body: the residual of all rows of the step, from which the head takes its rows; it stays valid
-    until the next step. norm: the only call between `body` and `rows`; None where there are others."""
+    until the next step. norm: the one call between the head's first call, which takes the rows, and the product; None
+    where there is not exactly one."""
 
     rows: Value
     matrix: Weight

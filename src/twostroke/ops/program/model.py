@@ -27,8 +27,8 @@ class CommonFacts:
 
     max_positions: the longest sequence. eos_token_ids: the ids of the end tokens, perhaps none. dtype: the saved dtype
     that the checkpoint names, "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may exist and
-    are not read; an entry that ends with a dot is the beginning of names. optional_prefix: the beginning of tensors'
-    names in the program that some checkpoints lack. stored_prefixes: beginnings of names in some checkpoints, each with
+    are not read; an entry that ends with a dot is the beginning of names. optional_prefix: a beginning of the program's
+    tensor names that some checkpoints leave out. stored_prefixes: beginnings of names in some checkpoints, each with
     the beginning that the program has in its place. stacks: stacked tensors of experts, in some checkpoints. zeros:
     endings of the names of tensors that are zero where a checkpoint lacks them. copies: beginnings of the names of
     second copies in a checkpoint, each with the beginning of the name that the program reads; the numbers must be the

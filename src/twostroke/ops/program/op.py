@@ -89,8 +89,8 @@ class OpCost(Struct, frozen=True):
     """The cost of a call. once: the cost where there is any row at all. per_row: the cost of each row of its result.
     per_pair: the cost of each pair of a row and a position that the row sees, up to its own. per_later: the cost of
     each pair of a row and a later position of its span. per_position: the cost of each cached position that is read,
-    once for all rows of its sequence. These three are for calls with a `window`. per_sequence: the cost of each
-    sequence with any row."""
+    once for all rows of its sequence. per_pair, per_later and per_position are for calls with a `window`. per_sequence:
+    the cost of each sequence with any row."""
 
     once: Work = Work()
     per_row: Work = Work()
@@ -280,8 +280,8 @@ def mismatch(op: type[Op], shapes: Mapping[str, tuple[object, ...]]) -> tuple[st
     """Compares operands' shapes with the op's. Returns the first operand that does not fit and the shape that it must
     have, or None.
 
-    shapes: the shapes of the operands that have one; their order decides which name is bound first. A size that a step
-    decides may stand for a number.
+    shapes: the shapes of the operands that have one; their order decides which name is bound first. A name stands for a
+    number or for a `Size`, which a step decides.
     """
     bound: dict[str, object] = {}
     for name, shape in shapes.items():

@@ -26,7 +26,7 @@ ELEMENT_BYTES = 4
 
 class Placement(Struct, frozen=True, eq=False):
     """offsets: for each value that owns memory, the distance from the arena's begin, in bytes. num_bytes: the size of
-    the arena. fewer: the most rows of the values that have fewer rows than a step."""
+    the arena. fewer: the most rows of each value that has fewer rows than a step."""
 
     offsets: Mapping[Value, int]
     num_bytes: int
@@ -67,7 +67,7 @@ def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
 
 
 def _with_fewer_rows(program: Program, lives: Mapping[Value, _Life], max_tokens: int) -> dict[Value, int]:
-    """Returns the most rows of the values that are written after the rows of a step were folded."""
+    """Returns the most rows of each value that is written after the rows of a step were folded."""
     fold = fold_of(program)
     if fold is None:
         return {}

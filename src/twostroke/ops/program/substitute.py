@@ -18,7 +18,8 @@ class Substitution:
         self._made: dict[Value, Value] = {old: new}
 
     def replace_too(self, old: Value, new: Value) -> None:
-        """Replaces one more value from now on. No value that lies in `old` was given before."""
+        """Replaces one more value from now on. No value that lies in `old` may have been given to this object
+        before."""
         self._made[old] = new
 
     def value(self, value: Value) -> Value:

@@ -199,14 +199,14 @@ class Tracer:
         return found
 
     def cache(self, kind: CacheKind) -> Cache:
-        """Makes the cache that the next layer keeps between steps."""
+        """Makes a cache that one layer keeps between steps."""
         cache = Cache(len(self._caches), kind)
         self._caches.append(cache)
         return cache
 
     def state(self, elements: int) -> StateCache:
-        """Makes a state of `elements` numbers, which the next layer keeps for each sequence. The numbers of a new
-        sequence are zeros."""
+        """Makes a state of `elements` numbers, which one layer keeps for each sequence. The numbers of a new sequence
+        are zeros."""
         state = StateCache(len(self._caches), StateSlots(elements))
         self._caches.append(state)
         return state

@@ -19,7 +19,7 @@ from twostroke.types.spec.rope import RopeSpec
 
 
 class Size(enum.Enum):
-    """The numbers of rows that a step decides. All other sizes are numbers."""
+    """The numbers of rows that a step decides. All other sizes are fixed numbers."""
 
     TOKENS = "T"
     SEQUENCES = "S"
@@ -91,7 +91,7 @@ class Value(Struct, frozen=True, eq=False):
         """Returns elements [first, first + count) of each row, as a view. Raises ValueError for elements outside the
         row."""
         if first < 0 or count < 1 or first + count > self.width:
-            raise ValueError(f"columns [{first}, {first + count}) of rows of {self.width} elements")
+            raise ValueError(f"columns [{first}, {first + count}) are not all in rows of {self.width} elements")
         return Value(self.trace, self.rows, (count,), self, first)
 
     def split(self, *widths: int) -> tuple[Value, ...]:

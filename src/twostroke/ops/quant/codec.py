@@ -3,11 +3,11 @@
 All arithmetic is float32, without fused operations, in the order written here. Per row and group of `group` columns,
 with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0):
 
-    int8   scale = amax / 127 rounded up to bf16, so that nothing is clipped but by one rounding;
+    int8   scale = amax / 127 rounded up to bf16, so that only the rounding of 1 / scale can make clipping necessary;
            q = round half to even of w * (1 / scale), in [-127, 127].
     int4   a scale for the group and a whole multiplier m in [1, 15] for each 16 columns; the weight is (q * m) * scale.
            Four scales are tried, -extreme / (15 * c) for c = 7, 7.5, 8, 8.5, rounded to the nearest bf16, where extreme
-           is the group's value of largest magnitude (the smallest on a tie), which so lands near q = -8: scales may be
+           is the group's value of largest magnitude (the smallest on a tie). So it lands near q = -8, and scales may be
            negative. For each scale and 16 columns, with amax their largest |w|, three multipliers are tried: the
            nearest to amax * (1 / |scale|) / c, one less and one more, clipped to [1, 15]; step = m * scale;
            q = round half to even of w * (1 / step), in [-8, 7]; the first with the smallest squared error wins, the

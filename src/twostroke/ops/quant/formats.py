@@ -62,16 +62,16 @@ def weight_format(name: str) -> WeightFormat:
 
 
 KEPT_BYTES = frozenset({"keys_up", "values_up"})
-"""Roles that are rounded to int8 where fewer bits are asked for. They are small matrices of single heads that all
-positions are multiplied by (DeepSeek's kv_b)."""
+"""Roles that are rounded to int8 where fewer bits are asked for. They are small matrices of single heads, by which all
+positions are multiplied (DeepSeek's kv_b)."""
 
 STORED = "stored"
-"""The name for weights of which each matrix is in the format that keeps the checkpoint's numbers."""
+"""The name for weights whose matrices each have the format that keeps the checkpoint's numbers."""
 
 KEPT_WIDE = frozenset({"router", "positions", "classes", "pixels", "connector"})
 """Roles that are never rounded. They are the few rows that decide which experts a token uses, and the few rows that
-make scores. Also a table of which each token reads one row, so that fewer bytes would save no time, and the first and
-the last product of an encoder of images."""
+make scores. A table of which each token reads one row is another: fewer bytes would save no time there. The first and
+the last product of an encoder of images are the others."""
 
 
 ADAPTERS = "adapter"
@@ -80,7 +80,8 @@ ADAPTERS = "adapter"
 
 def adapter_format(name: str) -> WeightFormat:
     """Returns the format of adapters' matrices for a model in the format called `name`. It has as many bits as the
-    model's, but at least 8. Int8 has one scale for each rank of A and of B. So the error is small next to what
+    model's, but at least 8; for `stored` it is bf16. Int8 has one scale for each rank of A and of B. So the error is
+    small next to what
     the adapter adds, however little that is."""
     return {"f32": F32, **dict.fromkeys(WHOLE_NAMES, COLUMNS8)}.get(name, BF16)
 

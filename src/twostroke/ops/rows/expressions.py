@@ -44,7 +44,7 @@ def clip_rows(x: Value, bounds: Vector) -> Value:
     """Records x limited to [bounds[0], bounds[1]] as a new value; x itself stays as it is. Raises ValueError for
     another number of bounds."""
     if bounds.length != 2:
-        raise ValueError(f"{bounds.length} bounds")
+        raise ValueError(f"there are {bounds.length} bounds, there must be two")
     x = x.flat()
     out = x.fresh(x.width)
     x.trace.record(Pointwise(out, program_of(PointStep.BETWEEN_NUMBERS), x, None, bounds))
@@ -65,14 +65,14 @@ def scale_columns(x: Value, weight: Vector) -> Value:
     """Records x times weight, over x. Raises ValueError for a weight that has neither one number nor one for each
     column."""
     if weight.length not in (1, x.width):
-        raise ValueError(f"{weight.length} numbers for {x.width} columns")
+        raise ValueError(f"{weight.length} numbers do not fit {x.width} columns")
     return _over(x, PointStep.TIMES_NUMBERS, numbers=weight)
 
 
 def shift_columns(x: Value, weight: Vector) -> Value:
     """Records x minus weight, over x. weight: one number for each column. Raises ValueError for another length."""
     if weight.length != x.width:
-        raise ValueError(f"{weight.length} numbers for {x.width} columns")
+        raise ValueError(f"{weight.length} numbers do not fit {x.width} columns")
     return _over(x, PointStep.MINUS_NUMBERS, numbers=weight)
 
 
@@ -81,7 +81,7 @@ def soft_cap(x: Value, cap: float) -> Value:
     if cap == 0:
         return x
     if not cap > 0:
-        raise ValueError(f"a cap of {cap}")
+        raise ValueError(f"a cap must not be below 0, it is {cap}")
     inverse = float(np.float32(1) / np.float32(cap))
     return _over(x, PointStep.TIMES_A, PointStep.TANH, PointStep.TIMES_B, a=inverse, b=cap)
 

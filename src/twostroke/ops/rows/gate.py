@@ -1,9 +1,9 @@
 """gate: the gate of a gated feed-forward block (Shazeer 2020).
 
     out (T, F) float32 = act(gate) * (up + shift), [gate | up] = x (T, 2 F) float32; act by its number in
-                         activation.py. Where limit is above 0, up is held between -limit and limit, and gate is
-                         held at most at limit before act is taken (gpt-oss). Where hold_values is not 0,
-                         act(gate) is held at most at limit in place of gate (Step 3.5).
+                         activation.py. Where limit is above 0, up is limited to [-limit, limit], and gate is
+                         limited to at most limit before act is taken (gpt-oss). Where hold_values is not 0,
+                         act(gate) is limited to at most limit in place of gate (Step 3.5).
 
 out may lie over the first half of x.
 """

@@ -1,4 +1,4 @@
-"""gaussian_cut: keeps the part of each number that is far above the row's mean, else 0, in place (Gemma 3n's sparsity).
+"""gaussian_cut: the amount by which each number is above a cut, else 0, in place (Gemma 3n's sparsity).
 
     x (T, F) float32 = max(x - mean - factor * deviation, 0), mean and deviation of the row, the deviation over F.
 """

@@ -49,7 +49,7 @@ def head_layer_norm(x: Value, weight: Vector, bias: Vector | None, eps: float) -
     """Records the norm of each head of x (T, H, D), over x. Raises ValueError for vectors of another length."""
     lengths = {vector.length for vector in (weight, bias) if vector is not None}
     if lengths not in ({x.shape[-1]}, {x.width}):
-        raise ValueError(f"vectors of {sorted(lengths)} numbers for {x.shape[0]} heads of {x.shape[-1]}")
+        raise ValueError(f"vectors of {sorted(lengths)} numbers do not fit {x.shape[0]} heads of {x.shape[-1]}")
     out = x.written()
     x.trace.record(HeadLayerNorm(out, weight, bias, eps))
     return out

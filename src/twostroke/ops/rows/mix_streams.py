@@ -43,7 +43,7 @@ class MixStreams(Op):
 def mix_streams(base: Value, x: Value, weights: Value, shift: float = 0.0) -> Value:
     """Records base (T, N, D) plus the weighted sums of x (T, M, D). Raises ValueError where the weights do not fit."""
     if weights.width != base.shape[0] * x.shape[0]:
-        raise ValueError(f"{weights.width} weights for {base.shape[0]} sums of {x.shape[0]} streams")
+        raise ValueError(f"{weights.width} weights do not fit {base.shape[0]} sums of {x.shape[0]} streams")
     out = base.fresh()
     base.trace.record(MixStreams(out, base, x, weights, shift))
     return out

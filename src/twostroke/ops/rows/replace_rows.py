@@ -35,5 +35,5 @@ class ReplaceRows(Op):
     added: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts one row read and one written."""
+        """Counts one row read and one written, and an addition of each element where `added` is not 0."""
         return OpCost(per_row=Work(self.out.width if self.added else 0, activation_bytes=8 * self.out.width))

@@ -38,7 +38,7 @@ class RmsNorm(Op):
 
 
 def rms_norm(x: Value, weight: Vector, eps: float, *, in_place: bool = False) -> Value:
-    """Records the norm of each row of x. in_place: whether it is written over x itself, which must not be read
+    """Records the norm of each row of x. in_place: whether the result is written over x itself, which must not be read
     afterwards."""
     out = x.written() if in_place else x.fresh()
     x.trace.record(RmsNorm(out, x, weight, eps))

@@ -49,6 +49,7 @@ class RotateHeads(Op):
     inverse: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts log2(order of a block) additions for each element. Each element is read once and written once."""
+        """Counts log2(order of the largest block) additions for each element. Each element is read once and written
+        once."""
         width, dim = self.out.width, self.out.shape[-1]
         return OpCost(per_row=Work(width * (min(dim, LARGEST_BLOCK).bit_length() - 1), activation_bytes=8 * width))

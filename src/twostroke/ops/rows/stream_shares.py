@@ -65,7 +65,7 @@ class StreamShares(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts two divisions and sums of each number for each round."""
+        """Counts 8 FLOPs for each number, and for each round two divisions and two additions."""
         width = self.out.width
         return OpCost(per_row=Work((8 + 4 * self.rounds) * width, activation_bytes=8 * width))
 

@@ -39,7 +39,7 @@ def weigh_streams(x: Value, weights: Value) -> Value:
     """Records the sums (T, N, D) of the streams x (T, M, D). Raises ValueError where the weights do not fit."""
     count, dim = x.shape
     if weights.width % count:
-        raise ValueError(f"{weights.width} weights for sums of {count} streams")
+        raise ValueError(f"{weights.width} weights do not fit sums of {count} streams")
     out = x.fresh(weights.width // count, dim)
     x.trace.record(WeighStreams(out, x, weights))
     return out

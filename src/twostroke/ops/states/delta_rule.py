@@ -97,7 +97,8 @@ class DeltaRule(Op):
     lowest: float = 0.0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 7 FLOPs for each number of the state. The state is read and written once for each sequence."""
+        """Counts 7 FLOPs for each number of the state, and the gates. The state is read and written once for each
+        sequence."""
         moved = 2 * self.v.width + 2 * self.k.width + self.a.width + self.b.width
         return OpCost(
             per_row=Work(7 * self.state.elements + FLOPS_OF_A_GATE * self.a.width, activation_bytes=4 * moved),

@@ -90,7 +90,7 @@ def mlstm(q: Value, k: Value, v: Value, input_gate: Value, forget_gate: Value, e
     are too large."""
     heads, rows = q.shape
     if rows > MOST_ROWS:
-        raise ValueError(f"keys of {rows}, there is room for {MOST_ROWS}")
+        raise ValueError(f"keys have {rows} numbers, there is room for {MOST_ROWS}")
     out = v.fresh()
     state = v.trace.state(heads * (rows * v.shape[1] + rows + 1))
     v.trace.record(Mlstm(out, q, k, v, input_gate, forget_gate, state, STATE_SLOTS, SEQUENCES, eps))

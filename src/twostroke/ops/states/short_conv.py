@@ -62,7 +62,8 @@ class ShortConv(Op):
     activation: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 2 FLOPs for each tap and channel. The state is read and written once for each sequence."""
+        """Counts 2 FLOPs for each tap and channel, and the activation. The state is read and written once for each
+        sequence."""
         width = self.out.width
         return OpCost(
             Work(0, weight_bytes=4 * self.taps.length),

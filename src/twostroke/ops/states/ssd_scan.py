@@ -81,7 +81,8 @@ class SsdScan(Op):
     dt_most: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 5 FLOPs for each number of the state. The state is read and written once for each sequence."""
+        """Counts 5 FLOPs for each number of the state, and the steps of the heads. The state is read and written once
+        for each sequence."""
         moved = 2 * self.x.width + 2 * self.b.width + self.dt.width
         return OpCost(
             per_row=Work(5 * self.state.elements + FLOPS_OF_A_STEP * self.dt.width, activation_bytes=4 * moved),

@@ -2,8 +2,8 @@
 
     out (T, N * D), x (T, D), mix (N * D,) float32, for each way n = 0 .. N - 1:
     out[t, n] = x[t] + (x[t - 1] - x[t]) * mix[n]
-    The row before a sequence's first row of a step is the sequence's state (D,). It is replaced by the last row;
-    slots (S,): each sequence's place in `state`.
+    The row before a sequence's first row of a step is the sequence's state (D,). The
+    sequence's last row of the step becomes its new state. slots (S,): each sequence's place in `state`.
 """
 
 from __future__ import annotations

@@ -21,5 +21,5 @@ def state_of_heads(v: Value) -> StateCache:
     """Makes a state (H, N, N) for the scan of v (T, H, N). Raises ValueError where heads are too large."""
     heads, width = v.shape
     if width > MOST_ROWS:
-        raise ValueError(f"heads of {width}, there is room for {MOST_ROWS}")
+        raise ValueError(f"heads have {width} numbers, there is room for {MOST_ROWS}")
     return v.trace.state(heads * width * width)

@@ -63,7 +63,8 @@ class Wkv6(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 7 FLOPs for each number of the state. The state is read and written once for each sequence."""
+        """Counts 7 FLOPs for each number of the state and 20 for each number of the result. The state is read and
+        written once for each sequence."""
         return OpCost(
             per_row=Work(7 * self.state.elements + 20 * self.out.width, activation_bytes=20 * self.out.width),
             per_sequence=Work(0, kv_bytes=8 * self.state.elements),

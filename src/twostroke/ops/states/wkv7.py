@@ -85,7 +85,8 @@ class Wkv7(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 9 FLOPs for each number of the state. The state is read and written once for each sequence."""
+        """Counts 9 FLOPs for each number of the state and 40 for each number of the result. The state is read and
+        written once for each sequence."""
         return OpCost(
             per_row=Work(9 * self.state.elements + 40 * self.out.width, activation_bytes=24 * self.out.width),
             per_sequence=Work(0, kv_bytes=8 * self.state.elements),

@@ -41,7 +41,7 @@ def no_progress(done: int, total: int, what: str) -> None:
 @dataclass(frozen=True, slots=True)
 class Quantized:
     """The result of a job. errors: the errors of each product that was rounded. kept: modules that stay as they are,
-    with the reason. from_stage: the first stage of this run; earlier stages were left by an interrupted run."""
+    with the reason. from_stage: the first stage of this run; an interrupted run wrote the earlier ones."""
 
     folder: Path
     group: int
@@ -69,7 +69,7 @@ def read_source(folder: Path) -> Model:
     model = read_original(folder)
     if model.task is not Task.GENERATE:
         raise UnsupportedModel(
-            f"{model.architecture} makes no text, so that calibration cannot be judged by what it says.",
+            f"{model.architecture} makes no text, and calibration is judged by a text's next tokens.",
             fix="Use --weights int8 or int4 when it is served, or --to gguf:Q8_0: they need no calibration.",
         )
     return model
@@ -135,7 +135,7 @@ class _Run:
         return {**usual, "quantization_config": self._method.layout.config(self._group, left_out)}
 
     def _storable(self, found: StageProducts) -> StageProducts:
-        """Returns the products whose shapes the layout can store; the others are kept."""
+        """Returns the products that the layout can store, and notes the others as kept, with the reason."""
         self._kept |= found.kept
         fitting = []
         for product in found.products:
@@ -155,7 +155,8 @@ class _Run:
 
 
 def _group(found: list[StageProducts], method: Method) -> int:
-    """Returns the largest of GROUPS that suits the most matrices."""
+    """Returns the group with which the layout can store the most numbers of these matrices; of equal ones the
+    largest."""
     shapes = [shape for each in found for product in each.products for shape in product.tensors.values()]
 
     def fitting(group: int) -> int:
@@ -168,7 +169,7 @@ def _nothing(model: Model, kept: Mapping[str, str]) -> UnsupportedModel:
     module, reason = next(iter(kept.items()), ("", "it has no products"))
     return UnsupportedModel(
         f"No matrix of this {model.architecture} can be calibrated.",
-        why=f"The first, {module}: {reason}.",
+        why=f"The first one is {module}: {reason}.",
         fix="Use --weights int4 or int8 when it is served: they need no calibration.",
     )
 

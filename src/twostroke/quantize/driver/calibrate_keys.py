@@ -35,14 +35,14 @@ from twostroke.weights.key_factors import Exponents, KeyFactors, require_same_mo
 STEPS: Mapping[KVKind, int] = {KVKind.INT8: 127, KVKind.INT4: 7}
 """The largest code of each format that rounds K."""
 ROWS_OF_A_RUN = 64
-"""The number of rows of each run of the text that are used. The rows between are much like them."""
+"""The number of rows that are used of each run of the text. The rows between them are similar."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """The report of a calibration. path: the written file. layers: the number of layers with factors. used_tokens,
-    held_out_tokens: the tokens of the text. costs: the divergences by format, without and with the factors; empty where
-    they were not asked for."""
+    """The report of a calibration. path: the written file. layers: the number of layers with factors. used_tokens: the
+    tokens for finding the factors. held_out_tokens: those for measuring the costs. costs: the divergences by format,
+    without and with the factors; empty where they were not asked for."""
 
     path: Path
     layers: int
@@ -177,8 +177,8 @@ def _some(rows: F32Array) -> F32Array:
 
 
 def _heads(keys: F32Array, queries: F32Array, steps: int) -> tuple[tuple[int, ...], ...]:
-    """Returns the exponents of each KV head. queries: (rows, heads, head_dim), with the heads of one KV head next to
-    each other."""
+    """Returns the exponents of the factors for each KV head. queries: (rows, heads, head_dim), with the heads of one KV
+    head next to each other."""
     count = keys.shape[1]
     each = queries.reshape(len(queries), count, -1, keys.shape[2])
     chosen = [choose_exponents(keys[:, head], each[:, head].reshape(-1, keys.shape[2]), steps) for head in range(count)]

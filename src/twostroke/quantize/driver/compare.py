@@ -1,9 +1,9 @@
 """Measures the cost of quantizing: two models run on a text that calibration has not seen, both stage by stage.
 
 For the whole model: KL(original || quantized) in nats, and both perplexities, of the quantized folder as it is served.
-For each stage: the same KL where this stage alone is the quantized one, on a few runs of the text. The output of the
-original stages before it goes through the quantized stage and then through the original stages after it. Memory holds
-one stage of both models, and the values between stages of every such run.
+For each stage: the same KL where this stage alone is the quantized one, on a few runs of the text. For this, the text
+goes through the original stages before that stage, then the quantized stage, then the original stages after it. Memory
+holds one stage of both models, and the values between stages of every such run.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """The cost of one stage. name: the name of its first matrix. kl: see the module. drift: the relative difference of
-    the stage's output where all stages so far are quantized; 0 for the last, which has no next stage."""
+    """The cost of one stage. name: its layer and the roles of its matrices. kl: see the module. drift: the relative
+    difference of the stage's output where all stages so far are quantized; 0 for the last, which has no next stage."""
 
     name: str
     kl: float
@@ -96,7 +96,7 @@ def compare(
 ) -> ModelComparison:
     """Compares two models. runs: token ids (T,). each: whether single stages are compared, too. Raises ModelError.
 
-    Where the two programs have different stages, only the whole is compared.
+    Where the two programs have different numbers of stages, only the whole is compared.
     """
     count, others = len(exact.stages), len(other.stages)
     each = each and count == others

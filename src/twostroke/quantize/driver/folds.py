@@ -96,7 +96,8 @@ def _own(vector: Vector, users: Counter[str]) -> bool:
 
 
 def _of_gate(calls: tuple[Op, ...], maker: GateProduct, products: StageProducts, stage: Stage) -> Fold | None:
-    """Returns the fold of a gated block; None unless the rows of `up` are the last of one tensor, in its order."""
+    """Returns the fold of a gated block; None where there is none. The rows of `up` must be the last rows of one
+    tensor, in the tensor's order."""
     before = next((call for call in calls if isinstance(call, Linear) and call.out.root is maker.x.root), None)
     known = {product.weight for product in products.products}
     if before is None or before.weight not in known or maker.limit or maker.shift or before.weight.bias:

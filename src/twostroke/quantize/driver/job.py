@@ -50,7 +50,8 @@ class JobFolder:
 
     @classmethod
     def open(cls, path: Path, job: Job, stages: int) -> JobFolder:
-        """Makes the folder, or continues the job in it. Raises ConfigError for a folder that is anything else."""
+        """Makes the folder, or continues the job in it. Raises ConfigError for a folder with other content, or one that
+        cannot be written."""
         said = asdict(job)
         try:
             if (path / JOB_NAME).is_file():
@@ -87,8 +88,8 @@ class JobFolder:
         return dict(found) if isinstance(found, dict) else {}
 
     def write_stage(self, index: int, tensors: Mapping[str, TensorToWrite], errors: Sequence[Any] = ()) -> None:
-        """Writes the file of a stage. errors: figures for the report. Raises ConfigError where the disk is full;
-        finished stages stay."""
+        """Writes the file of a stage. errors: figures for the report. Raises ConfigError where the file cannot be
+        written; finished stages stay."""
         try:
             said = {**read_object(self.path / JOB_NAME), "errors": {**self.errors(), str(index): list(errors)}}
             write_atomically(self.path / JOB_NAME, (json.dumps(said).encode(),))

@@ -1,4 +1,4 @@
-"""A note in the cache folder about the folder with a model's calibrated form. `--weights` with the same name uses that
+"""A note in the cache folder about the folder with a model's calibrated form. `--weights int4` then uses that
 folder.
 
     cache/calibrated/<fingerprint of the original>-int4.json    {"folder": ..., "content": fingerprint of the result}
@@ -23,7 +23,8 @@ NOTES = "calibrated"
 """The folder in the cache folder that belongs to this module."""
 
 TAKEN_BY: Mapping[str, str] = {"int4": "int4"}
-"""The name of `--weights` that uses a method's result, by method. Only int4 loses enough by rounding that it pays."""
+"""The name of `--weights` that uses a method's result, by method. Only the rounding to int4 loses so much that
+calibration is worth its time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ class StageProducts:
         return [tuple(products) for products in found.values()]
 
     def in_turn(self) -> list[list[tuple[Product, ...]]]:
-        """Returns the groups of `by_input` in the order of the calls. All experts of a bank are together."""
+        """Returns the groups of `by_input`, in one list for each weight, in the order of the calls. So all experts of a
+        bank are in one list."""
         found: dict[Weight, list[tuple[Product, ...]]] = {}
         for same in self.by_input():
             found.setdefault(same[0].weight, []).append(same)
@@ -92,7 +93,7 @@ def stage_products(stage: Stage, program: Program, users: Counter[str]) -> Stage
             kept |= {} if found else dict.fromkeys(_modules(weight), IN_STACKS)
             continue
         call = inputs.get(weight)
-        reason = "another op than a product of all rows reads it" if call is None else _reason(weight, users)
+        reason = "an op that is not a product of all rows reads it" if call is None else _reason(weight, users)
         if call is not None and not reason and (readers[weight] > 1 or call.x.rows is not Size.TOKENS):
             reason = "it makes the logits" if call.x.rows is not Size.TOKENS else "several calls read it"
         if reason or call is None:
@@ -120,10 +121,10 @@ def _reason(weight: Weight, users: Counter[str]) -> str:
     if weight.role in KEPT_WIDE or weight.role in KEPT_BYTES:
         return f"matrices of the role {weight.role} are never rounded to 4 bits"
     if not all(map(_whole_rows, weight.parts)):
-        return "its tensors are stored turned, or in stacks"
+        return "its tensors are stored transposed, or in stacks"
     covered = sum(part.length for part in weight.parts)
     if covered != sum({part.name: part.shape[0] for part in weight.parts}.values()):
-        return "it reads a part of a tensor"
+        return "it is only a part of a tensor"
     if any(users[part.name] > 1 for part in weight.parts):
         return "another matrix reads the same tensor"
     return ""

@@ -1,7 +1,7 @@
 """A stage as it is stored: the tensors in its file, and its weights read back from the file.
 
-The input of the next stage comes from the file through the loader that serves it later. A file that cannot be read is
-therefore found at once.
+The input of the next stage is computed with weights from the file, read by the loader that serves the model later. A
+file that cannot be read is therefore found at once.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class StoredStage:
         return total
 
     def on_disk(self, name: str) -> str:
-        """Returns the name in the checkpoint's files of a tensor of the program."""
+        """Returns the name that a tensor of the program has in the checkpoint's files."""
         tensor = self.source.checkpoint.tensors[name]
         return tensor.stored if isinstance(tensor, SafetensorsTensor) else name
 

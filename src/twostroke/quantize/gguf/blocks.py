@@ -1,5 +1,5 @@
-"""Makes blocks of ggml from numbers. The searches of scales are like those of llama.cpp's quantizers without
-importance.
+"""Makes blocks of ggml from numbers. The searches of scales are like those of llama.cpp's quantizers without an
+importance matrix.
 
     BF16  1             the upper 16 bits of a float32, rounded
     Q4_0  32 elements   d float16; value d (q - 8); byte j: element j low, j + 16 high
@@ -26,7 +26,7 @@ from twostroke.quantize.mathematics.solved import U8Array
 
 TINY = np.float32(1e-30)
 OPEN_STEPS = tuple(np.float32(step) for step in np.linspace(-0.9, 1.0, 20))
-"""Changes of the largest code that are tried, in codes."""
+"""Numbers that are added to the largest code: each sum is tried as the number of steps of a block's range."""
 
 
 @dataclass(frozen=True, slots=True)

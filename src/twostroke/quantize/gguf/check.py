@@ -66,7 +66,7 @@ def require_same(config: Config, back: Mapping[str, Any]) -> None:
     if found:
         raise UnsupportedModel(
             f"This {model.architecture} cannot be written as GGUF: its file would be read as another model.",
-            why=f"Keys of GGUF do not say {found}.",
+            why=f"Keys of GGUF cannot describe {found}.",
             fix=FIX,
         )
 

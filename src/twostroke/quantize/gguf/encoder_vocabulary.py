@@ -1,4 +1,5 @@
-"""Makes keys from tokenizer.json: those of encoders' tokenizers, and those of the special tokens around a text."""
+"""Makes keys from tokenizer.json: those of encoders' tokenizers, and those of the special tokens around a text. `said`
+is the content of tokenizer.json, `vocab_size` the number of tokens that the model has rows for."""
 
 from __future__ import annotations
 

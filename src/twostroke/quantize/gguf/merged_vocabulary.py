@@ -2,7 +2,7 @@
 
 Llama 2, Mistral, Phi 3 and Gemma have such tokenizers. GGUF has two kinds for them: `llama`, in which the score of a
 piece decides when it is merged, and `gemma4`, which lists merges. The result is read back and compared with the
-original.
+original. `said` is the content of tokenizer.json.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def checked_keys(
     """Returns the keys of the kind that gives the original's tokens. keys: all keys of the tokenizer, of the kind
     `llama`.
 
-    Where plain texts have the same tokens, but texts with special tokens differ, or tokens decode to another text, the
-    original is written into the file as well. This engine reads it; llama.cpp reads the keys. Raises UnsupportedModel
-    where texts have other tokens.
+    Where plain texts have the same tokens, but texts with special tokens have others, or tokens decode to another text,
+    the original is written into the file as well. This engine reads it; llama.cpp reads the keys. Raises
+    UnsupportedModel where texts have other tokens.
     """
     marks = _marks(said, keys)
     ids_of_marks = frozenset(marks.values())
@@ -84,7 +84,7 @@ def checked_keys(
             around = _differing(original, found, marked, special=True)
             return {**kind, WHOLE: as_json(said)} if others or around else kind
         wrong = wrong or plain[0]
-    raise refused(f"The tokens of a text would be others than those of tokenizer.json: {wrong[:40]!r}.")
+    raise refused(f"The tokens of a text would differ from those of tokenizer.json: {wrong[:40]!r}.")
 
 
 def _differing(
@@ -129,8 +129,9 @@ def _pair(merge: str | Sequence[str]) -> tuple[str, str]:
 
 
 def _put_spaced(token: Mapping[str, Any], order: Mapping[str, int], tokens: list[str], types: list[int]) -> None:
-    """Puts an added token with U+2581 into the lists. The library finds it in a text with that character; spaces become
-    it by merges. The token is therefore a piece of text, unless texts are normalized before the token is searched."""
+    """Puts an added token with U+2581 into the lists. The tokenizers library finds such a token only where the text
+    itself has U+2581. Text with spaces gets the token by merges. So its type is that of plain text, unless texts are
+    normalized before added tokens are searched."""
     index, text = token["id"], token["content"]
     if token["normalized"]:
         tokens[index], types[index] = text.replace(SPACE, " "), USER_DEFINED
@@ -139,8 +140,8 @@ def _put_spaced(token: Mapping[str, Any], order: Mapping[str, int], tokens: list
 
 
 def _listing_merges(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> Iterator[dict[str, KeyValue]]:
-    """Yields the same tokenizer as the kind `gemma4`, which has merges in place of scores. It puts no space before a
-    text, so a tokenizer that does so yields nothing."""
+    """Yields the same tokenizer as the kind `gemma4`, which has merges in place of scores. That kind puts no space
+    before a text, so nothing is yielded for a tokenizer that does."""
     if keys[PREFIX + "add_space_prefix"]:
         return
     left_out = {PREFIX + name for name in ("scores", "pre", "add_space_prefix")}

@@ -24,8 +24,9 @@ class StoredPlan:
     one for each expert. shape: the stored shape, rows first. stem: its name in the layer without the ending. layer: -1
     for a tensor outside the layers.
 
-    place: how the tensor was moved, where it is stored by itself. joined, piece: the joined tensor of which it is a
-    piece, and the piece's index. rows: the rows of each piece in our tensor.
+    place: our tensor's name, and how its rows were moved, where it is stored by itself. turned: whether it is stored
+    transposed. less_one: whether the stored numbers are 1 more than ours. joined, piece: the joined tensor of which it
+    is a piece, and the piece's index. rows: the rows of each piece in our tensor.
     """
 
     name: str
@@ -42,8 +43,8 @@ class StoredPlan:
 
 
 def entries_to_write(config: Mapping[str, Any]) -> list[tuple[str, str, Family]]:
-    """Returns (entry, general.architecture, the entry's family) for each entry as which a config's architecture may be
-    written. Raises UnsupportedModel."""
+    """Returns (entry, general.architecture, the entry's family) for each entry of the reader's tables as which a
+    config's architecture may be written. Raises UnsupportedModel."""
     named = str((config.get("architectures") or [""])[0])
     sought = "LlamaForCausalLM" if named == "MistralForCausalLM" else named
     written = {name: family for name, family in FAMILIES.items() if family.written}
@@ -153,14 +154,14 @@ SHARES: Mapping[str, Callable[[Config, int], tuple[int, ...]]] = {
     "self_attn.kv_b_proj.weight": _of_latent,
     "linear_attn.in_proj_qkvz.weight": _of_delta,
 }
-"""Functions for the rows of each piece, where the pieces do not all have the same number."""
+"""Functions that return the number of rows of each piece, where the pieces do not all have the same number."""
 
 
 def _joined(
     family: Family, config: Config, prefix: str, shapes: Mapping[str, Shape], mixture: bool
 ) -> Iterator[StoredPlan]:
-    """Yields the pieces of tensors that are stored in several. Where one of our tensors can be stored in two ways, the
-    way that suits the layer is taken."""
+    """Yields the pieces of tensors that are stored in several pieces. Where one of our tensors can be stored in two
+    ways, the way that suits the layer is taken."""
     chosen: dict[str, Joined] = {}
     for joined in sorted(family.joined, key=lambda each: ("_shexp" in each.pieces[0]) != mixture):
         if prefix + joined.name in shapes:

@@ -2,7 +2,7 @@
 merged_vocabulary.py is for merges over characters, encoder_vocabulary.py for encoders.
 
 GGUF has a name for the way in which texts are split before merges. The name is found by the patterns that the reader
-knows. Other tokenizers are refused.
+knows. Other tokenizers are refused. `said` is the content of tokenizer.json.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class GgufMix:
-    """A mix of types. file_type: its number in the file. usual, finer: types of matrices. `finer` is for the head and
-    some of the values and downs."""
+    """A mix of types. file_type: its number in the file. usual, finer: types of matrices. `finer` is for the head, and
+    in Q4_K_M for some of the matrices that make V or end a feed-forward block."""
 
     name: str
     file_type: int
@@ -66,8 +66,8 @@ KEPT = (
 OUTPUT = "output.weight"
 """The name of the head's tensor. In a file without it the embedding is the head."""
 DECAY = "ssm_a"
-"""The name of a tensor that is never rounded either. Longer names that begin with it belong to matrices, which are
-rounded as all others."""
+"""The whole name of a tensor that is never rounded either. Longer names that begin like this belong to matrices, which
+are rounded as all others."""
 NARROW: Mapping[str, str] = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}
 """The types that llama.cpp uses in place of a type where rows are not whole blocks of 256."""
 
@@ -86,8 +86,8 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
         sentence = read_sentence_files(folder)
         if sentence.dense:
             raise UnsupportedModel(
-                "The steps Dense of this model are not written into a GGUF file.",
-                why="Vectors of the file would be other ones than those of the folder.",
+                "This model's Dense steps cannot be written into a GGUF file.",
+                why="The file would give other vectors than the folder.",
                 fix="Serve the folder.",
             )
         model = read_folder(folder)
@@ -143,7 +143,8 @@ def describe(
     pooling: Pooling | None,
     mix: GgufMix,
 ) -> Described:
-    """Returns the description by the first entry of the reader's tables whose file is read back as the same model.
+    """Tries the entries of the reader's tables in order. Returns the description for the first entry with which the
+    file is read back as the same model.
 
     shapes: the shapes of the checkpoint's tensors, by name. read: returns the numbers of one tensor. Raises
     UnsupportedModel.
@@ -234,8 +235,8 @@ def mixed_type(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> Wr
 
 
 def has_more_bits(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> bool:
-    """Returns True for the head, and for values and downs in an eighth of the layers at both ends and in every third
-    between them. layers, is_tied: see `mixed_type`."""
+    """Returns True for the head. In Q4_K_M, it also returns True for matrices that make V or end a feed-forward block,
+    in the first and last eighth of the layers and every third layer between. layers, is_tied: see `mixed_type`."""
     if mix.name == "Q4_K_M" and plan.stem in ("attn_v", "ffn_down", "ffn_down_exps"):
         eighth = layers // 8
         return plan.layer < eighth or plan.layer >= 7 * layers // 8 or (plan.layer - eighth) % 3 == 2

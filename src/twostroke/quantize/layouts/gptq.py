@@ -1,7 +1,7 @@
 """The layout of GPTQ checkpoints, first format (`checkpoint_format` "gptq"), as AutoGPTQ and GPTQModel store it.
 
     x.qweight (columns * bits / 32, rows) int32    codes along the columns
-    x.qzeros  (groups, rows * bits / 32) int32     zero points along the rows, one taken off each
+    x.qzeros  (groups, rows * bits / 32) int32     zero points along the rows, each less 1
     x.scales  (groups, rows) float16
     x.g_idx   (columns,) int32                     the group of each column
 """

@@ -37,8 +37,8 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GptqRule:
-    """How a matrix is rounded. grid: the rule of its grids. group: the columns of a group. order: the order of groups.
-    damping: the share of the mean of the moments' diagonal."""
+    """How a matrix is rounded. grid: the rule of its grids. group: the number of columns of a group. order: the order
+    of groups. damping: the share of the mean of the moments' diagonal."""
 
     grid: GridRule
     group: int
@@ -57,13 +57,13 @@ def inverse_factor(hessian: F32Array, damping: float) -> F32Array:
         damped = hessian.astype(np.float64)
         damped[np.diag_indices_from(damped)] += damping * times * mean
         try:
-            # With J the reversal of rows: J H J = L LT gives H = V VT, V = J L J upper triangular, so U = V^-1.
+            # J reverses rows. From J H J = L LT follows H = V VT, where V = J L J is upper triangular; so U = V^-1.
             lower = np.linalg.cholesky(damped[::-1, ::-1])
         except np.linalg.LinAlgError:
             continue
         upper: F32Array = np.triu(np.linalg.inv(lower[::-1, ::-1])).astype(np.float32)
         return upper
-    raise ValueError("second moments that are not positive")
+    raise ValueError("second moments are not positive")
 
 
 def gptq(matrix: F32Array, hessian: F32Array, rule: GptqRule) -> Solved:

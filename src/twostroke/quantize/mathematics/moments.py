@@ -34,7 +34,7 @@ class Moments:
         """Adds inputs (T, columns) to the moments. Raises ValueError for values that are NaN or infinite."""
         sums = x.T @ x
         if not np.isfinite(sums.trace()):
-            raise ValueError("inputs that are NaN or infinite")
+            raise ValueError("some inputs are NaN or infinite")
         self.hessian += sums
         magnitudes = np.abs(x)
         self.magnitudes += magnitudes.sum(axis=0, dtype=np.float64)

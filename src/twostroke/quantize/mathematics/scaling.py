@@ -5,8 +5,8 @@
 The division is folded into the tensor that makes the inputs (a norm, or the rows of the product before), so that the
 model computes the same. There are two ways to choose s:
 
-AWQ (Lin et al. 2023): s = mean|x|^a / mean|W|^(1 - a), with the a of a small set whose rounded matrix changes the
-outputs least. Channels with large inputs get finer steps. `rounded` is the function that rounds.
+AWQ (Lin et al. 2023): s = mean|x|^a / mean|W|^(1 - a), where a is the number of a small set with which the rounded
+matrix changes the outputs least. Channels with large inputs get finer steps. `rounded` is the function that rounds.
 
 SmoothQuant (Xiao et al. 2023): s = max|x|^a / max|W|^(1 - a), with a fixed a. Where inputs are rounded to 8 bits token
 by token, one large channel makes the steps of all others coarse. The scales move half of its size into the weights.
@@ -44,7 +44,7 @@ def balanced(scales: F32Array, exact: bool) -> F32Array:
 
 def awq_scales(matrix: F32Array, moments: Moments, rounded: Rounded, exact: bool) -> F32Array:
     """Returns scales (columns,) for all products of one input, whose matrices (rows, columns) lie one after the other;
-    ones where nothing is better."""
+    all ones where no scales are better."""
     some = matrix[:: max(1, len(matrix) // MOST_ROWS)]
     columns = matrix.shape[1]
     inputs = np.maximum(moments.magnitudes / max(1, moments.rows), _TINY)

@@ -71,7 +71,7 @@ def _lark(text: str) -> str:
     from llguidance.gbnf_to_lark import any_to_lark
 
     if "%llguidance" in text:
-        raise ValueError("the directive %llguidance is not taken")
+        raise ValueError("the directive %llguidance is not accepted")
     try:
         made: str = any_to_lark(text)
     except Exception as error:  # the converter raises bare Exceptions

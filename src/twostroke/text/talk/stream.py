@@ -73,7 +73,7 @@ class TextStream:
             self.kept.pop()
 
     def keep(self, first: str) -> None:
-        """From now on, remembers the text that is taken, after `first`."""
+        """Begins to remember the text that is taken. first: a text that is remembered before it."""
         self.kept = [first]
 
     def forget(self) -> str:

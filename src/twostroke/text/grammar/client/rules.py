@@ -248,7 +248,7 @@ class _Reader:
             return LarkText(f"(?i:{literal(value)})" if text.endswith("i") else literal(value), whole=len(value) == 1)
         last = _decoded(self._next("string"))
         if len(value) != 1 or len(last) != 1 or value > last:
-            raise NotRead(f"the range from {value!r} to {last!r} is none of characters")
+            raise NotRead(f"the range from {value!r} to {last!r} is not a range of characters")
         return LarkText(f"[{literal(value)}-{literal(last)}]")
 
     def _quantified(self, part: LarkNode) -> LarkNode:

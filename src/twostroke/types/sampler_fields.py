@@ -1,5 +1,5 @@
-"""The parameters of the samplers other than top-k, top-p and min-p, by llama.cpp's names: values, ranges, and which are
-off.
+"""The parameters of the samplers other than top-k, top-p and min-p, by llama.cpp's names: their values and ranges, and
+the values that turn a sampler off.
 
 The rules of these samplers are in runner/sampling/samplers, one file for each sampler.
 """

@@ -114,7 +114,7 @@ _DOCUMENTS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
 
 
 def _joined(content: Any) -> str | None:
-    """Returns the texts of a text or of parts of text; None where another part is among them."""
+    """Returns a text itself, or the joined texts of parts of text; None where there is any other part."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, Sequence) else [None]

@@ -66,13 +66,14 @@ class CallForm(Struct, frozen=True):
 
     @property
     def bare(self) -> bool:
-        """True where no mark tells a call from an answer: the call stands first in a text, and its name decides."""
+        """True where no mark tells a call from an answer. A text that begins like a call is then a call if a tool has
+        its name."""
         return not self.starts
 
     @property
     def fenced(self) -> bool:
-        """True where calls stand in a block of code. Such blocks also hold other text, so that names alone decide; in a
-        thought they are no calls."""
+        """True where calls stand in a block of code. Such blocks also hold other text: their text is a call only if a
+        tool has its name, and never within a thought."""
         return self.begin.startswith(FENCE)
 
     @property

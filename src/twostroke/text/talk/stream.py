@@ -16,8 +16,8 @@ Reading = Generator[None, None, _T]
 """A reader that returns `_T`."""
 
 Followed = Mapping[str, Sequence[str] | None]
-"""Each mark with the marks that may follow it: one of these, or the end of the text, must come next. None means that
-anything may follow."""
+"""Maps each mark to the marks that may follow it. A mark counts only where one of these, or the end of the text, comes
+next. None means that anything may follow."""
 
 SPACES = " \t\r\n"
 MOST_SPACES = 4096

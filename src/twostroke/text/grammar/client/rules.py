@@ -65,7 +65,7 @@ class NotRead(ValueError):
 
 
 class LarkText(Struct, frozen=True):
-    """A regular expression. whole: True where a quantifier after it counts for all of it."""
+    """A regular expression. whole: True where a quantifier after the expression applies to the whole expression."""
 
     pattern: str
     whole: bool = True
@@ -195,7 +195,7 @@ class _Reader:
         return made[0] if len(made) == 1 else LarkChoice(tuple(made))
 
     def _goes_on(self) -> bool:
-        """Returns True after a bar, which may stand on the next line."""
+        """Takes a bar, which may stand on the next line. Returns False where no bar comes next."""
         place = self._at
         while self._text == "\n":
             self._at += 1

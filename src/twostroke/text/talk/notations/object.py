@@ -92,7 +92,7 @@ class NameFirst(ObjectNotation, frozen=True):
 
 
 class _Object:
-    """The part of one object that was read so far."""
+    """Reads one object, and keeps what its pairs gave so far."""
 
     def __init__(self, notation: ObjectNotation, stream: TextStream, call: Calling) -> None:
         self._notation, self._stream, self._call = notation, stream, call

@@ -160,8 +160,8 @@ class ChatTemplate:
         return {"tools": list(tools) if tools else None, **(needed(tools) if needed else {})}
 
     def _values_needed(self, name: str) -> OtherValues | None:
-        """Returns the values without which the template fails. Returns None where the template needs none, or where it
-        accepts no question at all."""
+        """Returns the first function of OTHER_VALUES with whose values the template renders a question. Returns None
+        where the template needs no such values, or fails with all of them."""
         asked = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True, "documents": None}
         for values in (None, *OTHER_VALUES):
             given = {"tools": None, **(values(None) if values else {})}

@@ -94,7 +94,7 @@ class ControlTokens:
         return [*whole[:first], *found, *whole[first + end :]]
 
     def _with_twins(self, text: str, twins: dict[str, str]) -> list[str]:
-        """Returns pieces of the text: ordinary text and twins alternate."""
+        """Returns the text in pieces: ordinary text, and the twins (see `_plain`) of its control tokens, alternate."""
         pieces, last = [], 0
         for start, end in self.find(text):
             pieces += [text[last:start], twins[text[start:end]]]

@@ -4,9 +4,9 @@
     text = "".join(detokenizer.feed(token_id) for token_id in ids) + detokenizer.finish()
 
 Bytes of an unfinished character are held back. Bytes that can never become a character turn into U+FFFD as soon as that
-is sure. Decoding all tokens at once differs in one place, as wanted. In byte-fallback vocabularies (Llama 2) an invalid
-byte makes `decode` replace the whole run of byte tokens around it. A detokenizer leaves the valid text that was already
-streamed unchanged.
+is sure. The text differs from that of all tokens decoded at once in one case, on purpose. In byte-fallback vocabularies
+(Llama 2) an invalid byte makes `decode` replace the whole run of byte tokens around it. A detokenizer leaves the valid
+text that was already streamed unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Vocabulary(Protocol):
 
 
 class Detokenizer(Protocol):
-    """feed(token_id) -> new text; finish() -> the rest. holding: True while part of a character is held back."""
+    """`feed(token_id)` returns new text, and `finish()` returns the rest. holding: True while part of a character is
+    held back."""
 
     @property
     def holding(self) -> bool:
@@ -131,8 +132,9 @@ class WindowDetokenizer:
     new text.
 
     Invariant: `_ids[:_read]` is delivered and gives `_read_text`; `_ids[_read:]` is held, at most three tokens of one
-    unfinished character. Special tokens never enter the window, so that it has a real token in front. A decoder that
-    treats the first token differently then shows that token only once. Satisfies `Detokenizer`.
+    unfinished character. Special tokens never enter the window, so its first token has text. Some decoders treat the
+    first token of a text differently. Both decodes begin with the same token, so this changes no text but that of the
+    very first token. Satisfies `Detokenizer`.
     """
 
     def __init__(self, vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> None:

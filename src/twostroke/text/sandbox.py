@@ -140,8 +140,8 @@ class _Generator(CodeGenerator):
 
 
 class _GenerationTag(Extension):
-    """The tag `{% generation %}`, which marks the text that training learns from. When serving, it only gives its
-    content."""
+    """The tag `{% generation %}`, which marks the text that training learns from. Here, the tag is
+    replaced by its content."""
 
     tags = {"generation"}
 

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 
 class StopMatcher:
-    """feed(piece) -> (the text that is certain, the stop string found or None); finish() -> the text held back.
+    """`feed(piece)` returns the text that is certain, and the stop string found or None. `finish()` returns the text
+    held back.
 
-    Knuth-Morris-Pratt: for each stop string, counts how many of its first characters stand at the end of the text. The
-    longest such beginning is held back, so the cost is one step per character and stop string. After a match everything
-    that is fed is dropped.
+    As in Knuth-Morris-Pratt, it counts for each stop string how many of its first characters stand at the end of the
+    text. The longest such beginning is held back. The cost is one step for each character and stop string. After a
+    match, all text that is fed is dropped.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:

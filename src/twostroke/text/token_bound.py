@@ -1,8 +1,8 @@
 """Computes a lower bound on a text's number of tokens, from its bytes alone. It is fast enough to refuse a long text
 before the text is tokenized.
 
-A token of L bytes that holds the byte b counts b as 1/L. With the longest token that holds b in place of L, no token
-counts more than 1 in all. So the sum over a text's bytes is never above its number of tokens.
+Each byte of a text counts 1/L, where L is the number of bytes of the longest token that contains this byte. The bytes
+of one token then count at most 1 together. So the sum over a text's bytes is never above its number of tokens.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 COUNTED_BYTES = 256 * 1024
 COMPOSED_SHRINK = 4
-"""The largest factor by which NFC shortens a text: to no less than a third of its UTF-8 bytes (Hangul), and one more
-for safety."""
+"""NFC shortens a text to no less than a third of its UTF-8 bytes (Hangul). This factor is larger by one, for safety."""
 
 _KEEPING_PRE_TOKENIZERS = frozenset({"ByteLevel", "Digits", "Metaspace", "Split", "Punctuation"})
 _SPACE_MARK = "▁"
@@ -57,8 +56,8 @@ class TokenBound:
 
 
 def covers_every_byte(library: tokenizers.Tokenizer) -> bool:
-    """Returns True where each byte of a text is part of exactly one token, and where only spaces and NFC change the
-    text before."""
+    """Returns True where each byte of a text is part of exactly one token. NFC and marks for spaces are the only
+    changes that the text may have before that."""
     from tokenizers import models
 
     if not isinstance(library.model, models.BPE):
@@ -111,8 +110,8 @@ def _has_all_bytes(library: tokenizers.Tokenizer) -> bool:
 
 
 def _token_bytes(library: tokenizers.Tokenizer) -> Iterator[bytes]:
-    """Returns, for each token, bytes that include those of any text that the token covers; for a token with a mark of
-    spaces also the space."""
+    """Yields, for each token, all bytes that a text of this token can contain. The space is one of them where the token
+    has a mark for spaces."""
     byte_level = _is_byte_level(library)
     added = library.get_added_tokens_decoder()
     for token_id in range(library.get_vocab_size(with_added_tokens=True)):

@@ -72,9 +72,9 @@ class Tokenizer:
     def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
         """Returns token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text.
 
-        context_tokens: the size of the context; a text that leaves no room in it raises ContextLengthExceeded, a long
-        text before it is tokenized. parse_special: False encodes the texts of control tokens as text. Raises
-        InvalidRequest, TokenizerFailed.
+        context_tokens: the size of the context. A text that leaves no room in the context raises ContextLengthExceeded.
+        A long text is compared with the context by a lower bound first, before it is tokenized. parse_special: False
+        encodes the texts of control tokens as text. Raises InvalidRequest, TokenizerFailed.
         """
         quoted = () if parse_special else ((0, len(text)),)
         return self._encoded(text, True, quoted, context_tokens)

@@ -1,7 +1,7 @@
-"""tokenizer.json: its bytes, its members, and the tokenizer of the library that is made of it.
+"""Reads tokenizer.json: its bytes, its members, and the library's tokenizer that is made of it.
 
 The library decodes the vocabulary of a file three times, each time into other objects. This module decodes a vocabulary
-with merges once and hands it over, and the library builds the same tokenizer of it.
+with merges once and gives it to the library, which builds the same tokenizer of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "tokenizer.json"
 MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
-"""The file of published Gemma 3 has 33 MB, which is more than is read of other JSON files."""
+"""The largest file that is read. Other JSON files may have 16 MiB, but the file of the published Gemma 3 has 33 MB."""
 COMMENT = "#version"
 """The beginning of a line among the merges that the library leaves out."""
 
@@ -137,8 +137,8 @@ def _unusable(folder: Path, why: object) -> CorruptModel:
 
 
 def built(raw: bytes) -> tokenizers.Tokenizer:
-    """The tokenizer of a file's bytes, the quick way where it succeeds. Raises what the library raises, which itself
-    names the error in a file."""
+    """Returns the tokenizer of a file's bytes. The quicker `with_merges` is tried first. Raises the library's own
+    error, which names the fault in the file."""
     import tokenizers
 
     with contextlib.suppress(Exception), _few_collections():

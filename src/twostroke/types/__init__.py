@@ -1,1 +1,1 @@
-"""The words that all rooms use: requests, plans, results, events, errors, model and machine descriptions."""
+"""The types that all rooms share: requests, plans, results, events, errors, model and machine descriptions."""

@@ -14,7 +14,7 @@ class TakenAdapter(NamedTuple):
 
 
 class AdapterPlaces(Protocol):
-    """What the metrics read about adapters."""
+    """The part of the adapters that the metrics read."""
 
     @property
     def places(self) -> int:

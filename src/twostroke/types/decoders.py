@@ -5,7 +5,8 @@
 
 msgspec builds a type with the first decoder that asks for it, and keeps what it has built on the class. Two threads
 that build one type at the same time can end the process by SIGSEGV. So each type is built here by one thread at a time,
-and before there is anything to read. Any number of threads may use a decoder. A law of tests/laws allows no others.
+and before there is anything to read. Any number of threads may use a decoder. A test in tests/laws forbids decoders
+that are made elsewhere.
 """
 
 from __future__ import annotations

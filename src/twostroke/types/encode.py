@@ -9,11 +9,12 @@ from msgspec import Struct
 
 
 class PieceKind(enum.IntEnum):
-    """PATCHES: pixels become rows, and the ops before the first attention. PRODUCTS: the ops between two attentions and
-    after the last one, where each row depends on itself alone. ATTENTION: rows that see all rows of the square.
-    WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line.
-    SPAN_PRODUCTS, SPAN_ATTENTION: the same parts of a language model, over rows of an image that see each other. FOLD:
-    groups of patches become one row each, and the ops up to the next attention."""
+    """PATCHES: pixels become rows, which go through the ops before the first attention. PRODUCTS: rows go through the
+    ops between two attentions, or after the last one, where each row depends on itself alone. ATTENTION: rows go
+    through an attention in which they see all rows of the square. WINDOWS: rows go through an attention in which they
+    see a window. HEAD: image rows are made. SHEET: the image rows of several squares are read line by line.
+    SPAN_PRODUCTS, SPAN_ATTENTION: rows of an image that see each other go through the same parts of a language model.
+    FOLD: groups of patches become one row each, and these rows go through the ops up to the next attention."""
 
     PATCHES = 0
     PRODUCTS = 1

@@ -12,11 +12,12 @@ TwostrokeError
 ├── OutOfMemory           it does not fit, with the arithmetic (exit code 4)
 ├── BackendError          a native kernel refused or is missing (exit code 5)
 │   ├── HelperNotStarted  a process that one request needs did not start (exit code 5, HTTP 500)
-│   ├── MeetingLost    another process of the same model has ended, or did not come in time (exit code 5)
+│   ├── MeetingLost       another process of the same model has ended, or did not come in time (exit code 5)
 │   └── TokenizerFailed   the tokenizer library failed on a text (exit code 5, HTTP 500)
 ├── Overloaded            too much is waiting to serve this request in time (exit code 7, HTTP 503 with Retry-After)
+├── ModelUnavailable      a server with several models could not load one (exit code 7, HTTP 503)
 ├── Contradiction         measured figures that cannot both be true (exit code 1)
-├── UnreadOverflow        a stream's reader is too slow for what waits for it (exit code 1)
+├── UnreadOverflow        a stream's reader was too slow: too many pieces wait (exit code 1)
 └── EngineStopped         the engine was shut down while the request was alive (exit code 6)
 """
 

@@ -80,8 +80,8 @@ class Patching(Struct, frozen=True):
 
 class RowFold(Struct, frozen=True):
     """A place in the middle of a tower at which neighbouring patches become one row. layer: the number of the attention
-    before this place; its rows see only the patches that become one row with theirs. side: the number of patches on
-    each side of such a square."""
+    before this place. In this attention, a patch sees only the patches that become one row with it. side: the number of
+    patches on each side of the square that becomes one row."""
 
     layer: int
     side: int

@@ -106,8 +106,8 @@ def _check_beams(params: AnswersAsked) -> None:
     for name, neutral in NOT_BESIDE_BEAMS.items():
         if getattr(params, name) not in neutral:
             raise InvalidRequest(
-                f"{name} cannot be kept in a beam search.",
+                f"A beam search cannot use {name}.",
                 param=name,
-                why="A search draws nothing.",
+                why="A beam search draws no tokens at random.",
                 fix=f"Leave out {name}, or use_beam_search.",
             )

@@ -1,5 +1,5 @@
-"""The text of an error for a request that waited for its model in vain. The text carries the reason from the front's
-book to the request's reader."""
+"""The text of an error for a request whose model was not loaded. The request's reader makes a ModelUnavailable of the
+text, with the same code and reason."""
 
 from __future__ import annotations
 

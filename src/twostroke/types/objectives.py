@@ -24,7 +24,7 @@ class LatencyObjectives:
         return self.ttft_s is not None or self.itl_s is not None
 
     def loosened(self, asked: LatencyObjectives | None) -> LatencyObjectives:
-        """Returns these objectives, with each one that the request sets itself (`asked`) in its place."""
+        """Returns these objectives, each replaced by the request's own objective (`asked`) where it has one."""
         if asked is None:
             return self
         return LatencyObjectives(

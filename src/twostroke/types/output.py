@@ -25,10 +25,10 @@ class Prompt:
     engine's way.
 
     masks: the compiled params.grammar, one machine at its beginning for each completion; the shell makes the machines
-    where they are missing. A prompt that has them can be run once. shown_token_ids: special tokens that still are part
-    of this answer's text. adapter: the name of the adapter to compute the request with; None for the model alone.
-    pooling: set where the prompt becomes one vector; then there is no answer, and params are not used. images, disk_s:
-    see `Request`.
+    where they are missing. A prompt that has machines can be run only once. shown_token_ids: special tokens that are
+    part of this answer's text nevertheless. adapter: the name of the adapter to compute the request with; None for the
+    model alone. pooling: set where the prompt becomes one vector; then there is no answer, and params are not used.
+    images, disk_s: see `Request`.
     """
 
     token_ids: tuple[int, ...]

@@ -145,8 +145,8 @@ NO_COPIES = Copies()
 
 class SpanWork(NamedTuple):
     """Work on rows of an image that see each other, which go through the language model in pieces over several steps.
-    planned: all of these rows; they are computed, and its logits needed, when the last piece is done. pieces: what this
-    step computes of them, in order. ends: whether the last piece is among them."""
+    planned: the sequence with all of these rows, whose logits are needed when the last piece is done. pieces: the
+    pieces that this step computes, in order. ends: whether the last piece is among them."""
 
     planned: PlannedSequence
     pieces: tuple[SpanPiece, ...]
@@ -200,7 +200,7 @@ class Plan:
 
     @property
     def unfinished(self) -> PlannedSequence | None:
-        """The sequence of a span with pieces that this step does not compute."""
+        """The sequence of the span, where the step does not compute its last piece; else None."""
         return None if self.span is None or self.span.ends else self.span.planned
 
     @property
@@ -210,5 +210,5 @@ class Plan:
 
     @property
     def num_tokens(self) -> int:
-        """The number of rows of the batch."""
+        """The number of rows of the batch, without those of a span."""
         return sum(sequence.num_tokens for sequence in self.sequences)

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 
 class MissReason(enum.StrEnum):
-    """SHORT: only full pages are shared. EMPTY: nothing was cached. UNFINISHED: another request was computing the page.
+    """SHORT: only full pages are shared. EMPTY: nothing was cached. DIFFERS: the prompt departs from all cached ones.
+    EVICTED: the page was cached before. UNFINISHED: another request was computing the page.
 
     SCORED: the request asks for log probabilities of its prompt, which must be computed whole. STATE: the prompt
     departs from a cached one at a place where no snapshot of the model's state was kept.

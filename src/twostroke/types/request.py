@@ -29,7 +29,7 @@ class FinishReason(enum.StrEnum):
 class Request:
     """The scheduler's input; never changed afterwards, except for the mask, which follows the output.
 
-    seed: already drawn (the pure rooms draw no random numbers). max_tokens: already resolved against the context.
+    seed: already drawn (the scheduler draws no random numbers). max_tokens: already resolved against the context.
     end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts never
     share prefix pages. arrival_s: the time of arrival on the caller's clock. priority: 0 and below is interactive,
     above 0 is batch work. objectives: its own objectives in place of the engine's. speculate: the way in which its next

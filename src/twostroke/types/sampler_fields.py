@@ -1,5 +1,5 @@
-"""The parameters of the samplers other than top-k, top-p and min-p, by llama.cpp's names: values, ranges, and which are
-off.
+"""The parameters of the samplers other than top-k, top-p and min-p, by llama.cpp's names: their values and ranges, and
+the values that turn a sampler off.
 
 The rules of these samplers are in runner/sampling/samplers, one file for each sampler.
 """
@@ -190,9 +190,9 @@ def _check_order(params: SamplerFields) -> None:
         return
     if params.mirostat:
         raise InvalidRequest(
-            "samplers cannot be kept next to mirostat.",
+            "samplers and mirostat cannot both be asked for.",
             param="samplers",
-            why="Mirostat takes the place of the others.",
+            why="Mirostat takes the place of the other samplers.",
             fix="Send one of them.",
         )
     sets = [each for each in order if each not in OF_LOGITS]
@@ -205,7 +205,7 @@ def _check_order(params: SamplerFields) -> None:
         )
     if ADAPTIVE in sets[:-1]:
         raise InvalidRequest(
-            "samplers has adaptive_p before another one.",
+            "samplers has adaptive_p before another sampler.",
             param="samplers",
             why="It chooses the token.",
             fix="Put it at the end.",

@@ -98,7 +98,7 @@ class SamplingParams(SamplerFields):
         if self.grammar is not None and (self.min_tokens or self.ignore_eos):
             name = "min_tokens" if self.min_tokens else "ignore_eos"
             raise InvalidRequest(
-                f"{name} cannot be used with a grammar.", param=name, why="The grammar decides where it ends."
+                f"{name} cannot be used with a grammar.", param=name, why="The grammar decides where the answer ends."
             )
         _check_stops(self.stop)
         self._check_alone_with_grammar()

@@ -1,4 +1,4 @@
-"""Paths as users write them: "~" stands for a home, and what they name may not exist, or may be no path at all."""
+"""Paths as users write them: "~" stands for a home. The path may not exist, and the text may be no path at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def user_path(text: str | Path) -> Path:
 
 
 def is_there(text: str | Path) -> bool:
-    """Returns whether a path exists. A name that is too long, or one in a folder that may not be read, does not."""
+    """Returns whether a path exists; False also for a name that is too long, or that is in a folder without access."""
     try:
         return user_path(text).exists()
     except OSError:

@@ -82,7 +82,7 @@ def _check_schema(schema: Any) -> None:
 
 
 def _check_object(schema: dict[str, Any]) -> int:
-    """Check one level's own keywords; returns the number of its enum values."""
+    """Checks the keywords of one schema, without the schemas in it. Returns the number of its enum values."""
     patterns = [schema.get("pattern"), *_keys(schema.get("patternProperties"))]
     for pattern in patterns:
         if isinstance(pattern, str) and len(pattern.encode("utf-8", errors="surrogatepass")) > MAX_REGEX_BYTES:

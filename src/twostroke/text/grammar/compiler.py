@@ -117,7 +117,7 @@ class GrammarCompiler:
         return self.submit(grammar).result()[0]
 
     def close(self) -> None:
-        """Ends the threads and the process."""
+        """Ends the threads and the processes."""
         self._trials.close()
         self._builds.shutdown(wait=True, cancel_futures=False)
 

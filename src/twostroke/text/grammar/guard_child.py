@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 OPTIONS = '%llguidance {"no_forcing": true}\n'
 """Turns off forced tokens. Where only one text can follow, the library would tokenize that text itself and allow only
-the resulting token. It takes seconds for a long text, and a special token's name in a schema would become the special
+the resulting token. This takes seconds for a long text, and a special token's name in a schema would become the special
 token."""
 
 WHITESPACE = r"( |\n( {2}){0,4})?"
@@ -71,7 +71,7 @@ def _lark(text: str) -> str:
     from llguidance.gbnf_to_lark import any_to_lark
 
     if "%llguidance" in text:
-        raise ValueError("the directive %llguidance is not taken")
+        raise ValueError("the directive %llguidance is not accepted")
     try:
         made: str = any_to_lark(text)
     except Exception as error:  # the converter raises bare Exceptions

@@ -11,8 +11,8 @@ from twostroke.text.grammar.library import Matcher
 from twostroke.types.grammar import GrammarFault
 
 SMOOTHED_OVER = 4
-"""The number of masks over which the time of a mask is smoothed: one mask that takes long by chance makes no grammar
-heavy."""
+"""The number of masks over which the time of a mask is smoothed: one mask that takes long by chance changes the
+smoothed time only a little."""
 
 
 class GrammarMachine:

@@ -1,8 +1,8 @@
-"""Limits numbers to a length that ends, and to values that a double or 64 bits can hold.
+"""Limits the length of numbers, and their values to those that a double or 64 bits can hold.
 
-The compiler's numbers have any count of digits, and an uncertain model writes digits for ever. So a grammar that may
-write fractions gets a second grammar. It is the same, with any JSON in the place of each schema and with numbers of
-bounded length. A token must be allowed by both. Bounds of integers are made narrower in the schema itself.
+The compiler allows numbers of any length, and an uncertain model writes digits for ever. So a grammar that may write
+fractions gets a second grammar. The second grammar allows any JSON in place of each schema, but only numbers of bounded
+length. A token must be allowed by both grammars. Bounds of integers are made narrower in the schema itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def narrowed_number(schema: Schema, at: str) -> Schema:
 
 
 def bounded(source: str) -> str | None:
-    """Returns the second grammar for a source in the compiler's language; None where the source writes no fraction."""
+    """Returns the second grammar for a source in the compiler's language. Returns None where the source writes no
+    fraction, or contains a number of more than 19 digits."""
     places, free = 0, False
 
     def replaced(rule: re.Match[str]) -> str:
@@ -186,8 +187,8 @@ def _may_write_fractions(schema: Any) -> bool:
 
 
 def _places(schema: Any) -> int:
-    """Returns the largest number of decimal places of any number in the schema; -1 if a number has more digits than 64
-    bits can hold."""
+    """Returns the largest number of decimal places of any number in the schema. Returns -1 if a number has more than 19
+    digits before its decimal point."""
     most = 0
     for value in _numbers_in(schema):
         written = Decimal(repr(value))

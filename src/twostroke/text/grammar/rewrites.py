@@ -2,12 +2,12 @@
 
 - `nullable` of OpenAPI 3.0 allows null.
 - `not` of types leaves the other types; `not` of everything leaves nothing.
-- `dependentRequired`: what another property would require is always written.
-- `contains`: the first items are those that the array must contain.
-- `minProperties` and `maxProperties` next to optional properties: one form for each set of properties, where there
-  are few sets.
-- Patterns of `patternProperties` with one schema are one pattern.
-- Counts may be written as 10.0.
+- `dependentRequired`: the properties that another property would require are always required.
+- `contains`: the array begins with the items that it must contain.
+- `minProperties` and `maxProperties` next to optional properties: each allowed set of properties becomes one form of
+  an `anyOf`, where there are few sets.
+- Patterns of `patternProperties` that have the same schema are joined into one pattern.
+- A count that is written as 10.0 becomes 10.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class _Adapter:
         if names is not None:
             return self._with_names(made, [name for name in names if isinstance(name, str)], at)
         if made.get("properties") or made.get("patternProperties"):
-            raise _refused("propertyNames", at, "Beside properties it is supported with enumerated names alone.")
+            raise _refused("propertyNames", at, "Next to properties it is supported with enumerated names alone.")
         values = made.get("additionalProperties", {})
         return {**made, "patternProperties": {pattern: values}, "additionalProperties": False}
 

@@ -1,8 +1,9 @@
 """Removes the parts of a schema that a grammar does not enforce, and describes them in words.
 
 - Lengths of strings above HELD_CHARACTERS. The compiler has about nine states for each character that a bound counts,
-  and a machine may have 50,000 of them. Bounds of one length share theirs, so the shortest are held first.
-- A `multipleOf` of more than LARGEST_MULTIPLE, or with more digits.
+  and a machine may have 50,000 of them. Bounds of the same length share their states. The shortest bounds are
+  enforced first.
+- A `multipleOf` above 2**31, or whose digits without zeros at the end are above LARGEST_MULTIPLE, such as 1.2345.
 - `minProperties` and `maxProperties` next to optional properties, where `rewrites` found too many sets.
 
 A bound of items costs nothing and is always held.
@@ -15,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 HELD_CHARACTERS = 4096
-"""The sum of the different lengths that one grammar counts."""
+"""The largest sum of the different lengths that one grammar enforces."""
 LARGEST_COUNT = 2**31 - 1
 """Larger counts are replaced by this one: no answer has as many parts."""
 _LENGTHS = ("maxLength", "minLength")
@@ -23,7 +24,8 @@ _COUNTS = ("minItems", "maxItems", "minProperties", "maxProperties")
 
 
 LARGEST_MULTIPLE = 10_000
-"""The largest multipleOf that is enforced: the compiler's automaton has about as many states as this number."""
+"""The largest multipleOf that is enforced, as a whole number without the zeros at its end: 0.5 counts as 5, 200 as 2.
+The compiler's automaton has about as many states as this number."""
 
 
 class Unheld:

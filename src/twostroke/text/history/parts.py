@@ -1,7 +1,7 @@
 """Turns the content of a message into one text: the content may be text, parts of many types, or neither.
 
-Strict: a part that is not text is refused, because a user asks for it now. Otherwise the part stands in the history,
-where refusing it would end the conversation. A line in its place tells the model that something was there.
+In a user's new message (`strict`), a part that is not text is refused, because the user asks about it now. In earlier
+messages, a refusal would end the conversation: a line in place of the part tells the model that something was there.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ _DOCUMENTS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
 
 
 def _joined(content: Any) -> str | None:
-    """Returns the texts of a text or of parts of text; None where another part is among them."""
+    """Returns a text itself, or the joined texts of parts of text; None where there is any other part."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, Sequence) else [None]

@@ -1,7 +1,7 @@
 """Finds the tokens that a template writes after an answer: they end an answer, whatever the model's files name.
 
-A token that stands between a thought and its answer does not count as an end, because the turn goes on after it. Nor
-does `<|end|>` where the vocabulary has `<|call|>` or `<|calls|>`: it then ends each message of a turn.
+A token that stands between a thought and its answer does not count as an end, because the turn goes on after it. Where
+the vocabulary has `<|call|>` or `<|calls|>`, `<|end|>` ends each message of a turn, so it does not count either.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ def always_after(question: str, answered: str, answer: str) -> str:
 def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset[int]:
     """Returns the special tokens that end a turn; empty where the template writes none, or cannot be rendered.
 
-    There are two such tokens: the last one of a conversation that ends with an answer, and the last one that also comes
-    where the user goes on. They can differ, because some templates write the end of a text after the end of a turn.
+    The first is the last special token after an answer that ends a conversation. The second is the last one of the
+    special tokens that the template writes there also where the user goes on. They can differ, because some templates
+    write the end of a text after the end of a turn.
     """
     if template is None:
         return frozenset()

@@ -66,13 +66,14 @@ class CallForm(Struct, frozen=True):
 
     @property
     def bare(self) -> bool:
-        """True where no mark tells a call from an answer: the call stands first in a text, and its name decides."""
+        """True where no mark tells a call from an answer. A text that begins like a call is then a call if a tool has
+        its name."""
         return not self.starts
 
     @property
     def fenced(self) -> bool:
-        """True where calls stand in a block of code. Such blocks also hold other text, so that names alone decide; in a
-        thought they are no calls."""
+        """True where calls stand in a block of code. Such blocks also hold other text: their text is a call only if a
+        tool has its name, and never within a thought."""
         return self.begin.startswith(FENCE)
 
     @property
@@ -86,8 +87,8 @@ class ThoughtMarks(Struct, frozen=True):
     """The marks around a thought.
 
     prompts: other ends of a prompt after which the answer begins within a thought. anywhere: True where the marks also
-    count in the middle of an answer, because they are not words that a text may be about. following: the text after a
-    thought, before the next part of the turn.
+    count in the middle of an answer, because ordinary text never contains them. following: the text after a thought,
+    before the next part of the turn.
     """
 
     opening: str
@@ -107,7 +108,7 @@ class ThoughtMarks(Struct, frozen=True):
 
 
 class Messages(Struct, frozen=True):
-    """Several messages in one turn: start header body text end.
+    """The marks of several messages in one turn. Each message is written as: start header body text end.
 
     start: the text with which a message begins; the prompt has the first one. body: the mark that ends the header.
     ends: the marks that end a message. channel: the mark before a channel's name. thoughts: the channels, or

@@ -1,8 +1,8 @@
-"""Turns a conversation into a prompt. The model's chat template writes the prompt if it can show every message;
-otherwise the format's own words are used.
+"""Turns a conversation into a prompt. The model's chat template writes the prompt. Where the template cannot show every
+part of a conversation with tools, the missing parts are first written as text, in the model's own format.
 
-    speaker.prompt(messages, tools, ...)            up to where the answer begins
-    speaker.continued(messages, last, tools, ...)   up to where the text that the answer begins with stands
+    speaker.prompt(messages)                  the prompt up to the place where the answer begins
+    speaker.continued(messages, last, text)   the prompt before an answer that the client has begun with `text`
 """
 
 from __future__ import annotations

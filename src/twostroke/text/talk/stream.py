@@ -16,8 +16,8 @@ Reading = Generator[None, None, _T]
 """A reader that returns `_T`."""
 
 Followed = Mapping[str, Sequence[str] | None]
-"""Each mark with the marks that may follow it: one of these, or the end of the text, must come next. None means that
-anything may follow."""
+"""Maps each mark to the marks that may follow it. A mark counts only where one of these, or the end of the text, comes
+next. None means that anything may follow."""
 
 SPACES = " \t\r\n"
 MOST_SPACES = 4096
@@ -73,7 +73,7 @@ class TextStream:
             self.kept.pop()
 
     def keep(self, first: str) -> None:
-        """From now on, remembers the text that is taken, after `first`."""
+        """Begins to remember the text that is taken. first: a text that is remembered before it."""
         self.kept = [first]
 
     def forget(self) -> str:

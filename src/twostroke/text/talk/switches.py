@@ -4,7 +4,7 @@
     switches.put(Wish(effort="none")) == Put({"enable_thinking": False})
 
 The words that a template accepts are found by trying: a word that it refuses is replaced by the nearest one. Where a
-template prints any word unchanged, the words of the makers of reasoning_effort are used.
+template prints any word unchanged, the words low, medium and high are used.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Switches:
         return next(iter([*closing, *known]), None)
 
     def _nearest(self, effort: str) -> str:
-        """Returns this word, or the nearest word that the template accepts; of two, the one with the larger effort."""
+        """Returns this word, or the nearest word that the template accepts; of two, the larger effort."""
         taken = [word for word in WORDS if self._text({EFFORT: word}) is not None]
         if self._prints_any():
             taken = list(COMMON_WORDS)

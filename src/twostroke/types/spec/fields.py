@@ -17,7 +17,7 @@ MADE_OF = {
     "num_key_value_heads": ("num_attention_heads", "n_head", "n_heads"),
     "layer_types": ("num_hidden_layers", "sliding_window"),
 }
-"""For a member that config.json may leave out: the members, by any of their names, from which its value follows."""
+"""Maps a member that config.json may leave out to the members, by any of their names, from which its value follows."""
 FIX = "Compare it with the model's original page, or download the model again."
 
 
@@ -58,7 +58,7 @@ class Fields:
         is above `high`."""
         found = self.optional_integer(name, low, high)
         if found is None and default is not None and default > high:
-            raise self.wrong(name, f"It is absent, which means {default:,}, and at most {high:,} can be.")
+            raise self.wrong(name, f"It is absent, which means {default:,}, and the largest allowed value is {high:,}.")
         return self._required(name, default) if found is None else found
 
     def optional_integer(self, name: str, low: int, high: int) -> int | None:

@@ -175,8 +175,8 @@ class KVKind(enum.IntEnum):
         return self.key_bytes(head_dim) + values + (4 if self.is_integer else 0)
 
     def latent_bytes(self, width: int) -> int:
-        """Returns the bytes of one position's latent and turned key, `width` numbers together, scales included: one for
-        the latent and one for the key."""
+        """Returns the bytes of one position's latent and of the rotary part of its key, `width` numbers together. They
+        include two scales: one for the latent and one for the key."""
         return self.key_bytes(width) + (4 if self.is_integer else 0)
 
 

@@ -29,9 +29,9 @@ class Efficiency(Struct, frozen=True):
     products.
 
     products: the share for matrix products of many rows. attention: the share for FLOPs of attention over many rows.
-    memory: the share for reading weights and K and V. links: the share of added devices' rates that is left when a
-    model is split over several. layer_s: the seconds to start the ops of one layer. step_s: the seconds for scheduling
-    and sampling.
+    memory: the share for reading weights and K and V. links: the share of the devices' added rates that is left when a
+    model is split over several devices. layer_s: the seconds to start the ops of one layer. step_s: the seconds for
+    scheduling and sampling.
     """
 
     products: float
@@ -131,8 +131,8 @@ class HardwareSpec:
         return self.product_rate(kind) / self.read_bytes_per_s
 
     def split_over(self, devices: int) -> HardwareSpec:
-        """Returns `devices` of these machines that share each layer: memory adds up, and the rates lose the class's
-        share for links."""
+        """Returns `devices` of these machines that share each layer. Memory and rates add up, and the rates are then
+        multiplied by the class's share for links."""
         if devices == 1:
             return self
         gain = devices * self.efficiency.links

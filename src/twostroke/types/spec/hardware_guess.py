@@ -28,7 +28,7 @@ DEVICE_SHARE = 0.5
 with int8 and 0.49 with bf16 (docs/gpu.md), and longer steps reach more."""
 DEVICE_OPERATIONS = (64, 64, 256)
 """f32, bf16 and int8 operations for each cycle and multiprocessor. On an H100 and an H200, prompts reached 150, 150 and
-1,100 (docs/gpu.md). Other devices of compute capability 8 have a half to a quarter of their units."""
+1,100 of these (docs/gpu.md). Devices of compute capability 8 have a half to a quarter of an H100's units."""
 
 
 def guessed_cpu(threads: int, level: str) -> HardwareSpec:

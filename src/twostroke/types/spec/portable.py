@@ -1,7 +1,7 @@
 """Logarithms and powers with the same bits on every processor and with every C library.
 
-The C library chooses among implementations by what the processor has, and these may differ in the last bit. Decimal
-arithmetic does not.
+The C library chooses an implementation that suits the processor, and implementations may differ in the last bit of a
+result. Decimal arithmetic gives the same bits everywhere.
 """
 
 from __future__ import annotations

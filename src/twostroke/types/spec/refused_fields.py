@@ -44,8 +44,8 @@ CHANGING: Mapping[str, tuple[Any, ...]] = {
     ),
 }
 """Field name -> values that change nothing; null never changes anything. Each is a field that some architecture reads,
-and that no tensor shows. Fields that published configs have without effect are left out, such as sliding_window and
-query_pre_attn_scalar."""
+and that no tensor shows. Fields that have no effect in published configs, such as sliding_window and
+query_pre_attn_scalar, are left out."""
 
 FROM_KEYS = "read_from_keys"
 """The member of a GGUF file's config that maps each field to the key from which it was made."""

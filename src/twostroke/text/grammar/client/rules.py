@@ -65,7 +65,7 @@ class NotRead(ValueError):
 
 
 class LarkText(Struct, frozen=True):
-    """A regular expression. whole: True where a quantifier after it counts for all of it."""
+    """A regular expression. whole: True where a quantifier after the expression applies to the whole expression."""
 
     pattern: str
     whole: bool = True
@@ -195,7 +195,7 @@ class _Reader:
         return made[0] if len(made) == 1 else LarkChoice(tuple(made))
 
     def _goes_on(self) -> bool:
-        """Returns True after a bar, which may stand on the next line."""
+        """Takes a bar, which may stand on the next line. Returns False where no bar comes next."""
         place = self._at
         while self._text == "\n":
             self._at += 1
@@ -248,7 +248,7 @@ class _Reader:
             return LarkText(f"(?i:{literal(value)})" if text.endswith("i") else literal(value), whole=len(value) == 1)
         last = _decoded(self._next("string"))
         if len(value) != 1 or len(last) != 1 or value > last:
-            raise NotRead(f"the range from {value!r} to {last!r} is none of characters")
+            raise NotRead(f"the range from {value!r} to {last!r} is not a range of characters")
         return LarkText(f"[{literal(value)}-{literal(last)}]")
 
     def _quantified(self, part: LarkNode) -> LarkNode:

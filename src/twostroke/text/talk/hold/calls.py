@@ -16,9 +16,9 @@ def forced_calls(
 ) -> Grammar:
     """Returns a grammar of a thought if the model wants one, then calls and nothing else.
 
-    schemas: tool name -> JSON schema of its arguments, as check.checked_schema gives it. parallel: True for one call or
-    more, False for one call. prompt_end: the end of the prompt, which shows whether the thought is opened already, or
-    closed.
+    schemas: tool name -> JSON schema of its arguments, as check.checked_in_words gives it. parallel: True for one call
+    or more, False for one call. prompt_end: the end of the prompt, which shows whether the thought is opened already,
+    or closed.
     """
     lark = Lark(form.tokens(calls=True), special_id)
     written = form.calls[0]

@@ -31,8 +31,8 @@ ANY_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 
 
 class Lark:
-    """Rules with names of their own. marks: texts that may be special tokens. prefix: the beginning of the rules'
-    names."""
+    """Collects the rules of one grammar and names them. marks: texts that may be special tokens. prefix: the beginning
+    of the rules' names."""
 
     def __init__(self, marks: Iterable[str], special_id: SpecialId, prefix: str = "part") -> None:
         self._prefix = prefix

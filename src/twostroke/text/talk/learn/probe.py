@@ -23,7 +23,7 @@ _BEGUN = re.compile(r"(<[^<>\s]*|\[[^\[\]\s]*)\Z")
 
 
 class Renders(Protocol):
-    """What this package needs of a chat template: it turns messages into text."""
+    """The part of a chat template that this package needs: it turns messages into text."""
 
     @property
     def variables(self) -> frozenset[str]:

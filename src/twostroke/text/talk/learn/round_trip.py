@@ -18,8 +18,8 @@ Same = Callable[[Format, str], bool]
 
 
 class Checked(Struct, frozen=True):
-    """right: the number of cases that were read back. wrong: the turns that were not. refused: the number of cases that
-    the template does not write."""
+    """right: the number of cases that were read back. wrong: the turns that were not read back. refused: the number of
+    cases that the template does not write."""
 
     right: int = 0
     wrong: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ class ObjectNotation(Struct, frozen=True):
     and its value the arguments.
 
     textual: True where the arguments are JSON in a string. counts: True where the id is a number within the turn, which
-    is not sent to the client. A form with other ids waits for the id, which the client gets with the name.
+    is not sent to the client. In a form with other ids, a call is sent when both its name and its id are known.
     """
 
     name: str = "name"
@@ -92,7 +92,7 @@ class NameFirst(ObjectNotation, frozen=True):
 
 
 class _Object:
-    """The part of one object that was read so far."""
+    """Reads one object, and keeps what its pairs gave so far."""
 
     def __init__(self, notation: ObjectNotation, stream: TextStream, call: Calling) -> None:
         self._notation, self._stream, self._call = notation, stream, call

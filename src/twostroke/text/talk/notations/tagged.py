@@ -34,9 +34,9 @@ class TaggedNotation(Struct, frozen=True):
 
     lead: the text that begins name_open, for models that sometimes forget a mark in front of it. pad: a line end that
     belongs to the form. loose: a line end; where a value begins with it, this line end and one at the value's end
-    belong to the form. twice: True where the name may also stand in front. typed: set where the key's tag tells whether
-    the value is a text; {type} in key_close stands for the type. wraps: the marks around a value that has a line end or
-    a mark in it. Satisfies `Notation`.
+    belong to the form. twice: True where the name may also stand before name_open. typed: set where the key's tag tells
+    whether the value is a text; {type} in key_close stands for the type. wraps: the marks around a value that has a
+    line end or a mark in it. Satisfies `Notation`.
     """
 
     name_open: str
@@ -80,7 +80,7 @@ class TaggedNotation(Struct, frozen=True):
             yield from _Arguments(self, stream, call).read()
 
     def _named(self, stream: TextStream) -> Reading[bool]:
-        """Reads the end of a name. Returns True after a name that is whole."""
+        """Reads the text after a name, up to the end of its tag. Returns True where the tag is whole."""
         if not self.name_close.strip():
             return bool((yield from stream.peek()))
         yield from stream.match('"')

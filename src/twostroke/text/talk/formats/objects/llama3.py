@@ -1,4 +1,4 @@
-"""Llama 3.1 to 3.3: a bare object, in which the name decides."""
+"""Llama 3.1 to 3.3: an object without marks, which is a call if it names a tool."""
 
 from __future__ import annotations
 

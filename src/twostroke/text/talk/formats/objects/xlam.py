@@ -1,4 +1,4 @@
-"""xLAM 2, Hammer 2.1: a bare list, in which the names decide."""
+"""xLAM 2, Hammer 2.1: a list without marks, whose objects name tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Llama 4, and Llama 3.2 as trained: a bare list of Python's calls, in which the names decide."""
+"""Llama 4, and Llama 3.2 as trained: a list without marks, whose items look like Python's calls and name tools."""
 
 from __future__ import annotations
 

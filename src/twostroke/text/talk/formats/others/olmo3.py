@@ -1,4 +1,4 @@
-"""OLMo 3: Python's calls on lines between marks, with the words of JSON."""
+"""OLMo 3: Python's calls on lines between marks, with JSON's true, false and null."""
 
 from __future__ import annotations
 

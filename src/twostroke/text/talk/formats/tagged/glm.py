@@ -1,4 +1,4 @@
-"""GLM 4.5 and 4.6, Laguna: the name stands bare, keys and values in tags, on lines of their own."""
+"""GLM 4.5 and 4.6, Laguna: the name has no tag; keys and values stand in tags, on lines of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LongCat Flash: like GLM, with names of its own; an object of JSON occurs, too."""
+"""LongCat Flash: like GLM, with tag names of its own. The model sometimes writes a call as one JSON object."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ class LLM:
     """An engine for any number of threads: prompts that are under way at the same time share their steps.
 
     model: "spark" (embedded), a folder, or a hub id. options: names of `twostroke serve --help`, as weights="int4" or
-    adapter={"sql": "adapters/sql"}.
-    progress(done, total, what) is called while weights load. Raises ModelError, OutOfMemory, ConfigError.
+    adapter={"sql": "adapters/sql"}. progress(done, total, what) is called while weights load, with bytes of the
+    checkpoint and the name of a tensor. Raises ModelError, OutOfMemory, ConfigError.
     """
 
     def __init__(
@@ -209,7 +209,8 @@ class LLM:
         self._shelf().load(name, user_path(folder))
 
     def unload_adapter(self, name: str) -> None:
-        """Removes an adapter. Running requests of it continue. Raises InvalidRequest for a name that is not loaded."""
+        """Removes an adapter. Running requests that use it continue. Raises InvalidRequest for a name that is not
+        loaded."""
         self._shelf().unload(name)
 
     def embed(

@@ -31,7 +31,7 @@ from twostroke.weights.loaded import ModelWeights
 
 
 def needs_of(whole: Model, parts: Sequence[Model], settings: Resolved) -> MemoryNeeds:
-    """Returns the memory that a process needs which may hold any one of `parts`."""
+    """Returns the memory for a process that may hold any one of `parts`."""
     limits = (settings.steps.context, settings.steps.max_sequences, settings.steps.max_step_tokens)
     return memory_needs(whole, parts, EngineSizes(settings.model.weights, settings.cache.kind, *limits))
 

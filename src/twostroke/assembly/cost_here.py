@@ -32,8 +32,8 @@ from twostroke.types.spec.hardware_guess import guessed_cpu
 
 
 def costs_here(model: Model, weights: str, kv_kind: KVKind, cache_folder: Path, level: str, threads: int) -> WhatIf:
-    """Returns the cost model of this machine. Where the machine was never measured, the model is a guess that predicts
-    rather too long times; the engine corrects it with the steps that it measures."""
+    """Returns the cost model of this machine. Where the machine was never measured, the model is a guess, whose times
+    are more often too long than too short. The engine corrects it with the steps that it measures."""
     kept = read_calibration(cache_folder, fingerprint(processor_name(), level, threads))
     if kept is not None:
         measured = costs_on(kept, model, weights, kv_kind)
@@ -58,7 +58,8 @@ def _part_cost(part: Model, formats: StoredFormats, machine: Calibration | Hardw
 def encoder_cost_here(
     encoder: SightEncoder, form: EncoderFormat, cache_folder: Path, level: str, threads: int
 ) -> EncodeCost:
-    """Returns the cost of encodes on this machine. A guessed cost errs as that of `costs_here` does."""
+    """Returns the cost of encodes on this machine. A guessed cost is more often too high than too low, as in
+    `costs_here`."""
     kept = read_calibration(cache_folder, fingerprint(processor_name(), level, threads))
     if kept is not None:
         with contextlib.suppress(ConfigError):  # these formats were not measured
@@ -81,6 +82,6 @@ def check_objectives(costs: WhatIf, objectives: LatencyObjectives) -> None:
         if promised_s is not None and promised_s < least_s:
             raise ConfigError(
                 f"--{name} {1e3 * promised_s:g}ms cannot be met: one token alone takes {1e3 * least_s:.1f} ms here.",
-                why="So says the cost model with this machine's measured rates.",
+                why="The cost model computes this from this machine's measured rates.",
                 fix=f"Ask for more than {1e3 * least_s:.1f}ms, or use narrower --weights.",
             )

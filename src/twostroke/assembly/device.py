@@ -149,8 +149,8 @@ def needs_on(
 
 
 def backing_of(device: CudaDevice | None, memory: StepMemory) -> KvPrefault:
-    """Returns the object that has the system back the first group's pages with memory ahead of their use. A device's
-    memory is there from the beginning."""
+    """Returns the object that makes the system provide memory for the first group's pages before they are used. It does
+    nothing for a device, whose memory is there from the beginning."""
     return KvPrefault([] if device is not None else [layer.data for layer in memory.layers_of(0)], populate)
 
 

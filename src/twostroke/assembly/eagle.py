@@ -103,7 +103,7 @@ def _tokens(checkpoint: Checkpoint, count: int, vocab_size: int, option: str) ->
     tokens = source.read_raw(0, count).view("<i8").reshape(-1) + np.arange(count)
     if tokens.min() < 0 or tokens.max() >= vocab_size or len(np.unique(tokens)) != count:
         raise ConfigError(
-            f"{option}: the tensor d2t names tokens that the model does not have, or one twice.",
+            f"{option}: the tensor d2t names tokens that the model does not have, or names one twice.",
             why=f"Token i of the layer is token i + d2t[i] of the model's {vocab_size:,}.",
             fix="Use a layer that was trained for this model.",
         )

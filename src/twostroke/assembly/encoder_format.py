@@ -17,7 +17,7 @@ from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.types.spec.formats import F32, KVKind
 
 WIDE = {"f32": KVKind.F32, "bf16": KVKind.BF16}
-"""The kinds of K and V next to weights that are not rounded to whole numbers."""
+"""For each format of weights that are not rounded to whole numbers, the kind of K and V."""
 USUAL = "int8"
 TWO_CODES = "int16"
 """The name of the format in which each weight has two codes of int8."""
@@ -34,8 +34,8 @@ class EncoderFormat(Struct, frozen=True):
 
     An encode is limited by arithmetic, and CPUs multiply bytes four times as fast as floats. So K and V are bytes
     wherever weights are rounded. Files whose language model is quantized have their encoder in 16 bits; it is rounded
-    to int8, as other checkpoints of 16 bits are. The rounding of weights is most of an encode's error, and a second
-    code takes half again as long.
+    to int8, as other checkpoints of 16 bits are. The rounding of weights is most of an encode's error, and an encode
+    with second codes takes half again as long.
     """
 
     weights: str
@@ -62,8 +62,8 @@ class EncoderFormat(Struct, frozen=True):
         return (lambda weight: F32 if weight.role == AFTER_ATTENTION else chosen(weight)) if self.two_codes else chosen
 
     def model(self, model: Model) -> Model:
-        """Returns the encoder as it computes: where K and V are whole numbers, they are rotated before, and where
-        weights have two codes, there is a product for each."""
+        """Returns the encoder with the changes that this format needs. K and V that become whole numbers are rotated
+        first. Weights with two codes have one product for each code."""
         made = with_rotation(model, self.kv)
         if self.two_codes:
             program = fuse(made.plain, (fuse_linear_add,))

@@ -145,7 +145,8 @@ def build_heart(
     witness: Witness | None = None,
     preparation: Preparation = GrammarsWhenAsked,
 ) -> Heart:
-    """Loads the weights and builds the engine. preparation: how it prepares for grammars. Raises TwostrokeError."""
+    """Loads the weights and builds the engine. report: writes a warning for people. observer: see Session. witness: see
+    ranks.executor_of. preparation: how the engine prepares for grammars. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
@@ -234,8 +235,8 @@ def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
 def _guessing(
     found: Found, weights: ModelWeights, memory: StepMemory, place: RunPlace, report: Report, closing: ExitStack
 ) -> tuple[Proposer | None, tuple[StepReader, ...]]:
-    """Returns the proposer that computes its guesses, and the readers of hidden states for it. Proposers that look
-    tokens up are built elsewhere."""
+    """Returns the proposer that computes guesses with a draft model, heads or layers, and its readers of hidden states.
+    Returns None and no readers for other ways to guess, whose proposers are built elsewhere."""
     resolved, guessing, pools = found.resolver.resolved(), found.guessing, draft_pools(found.spec, found.kv_plan)
     told = _fault_report("fault of what guesses", report)
     if guessing is None:

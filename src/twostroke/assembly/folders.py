@@ -88,7 +88,7 @@ def calibrated(resolver: Resolver, found: ModelFolder, kept: Path | None) -> Mod
 
 
 def compared_heads_folder(resolver: Resolver, machine: Machine) -> Path | None:
-    """Returns the folder of records whether a checkpoint's head equals its embedding; None where nothing is kept on
-    disk."""
+    """Returns the folder of the records that tell whether a checkpoint's head equals its embedding; None where nothing
+    is kept on disk."""
     kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
     return None if kept is None else kept / "heads"

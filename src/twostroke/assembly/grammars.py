@@ -18,21 +18,22 @@ interpreter's lock, with this work."""
 
 
 class GrammarsWhenAsked:
-    """Prepares nothing: the first grammar prepares its parts. For an engine without a server."""
+    """Prepares nothing; the first grammar prepares the parts that it needs. An engine without a server uses this class.
+    """
 
     def __init__(self, compiler: GrammarCompiler) -> None:
         self._compiler = compiler
 
     def start(self) -> None:
-        """Begins the work in the background, where there is any."""
+        """Does nothing here. A subclass begins its work in the background."""
 
     def close(self) -> None:
-        """Ends that work. Closing twice is harmless."""
+        """Ends the work that `start` has begun. Closing twice is harmless."""
 
 
 class GrammarsAhead(GrammarsWhenAsked):
     """Prepares the parts that the first grammar needs, in the background. A grammar that comes earlier prepares them at
-    once. For a server, whose requests may ask for grammars."""
+    once. A server uses this class, because its requests may ask for grammars."""
 
     def __init__(self, compiler: GrammarCompiler) -> None:
         super().__init__(compiler)

@@ -33,7 +33,7 @@ def open_heads(folder: Path, name: str, option: str) -> Checkpoint:
         raise ConfigError(
             f"{option}: the folder holds {pickled[0]}, but no {name}.",
             why="Only safetensors are read: files of PyTorch can run code.",
-            fix=f"Convert it where you trust it: safetensors.torch.save_file(torch.load('{pickled[0]}'), '{name}').",
+            fix=f"If you trust it, convert it: safetensors.torch.save_file(torch.load('{pickled[0]}'), '{name}').",
         )
     return Checkpoint.open(folder, name if (folder / name).exists() else None)
 

@@ -138,7 +138,7 @@ def _call_higher(leader: RankLine, begin: RankBegin, secret: bytes) -> dict[int,
 
 
 def _first_frame(line: RankLine) -> Frame:
-    """Returns a caller's first frame, which has the reason of the call. Raises RankLineLost, TimeoutError."""
+    """Returns a caller's first frame, which tells why it calls. Raises RankLineLost, TimeoutError."""
     line.sock.settimeout(FIRST_FRAME_S)
     frame = line.receive()
     line.sock.settimeout(None)

@@ -1,7 +1,7 @@
 """Names the parts of an engine that only some models and settings need. Each part is imported when it is first used.
 
-A start pays for every module that it imports. A part that most starts do not need is named here and used by its module:
-`shelf.AdapterShelf(...)`. `tests/cli/test_start.py` checks that a usual start imports none of them.
+A start pays for every module that it imports. A part that most starts do not need is named here and used through its
+module's name: `shelf.AdapterShelf(...)`. `tests/cli/test_start.py` checks that a usual start imports none of them.
 """
 
 from __future__ import annotations

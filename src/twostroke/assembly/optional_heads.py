@@ -1,4 +1,4 @@
-"""Names the parts of this room that guess with heads or layers, read images, or keep pages on disk. Each is imported
+"""Names the parts of this package that guess with heads or layers, read images, or keep pages on disk. Each is imported
 when it is first used.
 
 They are separate from `optional`, which they use themselves.

@@ -1,5 +1,4 @@
-"""How the members of a group learn where image rows come into their parts of a model. They read no file of the encoder.
-"""
+"""Tells the members of a group where image rows come into their parts of a model. They read no file of the encoder."""
 
 from __future__ import annotations
 
@@ -19,12 +18,14 @@ def sight_frame(how: GivenRows, filler: int | None, program: Program) -> RankSig
 
 
 def seeing_model(spec: Model, sight: RankSight | None) -> Model:
-    """Returns a member's model with a place for image rows. It is that of the leader. Raises BackendError for a frame
-    that names no layers."""
+    """Returns a member's model with a place for image rows. It is the same model as the leader's. Raises BackendError
+    where the name in `sight.spans` is unknown."""
     if sight is None:
         return spec
     if sight.spans not in SpanLayers.__members__:
-        raise BackendError(f"The leader's images see each other in layers {sight.spans!r}.", why="No layers are so.")
+        raise BackendError(
+            f"The leader's images see each other in layers {sight.spans!r}.", why="This version knows no such layers."
+        )
     axes = sight.axes.__getitem__ if sight.axes else None
     return with_given_rows(spec, GivenRows(sight.scaled, sight.added, axes, SpanLayers[sight.spans]))
 

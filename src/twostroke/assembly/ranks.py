@@ -129,7 +129,8 @@ def room_beside(places: RankPlaces | None, machine: Machine, encoder_bytes: int,
     """Returns a process's share of this machine where the leader has an encoder of images. All processes share what
     the encoder leaves. more_bytes: how much more the leader needs than the largest process without an encoder.
 
-    A limit on the addresses of a process stays as it is, and so does a machine of its own.
+    The machine is returned unchanged where a limit on addresses holds for each process alone, and where members run on
+    other machines.
     """
     if places is None or places.addresses or machine.shared_bytes is not None:
         return machine

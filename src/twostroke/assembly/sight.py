@@ -106,8 +106,8 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     def added_to(self, needs: MemoryNeeds, own: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """Returns the memory that a process needs at most, including the image rows that are kept. needs: the memory of
-        the largest part of the model. own: that of the part next to the encoder. Pages
-        of a window must also hold all rows of an image that are computed in pieces."""
+        the largest part of the model. own: the memory of the model's part in the encoder's process. Pages of a window
+        must also hold all rows of an image that are computed in pieces."""
         encoder, caches = self.needs(settings), needs.caches
         buffers = own.buffer_bytes + encoder.buffers + settings.images.image_cache + self.kept_bytes
         most = max(caches.chunk_tokens, self.most_rows if self.kept_bytes else 0)
@@ -119,8 +119,8 @@ class SightPlan(Struct, frozen=True, eq=False):
         )
 
     def span_s(self, spec: Model, steps: StepCost, step_tokens: int) -> float:
-        """Returns the predicted seconds of the shortest step that works on an image of the most rows next to a stream,
-        where rows of an image see each other. steps: predicts steps of the model."""
+        """Returns the predicted seconds of the shortest step that works on an image of `most_rows` rows next to a
+        stream. It is for models in which rows of an image see each other. steps: predicts steps of the model."""
         rows, stream = self.most_rows, Segment.decode(0)
         if self.kept_bytes:
             pieces = span_cost(span_parts(spec.program), steps, step_tokens)
@@ -218,8 +218,8 @@ def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
 
 
 def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
-    """Returns the learned places (places, width). Where the tower has a row that is no patch, its place comes first,
-    with that row's numbers added.
+    """Returns the learned places (places, width). Where the tower has a row in addition to the patches, its place comes
+    first, and the row's own numbers are added to it.
 
     Raises CorruptModel where the tensor has another number of places.
     """

@@ -23,7 +23,7 @@ from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
 
 SOURCES = ("rope_parameters", "rope_scaling", "rms_norm_eps", "pad_token_id")
-"""Fields of the language model that the readers of encoders ask for."""
+"""Fields of the language model's config that the readers of encoders use."""
 
 
 class SightFiles(Struct, frozen=True):

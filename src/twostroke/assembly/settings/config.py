@@ -83,7 +83,7 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
         raise ConfigError(
             f"--max-step-tokens {step_tokens} is less than the context of {context}.",
             why="In this model positions see later ones, so a text is computed in one step.",
-            fix=f"Give --context {step_tokens} too, or raise the first.",
+            fix=f"Give --context {step_tokens} too, or raise --max-step-tokens.",
         )
     step_asked = resolver.asked_value(StepSettings.max_step_tokens) is not None
     resolver.put(StepSettings.step_limiter, *_step_limiter(promised, step_asked))
@@ -168,9 +168,9 @@ def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
 
 
 def tell_whole_images(resolver: Resolver, rows: int, seconds: float, *, in_pieces: bool) -> None:
-    """Adds to the limiter's reason what a step with rows of an image which see each other takes at least. It does so
-    only where that is longer than the limiter's bound. seconds: the predicted time of the shortest such step next to a
-    stream. in_pieces: whether a step may compute a part of them."""
+    """Adds a time to the limiter's reason: the least time of a step with rows of an image, where these rows see each
+    other. Does so only where this time is longer than the limiter's bound. seconds: the predicted time of the shortest
+    such step next to a stream. in_pieces: whether a step may compute a part of these rows."""
     settled = resolver.resolved()
     steps = settled.steps
     bound_s = {GAP_LIMITER: GapRule().least_s, ITL_LIMITER: steps.itl}.get(steps.step_limiter)
@@ -182,7 +182,7 @@ def tell_whole_images(resolver: Resolver, rows: int, seconds: float, *, in_piece
 
 
 def step_rule(steps: StepSettings) -> str:
-    """Returns in words the rule that sizes prompts next to streams; empty where max_step_tokens alone does."""
+    """Returns in words the rule that sizes prompts next to streams; empty where only max_step_tokens limits them."""
     promised = f"ItlLimiter (--itl {1e3 * steps.itl:g}ms)" if steps.itl is not None else ""
     return {GAP_LIMITER: f"GapLimiter ({GapRule()})", ITL_LIMITER: promised}.get(steps.step_limiter, "")
 

@@ -33,8 +33,8 @@ class Machine:
     they are `available_bytes`.
 
     placing: the hardware threads of the `cores`, and the reason for their number. topology: None where the system
-    describes none. close: the hardware threads whose memory is this process's own, where it shares the machine; empty
-    for all.
+    describes none. close: where this process shares the machine, the hardware threads of its own memory node; else
+    empty, for all.
     """
 
     cores: int

@@ -17,8 +17,8 @@ def alias_file() -> Path:
 
 
 def meant(name: str) -> str:
-    """Returns the model that a name stands for: the name itself where it is a path that exists, or no alias. Raises
-    ConfigError where the aliases cannot be read."""
+    """Returns the model that a name stands for: the name itself where it is a path that exists or is not an alias.
+    Raises ConfigError where the aliases cannot be read."""
     if "/" in name or not name or is_there(name):
         return name
     return meaning_of(name, read_aliases(alias_file())) or name

@@ -59,8 +59,8 @@ LEVELS: dict[str, dict[str, str]] = {
 CONTAINS = {"avxvnni": ("avx2",), "amx": ("avx512",), "dotprod": ("neon",), "i8mm": ("dotprod", "neon")}
 """For each level, the lower levels whose code it also contains."""
 SHARED = {"avxvnni": "avx2", "amx": "avx512", "dotprod": "neon", "i8mm": "dotprod"}
-"""For some levels, the level with which they share files that have no code for them; these are compiled once. Code uses
-the added instructions of such a level only by name: no compiler makes them from plain code."""
+"""For some levels, the level with which they share files that have no code for them; these files are compiled once.
+Code uses the added instructions of such a level only by name: no compiler makes them from plain code."""
 ANY_CPU = ("level.cpp", "settle.cpp", *(f"{system}.cpp" for system in SUFFIXES))
 """Sources that are compiled for every CPU in all libraries: they are called before a level is chosen."""
 FLAGS = (
@@ -70,7 +70,7 @@ FLAGS = (
 )
 RELEASE = ("-fno-sanitize=undefined",)
 LIGHT = ("-Xclang", "-O1")
-"""Flags for builds that are tested and not shipped: the compiler takes less time, the kernels more."""
+"""Flags for builds that are tested and not shipped: the compiler takes less time, and the kernels take more."""
 UNOPTIMIZED = ("-Xclang", "-O0", "-U_FORTIFY_SOURCE")
 """Flags for the fastest compilation. Headers of the system would warn about code that is not optimized."""
 TRAPPING = (*LIGHT, "-fsanitize=undefined", "-fsanitize-trap=undefined")
@@ -188,7 +188,8 @@ def _machine_facts() -> tuple[Path, int]:
 
 
 def _find_package() -> None:
-    """Makes modules of the package importable that need nothing else, as nothing is installed for setup.py."""
+    """Makes the package importable from the checkout, because nothing is installed when setup.py runs. Only modules
+    that need no other package can be imported then."""
     if "twostroke" not in sys.modules:
         sys.path.insert(0, str(ROOT / "src"))
 

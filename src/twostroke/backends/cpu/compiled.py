@@ -1,5 +1,5 @@
-"""A program as native calls. The calls are written once, with the places of each size in them; a step fills in three
-numbers."""
+"""Compiles a program to native calls. The calls are written once, together with the places of the three sizes in them;
+a step fills in the sizes."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ MAX_THREADS = 256
 
 
 class NativeContext:
-    """level: the level of the library; None takes the best level of this CPU. cpus: the hardware threads on which the
-    pool's threads are kept.
+    """A native library with its threads. level: the level of the library; None takes the best level of this CPU. cpus:
+    the hardware threads on which the pool's threads are kept.
 
     Raises BackendError where the threads cannot be started.
     """

@@ -14,7 +14,7 @@ from twostroke.types.exchange_spent import ExchangeSpent
 
 LINE_BYTES = 64
 PIECE_BYTES = 4 << 20
-"""How many bytes a rank shows the others at a time, unless one row has more."""
+"""The most bytes that a rank gives to the others at a time, unless one row has more."""
 
 
 class Exchange:
@@ -26,7 +26,7 @@ class Exchange:
     def __init__(self, level: str, handle: int | None, keeps: object) -> None:
         if not handle:
             raise BackendError(
-                "The exchange between ranks could not be made.", why="A size does not fit, or no memory."
+                "The exchange between ranks could not be made.", why="A size does not fit, or no memory is left."
             )
         self._library, self._keeps = load_library(level), keeps
         self.handle: int | None = handle

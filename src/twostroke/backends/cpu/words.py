@@ -93,8 +93,8 @@ def _as_asked(op: type[Op], name: str, shape: tuple[object, ...]) -> tuple[objec
 
 
 def check_rows(op: type[Op], operands: tuple[Any, ...]) -> None:
-    """Raises BackendError where the number of the op's rows is not the end of its last sequence. For compiled calls,
-    native code checks that in each step."""
+    """Raises BackendError where the op has more or fewer rows than its sequences have. For compiled calls, native code
+    checks that in each step."""
     batch = next((item for item in operands if isinstance(item, AttentionBatch)), None)
     rows = operands[0].shape[0] if hasattr(operands[0], "shape") else 0
     if batch is not None and len(batch.context_tokens) and int(batch.row_starts[-1]) != rows:

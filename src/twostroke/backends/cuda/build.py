@@ -40,9 +40,10 @@ ASSEMBLED = {**dict.fromkeys(("sm_80", "sm_86", "sm_89", "sm_100", "sm_120"), "s
 which it is made."""
 WHEEL_CHIPS = ("sm_80", "sm_90a", "sm_120")
 """The chips whose machine code a wheel has. Code for sm_80 also runs on sm_86 and sm_89. Each further chip takes 0.7 to
-0.9 MB; for sm_100 there is no room."""
+0.9 MB; the wheel has no room for sm_100."""
 ARCHIVES = {"ptx": (CHIPS,), "cubin": tuple((chip,) for chip in ASSEMBLED)}
-"""The chips whose PTX or machine code is in one archive. PTX for one chip repeats nearly all of the other's."""
+"""The chips whose PTX or machine code is in one archive. Both chips share one archive for PTX: their PTX is nearly the
+same, so the second adds little."""
 PACKED = ".tar.xz"
 _USUAL = {"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 24}
 FILTERS = {"ptx": [_USUAL], "cubin": [_USUAL | {"lc": 1, "lp": 3, "pb": 4}]}

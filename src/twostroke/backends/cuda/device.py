@@ -31,7 +31,7 @@ SCALE = exponent_scale(1.0)
 SERIES: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
 _SERIES_AT = SERIES.ctypes.data
 _TRANSFERS_A_CLOCK = 2
-"""Memory of graphics cards moves data at both edges of its clock."""
+"""Memory of graphics cards moves data twice in each clock, at both edges."""
 Follows = Sequence[tuple[int, I32Array]]
 """Pairs of (slot, pairs (N, 2)): see `CudaDevice.follow`."""
 
@@ -145,7 +145,7 @@ class CudaDevice:
         if not array.flags.c_contiguous:
             parts = [array[row : row + 1] for row in range(len(array))]
         if array.shape != host.shape or array.dtype != host.dtype or not all(p.flags.c_contiguous for p in parts):
-            raise BackendError("Only rows of the same shape, contiguous each, can be written.", why=f"It is {array!r}.")
+            raise BackendError("Only contiguous rows of the same shape can be written.", why=f"It is {array!r}.")
         at = whole.ctypes.data
         for part in parts:
             self._check("put", self._library.ts_cuda_put(self._context, part.ctypes.data, at, part.nbytes))
@@ -154,7 +154,8 @@ class CudaDevice:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Gives back at the end all memory that was taken meanwhile, blocks of inputs too."""
+        """Gives back, at the end of the `with` block, all memory that was taken inside the block, including blocks of
+        inputs."""
         before, inputs = set(self._owned), set(self._inputs)
         try:
             yield
@@ -255,9 +256,9 @@ class CudaDevice:
         self._check("keep_graphs", self._library.ts_cuda_graphs(self._context, most))
 
     def sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, row_results: NDArray[Any]) -> None:
-        """Samples a token of each row of logits (R, V) float32 on the device, and waits. asked: R structs of row_bytes
-        and their lists, in the inputs' block, uploaded. row_results: R structs that are filled (.../rows/sample_row.h).
-        """
+        """Samples a token of each row of logits (R, V) float32 on the device, and waits. asked: the requests, R structs
+        of row_bytes each and then their lists, which `upload` has copied to the device. row_results: R structs that are
+        filled in. csrc/cuda/include/twostroke/cuda/rows/sample_row.h defines both structs."""
         self._sample(logits, asked, row_bytes, row_results.ctypes.data, row_results.itemsize, -1)
 
     def begin_step(self, slot: int) -> None:
@@ -265,12 +266,13 @@ class CudaDevice:
         self._check("begin", self._library.ts_cuda_begin_step(self._context, slot))
 
     def begin_sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, result_bytes: int, slot: int) -> None:
-        """Starts the same as `sample` without waiting. `results` returns the structs, of result_bytes each."""
+        """Starts the same work as `sample`, without waiting. `results` fills in the structs later; each has
+        result_bytes."""
         self._sample(logits, asked, row_bytes, None, result_bytes, slot)
 
     def follow(self, token_ids: I32Array, pairs: I32Array, result_bytes: int, slot: int) -> None:
         """Sets token_ids[pairs[i, 0]] to the token of row pairs[i, 1] of the step in `slot`, on the device, without
-        waiting. token_ids (T,), pairs (N, 2): in an inputs' block, uploaded."""
+        waiting. token_ids (T,) and pairs (N, 2) lie in a block of inputs that `upload` has copied."""
         where = (token_ids.ctypes.data, len(token_ids), pairs.ctypes.data, len(pairs))
         self._check("follow", self._library.ts_cuda_follow(self._context, *where, result_bytes, slot))
 

@@ -20,4 +20,4 @@ def check_device(device: CudaDevice) -> None:
         recorder.record(Pointwise, (x, program_of(PointStep.PLUS_Y), None, x))
         device.run(recorder.calls())
         if not (device.get(x) == 6.0).all():
-            raise BackendError("The device gives wrong numbers.", why="Three and three are six.")
+            raise BackendError("The device gives wrong numbers.", why="Its sums of three and three are not six.")

@@ -14,11 +14,11 @@ HOPPER, HOPPER_VERSION = (9, 0), 12000
 """The only compute capability that the Hopper image is for, and the lowest CUDA version of a driver that reads the
 image."""
 WAITS, WARPGROUPS = 1, 2
-"""What ts_cuda_load may be told of an image: each of its kernels waits by itself for the kernel before it; products of
-warpgroups may run."""
+"""The flags that ts_cuda_load gets with an image. WAITS: each kernel of the image waits by itself for the kernel before
+it. WARPGROUPS: the image's products of warpgroups may run."""
 HOPPER_HAS = WAITS
-"""The part of it that is true of the Hopper images. They contain products of warpgroups, too, but no GPU ran the
-present form of these (docs/gpu.md)."""
+"""The flags of the Hopper images. These images also contain products of warpgroups, but no GPU has run their present
+form, so WARPGROUPS is not set (docs/gpu.md)."""
 PACKED = ".tar.xz"
 
 

@@ -77,7 +77,8 @@ _SIGNATURES: Signatures = {
 
 
 def missing_parts(folder: Path) -> list[str]:
-    """Returns the names of the built files that this package lacks. Machine code may be missing."""
+    """Returns the names of the built files that this package lacks. Machine code is not among the names, because it is
+    optional."""
     there = {LIBRARY_NAME: folder / LIBRARY_NAME, **images_by_name(folder)}
     needed = (LIBRARY_NAME, IMAGE_NAME, HOPPER_IMAGE_NAME)
     return [name for name in needed if name not in there or not there[name].is_file()]

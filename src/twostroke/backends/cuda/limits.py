@@ -24,32 +24,34 @@ MOST_HEAD_DIM = 512
 MOST_LATENT_DIM = 1024
 """The most elements of a latent with the rotary part of the key after it: kMostLatent."""
 ROWS_AT_ONCE = 2048
-"""How many rows of activations products hold in scratch memory: kRowsAtOnce."""
+"""The number of rows of activations that products hold in scratch memory: kRowsAtOnce."""
 GATED_ROWS = 512
 """How many rows of both halves of a gated product lie in scratch memory: kGatedRows."""
 PROMPT_GROUPS = (128, 256)
-"""The columns of groups of whole-number weights whose rounded rows in prompts are padded to whole groups."""
+"""Sizes of groups of int8 and int4 weights, in columns. For these sizes, rounded rows of prompts are padded to whole
+groups."""
 FIRST_ROWS = 64
-"""How many rows with two codes products compute together: kMostFirst."""
+"""The number of rows with two codes that products compute together: kMostFirst."""
 TILED_PAIRS = 4096
-"""How many pairs of a row and an expert products in tiles hold: kTiledPairs."""
+"""The number of pairs of a row and an expert that products in tiles hold: kTiledPairs."""
 TILE_ROWS, WHOLE_TILES = 64, 128
-"""The rows of a tile of one expert, kNarrowTokens, and the multiple to which the rows in tiles are rounded up,
-kTileTokens."""
+"""TILE_ROWS: the rows of a tile, which belong to one expert (kNarrowTokens). WHOLE_TILES: the rows of all tiles
+together are rounded up to a multiple of this number (kTileTokens)."""
 PAIRS_AT_ONCE = 128
 """How many pairs of a row and an expert lie in scratch memory: kPairsAtOnce."""
 SAMPLED_AT_ONCE = 64
-"""How many rows of logits sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
+"""The number of rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
 PART_TOKENS = 4096
 """How many tokens a part of a row of logits has: kThreads * kPartTokens."""
 PART_GROUPS = 64
-"""How many groups of a part keep their likeliest token: kPartGroups."""
+"""The number of groups in a part of a row of logits; the likeliest token of each group is kept: kPartGroups."""
 STEPS = 2048
-"""The number of steps by which weights fall: kSteps."""
+"""The number of steps in which the weights of tokens fall from the largest one: kSteps."""
 ASKED_BYTES = 2 << 20
-"""The bytes of room in the inputs' block for the inputs of sampling: lists of tokens, masks."""
+"""The bytes that a block of inputs reserves for the inputs of sampling, such as lists of tokens and masks."""
 SELECT_ROWS = 16
-"""How many rows' scores index_select and entry_select hold: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
+"""The number of rows whose scores index_select and entry_select hold at a time: kSelectRows of
+csrc/cuda/host/launch_latents.cpp."""
 TILE = 64
 """The positions, or entries, of a tile."""
 SEGMENT = 512
@@ -58,11 +60,12 @@ PARTIAL_BYTES = 32 << 20
 """The most bytes of partial results and scores that attention holds at once, unless those of one tile of rows are
 more: kPartialBytes of csrc/cuda/host/launch_attention.cpp."""
 TILE_COLUMNS = 16
-"""The most pairs of a row and a query head that share a KV head and a tile of rows: kFloatColumns."""
+"""The most pairs of a row and a query head that one block of attention computes over f32 and bf16. These pairs share a
+KV head and a tile of rows: kFloatColumns."""
 SCORE_COLUMNS = 8
-"""The pairs of a row and a query head that share a KV head and their scores, over int8 and int4: kWholeColumns."""
+"""The pairs of a row and a query head that one block of attention computes over int8 and int4: kWholeColumns."""
 ROW_TOTALS = 16
-"""How many sums of weights a row has over a segment: kRowTotals."""
+"""How many sums of weights a row and a query head have over a segment: kRowTotals."""
 SCRATCH_PART = 256
 """The size of each part of the scratch memory is a multiple of this many bytes."""
 MOST_PARTS = 16
@@ -125,8 +128,8 @@ def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> I
 
 
 def _partials(call: Attention | PlacedAttention | SpanAttention, context_tokens: int) -> int:
-    """Returns the bytes of the rows' partial results of each segment, and of their scores, which K and V in int8 or
-    int4 have also where one segment holds the context. The number of segments is rounded up to a power of two."""
+    """Returns the bytes of the partial results and the scores of a tile of rows, for all segments of the context, but
+    at least PARTIAL_BYTES. The number of segments is rounded up to a power of two."""
     segments = 1 << (max(-(-context_tokens // SEGMENT), 1) - 1).bit_length()
     kind, heads = call.layer.kind, call.q.shape[0]
     if not isinstance(kind, PagedKV):
@@ -154,8 +157,8 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 
 
 def _first(weight: Weight, weight_format: WeightFormat) -> int:
-    """Returns the bytes of rows with two codes: both codes as floats and rounded, both products, the old results.
-    Rounded rows are whole tiles."""
+    """Returns the scratch bytes of FIRST_ROWS rows with two codes: both codes as floats and as rounded rows, both
+    products, and the results before them. Rounded rows fill whole tiles."""
     if not weight_format.group:
         return 0
     padded, codes = weight_format.padded_columns(weight.columns), 2 * FIRST_ROWS
@@ -179,17 +182,17 @@ def _of_tiles(call: Experts, format_for: FormatChoice) -> int:
 
 
 def _of_pair(call: Experts, format_for: FormatChoice) -> int:
-    """Returns the scratch bytes of one pair of a row and an expert: expert and weight, the row, both products, and the
-    rounded rows of one product."""
+    """Returns the scratch bytes of one pair of a row and an expert: the number and the weight of the expert, the row,
+    the results of both products, and the rounded input of the larger product."""
     up, down = call.gate_up, call.down
     rounded = max(_rounded(up, format_for(up)), _rounded(down, format_for(down)))
     return 8 + 4 * (up.columns + up.rows + down.rows) + rounded
 
 
 def sampling_bytes(vocabulary: int) -> int:
-    """Returns the bytes of memory that sampling needs. For SAMPLED_AT_ONCE rows it holds the changed logits (float32),
-    and twice the keys of the likeliest tokens of groups and the sums of weights of parts (uint64). It also holds the
-    sums of weights by step (uint64). For all rows it holds the requests and the results; a result is less than twice as
-    long as its request."""
+    """Returns the bytes of memory that sampling needs. This memory holds the following for each of SAMPLED_AT_ONCE
+    rows. The changed logits are float32. The keys of the groups' likeliest tokens and the parts' sums of weights are
+    uint64, and each is held twice. The sums of weights by step are uint64. The memory also holds the requests and the
+    results of all rows; a result is less than twice as long as its request."""
     of_row = 4 * vocabulary + 2 * 8 * -(-vocabulary // PART_TOKENS) * (PART_GROUPS + 1) + 8 * (STEPS + 1) + SCRATCH_PART
     return SAMPLED_AT_ONCE * of_row + 3 * ASKED_BYTES

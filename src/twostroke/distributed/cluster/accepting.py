@@ -1,4 +1,4 @@
-"""Takes the next connection of a listening socket. The fault of one connection is not a fault of the listener."""
+"""Takes the next connection of a listening socket. If one connection fails, the listener goes on."""
 
 from __future__ import annotations
 

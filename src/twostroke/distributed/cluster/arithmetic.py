@@ -85,7 +85,8 @@ def encoder_arithmetic(cpu_level: str, weights: str, kv_format: str, tables: str
 
 
 def _probe(executor: Executor, vocab_size: int, pools: CachePools, step_tokens: int) -> str:
-    """Returns a hash of a fixed prompt's twenty best log probabilities of the next token, taken exactly."""
+    """Returns a hash of the exact bits of the best log probabilities (at most twenty) of the token after a fixed
+    prompt."""
     known = tuple((7 * index + 3) % vocab_size for index in range(PROBE_TOKENS))
     params = SamplingParams(temperature=0.0, max_tokens=1, logprobs=min(MAX_TOP_LOGPROBS, vocab_size))
     request = Request("probe", "probe", known, params, 0, 1, frozenset(), 0.0)
@@ -106,7 +107,7 @@ def _probe(executor: Executor, vocab_size: int, pools: CachePools, step_tokens: 
 def _pooled_probe(
     executor: Executor, vocab_size: int, pools: CachePools, pooling: Pooling
 ) -> str:
-    """Returns a hash of the sum of the pooled rows of a text of one page, taken exactly."""
+    """Returns a hash of the exact bits of the sum of the pooled rows of a text of one page."""
     known = tuple((7 * index + 3) % vocab_size for index in range(PAGE_TOKENS))
     params, rows = SamplingParams(temperature=0.0, max_tokens=1), PooledRows(pooling)
     request = Request("probe", "probe", known, params, 0, 0, frozenset(), 0.0, pooling=rows)
@@ -118,8 +119,8 @@ def _pooled_probe(
 
 
 def difference(first: ReplicaFacts, other: ReplicaFacts) -> str:
-    """Returns the first fact in which a replica differs and must not, such as "weights (int8 and int4)"; empty where
-    none does.
+    """Returns the first fact that must be equal in both replicas and is not, such as "weights (int8 and int4)". Returns
+    an empty text where all these facts are equal.
 
     For a replica that encodes for others, only the facts of images are compared.
     """

@@ -23,7 +23,8 @@ _decoder = msgpack_decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:
-    """The frame's bytes after their length. Raises WireError for a frame over MAX_FRAME_BYTES."""
+    """Returns the frame as bytes, with the length of these bytes before them. Raises WireError for a frame over
+    MAX_FRAME_BYTES."""
     body = _encoder.encode(frame)
     if len(body) > MAX_FRAME_BYTES:
         raise WireError(f"a frame of {len(body):,} bytes; at most {MAX_FRAME_BYTES:,} are sent")
@@ -44,7 +45,7 @@ class FrameReader:
 
     @property
     def partial(self) -> bool:
-        """Is a part of a frame held whose rest has not come?"""
+        """Whether this reader holds a part of a frame whose rest has not come."""
         return bool(self._held)
 
     def feed(self, data: bytes | memoryview) -> Iterator[Frame]:

@@ -280,7 +280,7 @@ class FrontStepper:
     def _hear(self, caller: _Caller, frame: Frame, now: float) -> None:
         if isinstance(frame, ReplicaFacts):
             if caller.name or caller.told is not None:
-                raise LinkLost("it says twice what it is")
+                raise LinkLost("it sent its facts twice")
             self._greet(caller, frame, now)
         elif caller.name and isinstance(frame, RecordSent):
             self._records.came(caller.name, frame)

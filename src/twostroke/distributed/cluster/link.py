@@ -80,7 +80,7 @@ class FrameLink:
 
     @property
     def partial(self) -> bool:
-        """Is a part of a frame held whose rest has not come?"""
+        """Whether this link holds a part of a frame whose rest has not come."""
         return self._reader.partial
 
     def send(self, frame: Frame) -> None:

@@ -22,7 +22,8 @@ from twostroke.system import here
 from twostroke.types.decoders import json_decoder
 
 KILLED_AFTER_S = 30.0
-"""A process that ends may write its pages to the disk for 15 s."""
+"""The seconds after which a process that was asked to end is killed. It may write its pages to the disk for 15 s of
+them."""
 MOST_LINE_BYTES = 64 * 1024
 
 

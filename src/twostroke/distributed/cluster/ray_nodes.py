@@ -2,7 +2,7 @@
 Ray.
 
 An actor keeps one replica, a process without Ray, as `LocalKeeper` does. Where a machine is lost, Ray starts the actor
-on another machine, and its new address comes into `addresses`.
+on another machine, and its new address is added to `addresses`.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class RecordCalls:
             answer.set_result(frame.explanation or forgotten)
 
     def lost(self, name: str) -> None:
-        """Answers the open questions to a lost replica, which will not answer any more."""
+        """Ends the open questions to a lost replica, which will not answer any more."""
         for key in [key for key in self._waiting if key[0] == name]:
             for stay, answer in self._waiting.pop(key):
                 answer.set_result(gone(stay))

@@ -18,7 +18,7 @@ def named_salt(name: str) -> str:
 
 def salt_by_content(salt: str, names: Sequence[str], salts: Sequence[str]) -> str:
     """Returns a front's salt with the name of its adapter replaced by the salt that follows from the adapter's
-    contents. Pages on a disk outlive the meaning of a name.
+    contents. Pages on a disk may still be there when the name belongs to another adapter.
 
     salts: the salts of the adapters with these names.
     """

@@ -60,7 +60,8 @@ KILLER = "This request ran on three replicas when they ended. It is not tried ag
 
 
 class NoParking:
-    """Satisfies engine.book.Rests: replicas compute on. Output that nobody reads is bounded where it is written."""
+    """Satisfies engine.book.Rests without parking requests: replicas go on computing them. The part that writes answers
+    to clients limits the output that nobody reads."""
 
     def park(self, request_id: str) -> None:
         """Does nothing."""
@@ -73,7 +74,7 @@ class ReplicaFleet:
     """Satisfies engine.book.RequestBook. outbox: pairs (replica's name, frame), to be sent in this order. moved: the
     number of streams taken from a lost replica. handed_over: the number of streams moved from the replica of their
     prompt to the one that decodes them. holds: whether replicas get no requests, because all are about to end. sooner:
-    decides between a split and the whole. ledger: the front's own ledger, for its session."""
+    decides whether a request is split between two replicas. ledger: the front's own ledger, for its session."""
 
     def __init__(self, page_tokens: int, router: LeastSeconds | None = None, sooner: Sooner = operator.lt) -> None:
         self.outbox: deque[tuple[str, Frame]] = deque()
@@ -89,7 +90,7 @@ class ReplicaFleet:
         self._numbers: dict[int, FleetStream] = {}
         self._waiting: deque[FleetStream] = deque()
         self.totals = FleetTotals()
-        self._parties: dict[str, list[FleetStream]] = {}  # by id, groups of which some members have not come yet
+        self._parties: dict[str, list[FleetStream]] = {}  # by group id, searches with beams still to come
         self._next = itertools.count(1)
         self._now = 0.0
 
@@ -248,7 +249,8 @@ class ReplicaFleet:
         return events
 
     def _refused(self, member: FleetMember, refused: Refused) -> list[Event]:
-        """Gives a refused request to a replica not asked yet. It ends with an error where none may take it."""
+        """Gives a refused request to another replica that may take it. Ends the request with an error where there is
+        none."""
         stream = self._of(member, refused.number)
         if stream is None:
             return []
@@ -355,7 +357,8 @@ class ReplicaFleet:
         return stream if stream is not None and stream.member is member else None
 
     def _take_back(self, stream: FleetStream, end: StayEnd, decoder: FleetMember | None = None) -> None:
-        """Takes a stream back from its replica, if any. decoder: gets it now; no other one needs its pages."""
+        """Takes a stream back from its replica, if it has one. decoder: the replica that gets the stream now. Another
+        replica that asks for its pages is told to stop."""
         if stream.decode_replica is not None and stream.decode_replica is not decoder:
             self.outbox.append((stream.decode_replica.name, Cancel(stream.number)))
             stream.decode_replica = None
@@ -373,7 +376,8 @@ class ReplicaFleet:
         return self._end(stream, replace(event, retry_after_s=retry_s))
 
     def _end(self, stream: FleetStream, event: FinishedEvent) -> FinishedEvent:
-        """Returns the event with the front's name and times, and what was cached at the stream's first start."""
+        """Ends a stream. Returns the event with the front's request id and times, and the number of tokens that were
+        cached at the stream's first start."""
         if stream.member is None and stream in self._waiting:
             self._waiting.remove(stream)
         self._take_back(stream, StayEnd.ENDED)

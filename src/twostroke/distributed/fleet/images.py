@@ -31,8 +31,8 @@ def with_encoder(
     router: LeastSeconds,
     sooner: Sooner,
 ) -> ReplicaPlacement:
-    """Returns the placement, with an encoder where images that the chosen replica has not cached are encoded sooner
-    elsewhere."""
+    """Returns `placed`. If another replica encodes the images that the chosen replica has not cached sooner than the
+    chosen replica does, the result names that replica as encoder."""
     if not (stream.request.images and encoders):
         return placed
     cached = max(router.cached_tokens(asked, each) for each in (placed.member, placed.source or placed.member))

@@ -1,4 +1,5 @@
-"""Chooses the models that leave so that another one has room. They are as few as possible, and those idle longest."""
+"""Chooses the models that leave so that another one has room. As few as possible leave, and those that were idle
+longest."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ Each = TypeVar("Each", bound=Leaver)
 
 
 def choose_leaving(models: Sequence[Each], lacking_bytes: int, lacking_places: float) -> list[Each] | None:
-    """Returns the fewest models that free enough bytes and places; None where all of them together do not.
+    """Returns the fewest models that free enough bytes and places; None where even all models together do not free
+    enough.
 
     Among sets of this size it takes the one whose first member comes first in the order of leaving, and so on. In that
     order idle models come before busy ones, then those idle longest, then those that load soonest.

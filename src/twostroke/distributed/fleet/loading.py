@@ -90,7 +90,7 @@ class LoadedModel:
     the same where no request has asked for another time. pinned: whether it never leaves. load_s: seconds of a load,
     predicted or measured.
 
-    requests: the number of requests that run or wait. waits_since_s: the time since when requests wait for it.
+    requests: the number of requests that run or wait. waits_since_s: the time at which requests began to wait for it.
     idle_since_s: the end of its last request. ready_since_s: the end of its last load. begun_s: the beginning of its
     present load.
 
@@ -178,7 +178,8 @@ class Loading:
         self._mark_waiting(model, now)
 
     def want(self, name: str, now: float, *, gentle: bool = False) -> None:
-        """Asks for the load of a model without a request. From then on it counts like any other model."""
+        """Asks for the load of a model, without a request for it. From then on it counts like a model that requests
+        wait for. gentle: see LoadedModel."""
         model = self._models[name]
         if model.state is ModelState.READY:
             model.idle_since_s, model.unloading = max(now, model.idle_since_s), False

@@ -1,9 +1,9 @@
 """Decides where a prompt is computed, where its stream is decoded, and whether pages are moved, so that the predicted
 time is least.
 
-    whole   one replica does both; pages that another one has are moved there where that is sooner than computing them
-    split   a replica that only computes prompts computes this one, and its pages go to another one meanwhile
-    encode  a replica that encodes for others makes the image rows of a prompt, which go to where it is computed
+    whole   one replica does both; pages of another replica are moved there if that is sooner than computing them
+    split   a replica that only computes prompts computes this prompt, and its pages go to another replica meanwhile
+    encode  a replica that encodes for others makes a prompt's image rows, which go to the replica that computes it
 
 A split costs the part of the moving that is not hidden by the computing. A prompt that is computed as a whole delays
 the streams next to it, and so does an encode.

@@ -32,10 +32,11 @@ class FleetStream:
     from the present Assignment.
 
     lost_on: instances of replicas that were lost while it ran on them. deaths: the number of these that have ended.
-    refused_by: replicas that refused it. refusal: the reason that the last of these gave. retry_at_s: the time when the
-    first of these may take it. unpromised: replicas that could not promise its first token in time and may hold it.
-    to_be_held: whether no replica can promise it, so that it goes to one that may hold it until it can. held: whether
-    that replica had to refuse it after all.
+    refused_by: replicas that refused it. refusal: the reason that the last of these replicas gave. retry_at_s: the
+    earliest time at which one of them may take it. unpromised: replicas that could not promise its first token in time
+    and may hold it. to_be_held: whether no replica can promise its first token in time. Then the stream goes to a
+    replica that may hold it until the promise is possible. held: whether it was given to such a replica before; this is
+    done once.
 
     stays_whole: whether it is decoded where its prompt is computed. decode_replica: the replica that will generate the
     rest; pages go there meanwhile, under the number of the present Assignment. encode_replica: the replica that encodes

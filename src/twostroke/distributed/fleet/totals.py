@@ -22,7 +22,7 @@ class FleetTotal(Struct, frozen=True):
     guesses: VerifiedGuesses = NO_GUESSES
 
     def plus(self, load: ReplicaLoad | FleetTotal) -> FleetTotal:
-        """Returns the sums of both."""
+        """Returns the sum of this total and a load, or another total."""
         return FleetTotal(
             self.preemptions + load.preemptions,
             self.query_tokens + load.query_tokens,

@@ -21,7 +21,7 @@ RANKS_VERSION = 6
 
 
 class RankSight(msgspec.Struct, frozen=True):
-    """How image rows come into the model, so that no member needs the files of the encoder. scaled, added: see
+    """Tells how image rows come into the model, so that no member needs the files of the encoder. scaled, added: see
     ops/passes/with_given_rows.py. axes: for each number of rotated pairs of a head, the places that rotate them. spans:
     the name of a member of SpanLayers. filler: see runner/step_images.py."""
 

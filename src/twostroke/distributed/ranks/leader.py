@@ -48,7 +48,7 @@ class MeetingPlace(Protocol):
 class RankGroup:
     """Owns the connections to the members, and for each connection a thread that waits for its frames.
 
-    describe: a function that returns how a member ended which sent no last frame.
+    describe: a function that returns how a member's process ended, for a member that sent no last frame.
     """
 
     def __init__(self, lines: Sequence[RankLine], first_rank: int, describe: Callable[[int], str]) -> None:
@@ -110,8 +110,8 @@ class RankGroup:
             then()
 
     def lose_the_late(self, error: MeetingLost) -> None:
-        """Finds the lost members after a step has failed for a member that did not come: those that do not answer are
-        named as lost."""
+        """Finds the lost members after a step has failed because a member did not come. Members that do not answer now
+        count as lost."""
         for index, line in enumerate(self._lines):
             try:
                 line.send(RankAsk())
@@ -225,7 +225,8 @@ class ImageSender:
 
 
 class _Begun(NamedTuple):
-    """A plan that the members were told of, with the number of its pass. fault: why they were not told of it."""
+    """A plan that was sent to the members, with the number of its pass. fault: the error because of which it was not
+    sent; else None."""
 
     plan: Plan
     number: int = 0
@@ -295,7 +296,8 @@ class LeadingExecutor:
 
 
 class LeadingForward:
-    """Satisfies `runner.forward.Forward`. head_needs_members: whether the calls of the head need the members, too."""
+    """Satisfies `runner.forward.Forward`. head_needs_members: whether members also take part in the calls of the head.
+    """
 
     def __init__(self, inner: Forward, group: RankGroup, head_needs_members: bool) -> None:
         self._inner, self._group, self._head_needs_members = inner, group, head_needs_members

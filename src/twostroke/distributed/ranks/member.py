@@ -83,8 +83,8 @@ class RankMember:
             self._line.send(frame)
 
     def _listen(self) -> None:
-        """Receives the leader's frames. When the leader ends, for whatever reason, it also ends a wait for the leader
-        inside a step."""
+        """Receives the leader's frames. When the leader ends, for whatever reason, this method also ends a wait for the
+        leader inside a step."""
         try:
             while True:
                 frame = self._line.receive()

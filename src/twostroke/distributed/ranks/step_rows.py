@@ -11,12 +11,13 @@ from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.step_images import ImageInputs, PlacedRows, StepImages
 
 FRAME_BYTES = 64 << 10
-"""The most bytes of numbers in a frame, where a row has no more. All copies of a frame then stay in caches, and the
-allocator asks the system for nothing. Frames of 4 MiB took 5 times as much of the processor."""
+"""The most bytes of numbers in a frame, except that a frame has at least one row. All copies of a frame then stay in
+caches, and the allocator asks the system for nothing. Frames of 4 MiB took 5 times as much processor time."""
 
 
 def given_frames(images: StepImages, pieces: int) -> Iterator[RankGiven]:
-    """Yields the image rows of a step, each piece of them by itself. pieces: the number of pieces of an image row."""
+    """Yields frames with the image rows of a step. A frame has numbers of one piece only. pieces: the number of pieces
+    of an image row."""
     for each in images.shown:
         for piece, numbers in enumerate(np.split(each.numbers, pieces, axis=1)):
             rows = max(1, FRAME_BYTES // (4 * numbers.shape[1]))

@@ -33,8 +33,8 @@ class ReplicaCore:
     """Only one thread at a time may use it. streams: the requests that it computes; `NoStreams` where it only encodes
     images.
 
-    pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
-    second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
+    pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a second
+    of pages that came, as measured by the caller of `pages_came`. outbox: (link, frame), to be sent in this order.
     images: None where no images are read.
     """
 
@@ -140,7 +140,7 @@ class ReplicaCore:
         self._streams.close(link_id)
 
     def record(self, link_id: LinkId, asked: RecordAsked) -> None:
-        """Answers where the time of a stream went that has ended here."""
+        """Answers the question where the time of an ended stream went."""
         self.outbox.append((link_id, RecordSent(asked.number, self._streams.explanation(asked))))
 
     def step(self) -> ReplicaLoad | None:

@@ -1,4 +1,5 @@
-"""The streams of a replica that only encodes images: none. It has no language model."""
+"""Stands in for the streams of a replica that only encodes images. Such a replica has no language model and no streams.
+"""
 
 from __future__ import annotations
 

@@ -132,8 +132,8 @@ class PageCalls:
         return False
 
     def _give_up(self, line: _Line) -> bool:
-        """Gives up the questions that wait after one that was lost. So there is one wait for a replica that is gone,
-        and not one for each question. Returns whether this line is closed."""
+        """Gives up the questions that wait, after another question was lost. So this thread waits once for a replica
+        that is gone, and not once for each question. Returns whether this line is closed."""
         while line.asked and not line.asks.empty():
             ask = line.asks.get()
             if ask is None:
@@ -190,7 +190,8 @@ class PageCalls:
 
 
 def _frames(line: _Line, left_s: float) -> list[Frame]:
-    """Returns the next frames, heartbeats included; none where a question waits or nothing comes."""
+    """Returns the next frames, heartbeats included. Returns an empty list where nothing comes in time, or where a new
+    question ends the wait."""
     frames: list[Frame] = []
     for key, events in line.selector.select(left_s):
         if key.fileobj is line.waker:

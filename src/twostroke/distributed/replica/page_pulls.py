@@ -1,8 +1,9 @@
 """Fetches the pages of prompts from another replica: ahead of their streams, or while a request waits for them.
 
-    begin(work) -> is there anything to wait for?     asks: what to send, and where to
-    ahead(frame)                                      its pages come while the other replica computes them
-    came(number, answer) -> a request to be queued    None as answer: there will be none
+    begin(work) -> whether the request waits
+    ahead(frame)   fetches pages while the other replica computes them
+    asks           the questions to send, each with the replica that gets it
+    came(number, answer) -> a request to be queued; an answer of None means that none will come
 
 Pages that came stay until their request is queued, or its front gives it up, or the scheduler needs their places.
 """

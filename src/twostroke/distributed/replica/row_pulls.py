@@ -1,7 +1,8 @@
 """Fetches the image rows of requests from a replica that encodes for others. Rows that do not come are encoded here.
 
-    begin(link_id, work, masks) -> does it wait?     asks: what to send, and where to
-    came(number, answer, found) -> what goes on      None as answer: there will be none
+    begin(link_id, work, masks) -> whether the request waits
+    asks                        the questions to send, each with its replica and the predicted seconds of encoding here
+    came(number, answer, found) -> requests that wait no longer; an answer of None means that none will come
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ BEAT_S = 0.25
 RETRY_S = 0.05
 MOST_FRONTS = 64
 BUSY_BYTES = 4 << 20
-"""A connection with more unsent bytes is given no pages: with an answer it would exceed the bytes that may be unsent.
-"""
+"""A connection with more unsent bytes than this gets no pages: an answer would exceed the most bytes that may wait
+there."""
 GREETING_S = 5.0
 ENCODE_S = 0.1
 """The predicted seconds of encoding for others between two steps. Frames wait meanwhile."""
@@ -66,8 +66,8 @@ class _Front:
 
 
 class ReplicaServer:
-    """Serves one replica. `serve` returns after `stop`, and raises what ends the engine. say: writes a line to the log.
-    """
+    """Serves one replica. `serve` returns after `stop`, and raises the error that ends the engine. say: writes a line
+    to the log."""
 
     def __init__(
         self,
@@ -345,7 +345,8 @@ class ReplicaServer:
             self._waker.wake()
 
     def _send_news(self) -> None:
-        """Sends tokens from this thread, because waiting for the other would delay each one. Pages are not urgent."""
+        """Sends tokens from this thread, because waiting for the listening thread would delay each token. Leaves pages
+        to that thread, because they are not urgent."""
         outbox = self._core.outbox
         while outbox:
             link_id, frame = outbox.popleft()
@@ -372,7 +373,8 @@ class ReplicaServer:
         return taken
 
     def _pages_came(self, number: int, sent: PagesSent | RowsSent | None) -> None:
-        """Takes an answer with pages or image rows. Another thread calls it, and does the long work there."""
+        """Takes an answer with pages or image rows. A thread of PageCalls runs it and computes the hashes; the rest is
+        a command for the thread that computes."""
         found = hash_of(sent.data) if isinstance(sent, RowsSent) else b""
         hashes = [hash_of(page.data) for page in sent.pages] if isinstance(sent, PagesSent) else []
 

@@ -36,7 +36,7 @@ from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
-"""The predicted seconds of a prompt's token are those of a chunk of this size."""
+"""The number of tokens in the chunk from which the predicted seconds for one token of a prompt are derived."""
 NOTHING_COUNTED = DiskCounts()
 PREDICTED_S = 0.1
 """The age in seconds at which a prediction is made again. A prediction takes as long as sending a step's news."""
@@ -47,7 +47,7 @@ News = Sequence[tuple[LinkId, tuple[WireEvent, ...]]]
 
 
 class ReplicaStreams(Protocol):
-    """The streams of a replica, as its core asks for them. Only one thread at a time may use it."""
+    """The streams of a replica, as its core uses them. Only one thread at a time may use it."""
 
     @property
     def has_work(self) -> bool:
@@ -79,7 +79,7 @@ class ReplicaStreams(Protocol):
         """Ends the streams of a front that is gone."""
 
     def explanation(self, asked: RecordAsked) -> Explanation | None:
-        """Returns where the time of a stream went that has ended here; None where that is not known."""
+        """Returns where the time of an ended stream went; None where that is not known."""
 
     def step(self) -> News | None:
         """Computes one step. Returns the news of all fronts; None where nothing can be computed. A fault ends the
@@ -115,8 +115,8 @@ class _Link:
 
 class LoopStreams:
     """Satisfies ReplicaStreams with a step loop. times: predicts steps. explainer: explains where time went; its ledger
-    records each request and each step. why_not: returns why a request cannot be computed here, or nothing. disk: None
-    where no pages are kept on one."""
+    records each request and each step. why_not: see ReplicaStreams. disk: the pages on a disk; None where no pages are
+    kept on a disk."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""Holds assignments with images, and encodes for others, until their missing pixels have come. No socket, and no
-thread.
+"""Holds assignments with images, and jobs to encode images for other replicas, until their missing pixels have come.
+The module uses no socket and no thread.
 
     begin(link_id, work) -> assignments that wait for nothing, with their images
     came(link_id, sent)  -> the same, after a piece of a tile has come
-    asks                 what to send, and over which connection
+    asks                 the questions to send, each with its connection
 
 The pixels of each tile are sent once. At most WINDOW_BYTES are under way over a connection, in pieces, so that frames
 of other requests wait for one piece and not for a whole image.

@@ -66,14 +66,14 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     and weights.
 
     pool_tokens: the number of tokens that its KV pool holds. token_s: the predicted seconds for one token of a prompt.
-    role: the work that it does next to other replicas. This is whole streams, or prompts whose streams go on elsewhere,
-    or everything except such prompts, or image rows for the others. page_bytes: the bytes of one page of positions as
-    it is sent; 0 where pages cannot be sent. objectives: what it promises to each request. adapters: their names, by
-    slot. sight: a fingerprint of the rules by which images become tiles; empty where it reads no images. keeps_pages:
-    whether it keeps computed prompts on a disk. adapter_salts: the salt of each adapter's prefixes, which follows from
-    its contents. image_row_s, image_row_bytes: the predicted seconds to encode an image row, and the number of its
-    bytes as it is sent. encoder: the facts that decide the bits of image rows; None where it reads no images. A replica
-    of the role `encode` has no language model: its `arithmetic` is that of the encoder too.
+    role: the work that it does next to other replicas. It computes whole streams, or prompts whose streams go on
+    elsewhere, or everything except such prompts, or image rows for the others. page_bytes: the bytes of one page of
+    positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each request. adapters: their
+    names, by slot. sight: a fingerprint of the rules by which images become tiles; empty where it reads no images.
+    keeps_pages: whether it keeps computed prompts on a disk. adapter_salts: the salt of each adapter's prefixes, which
+    follows from its contents. image_row_s, image_row_bytes: the predicted seconds to encode an image row, and the
+    number of its bytes as it is sent. encoder: the facts that decide the bits of image rows; None where it reads no
+    images. A replica of the role `encode` has no language model: its `arithmetic` is that of the encoder too.
     """
 
     name: str
@@ -123,8 +123,8 @@ class WireSpan(msgspec.Struct, array_like=True, frozen=True):
 
 
 class KeySpan(msgspec.Struct, array_like=True, frozen=True):
-    """The positions [first, first + count) of a prompt, which hold rows of a tile. Pages are found by the tile's key
-    there."""
+    """The positions [first, first + count) of a prompt, which hold rows of a tile. At these positions, pages are found
+    by the tile's key instead of token ids."""
 
     first: Count
     count: Count
@@ -132,8 +132,8 @@ class KeySpan(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Assignment(msgspec.Struct, tag=True, frozen=True):
-    """Compute a request. It has no mask: the replica makes one of its own from the grammar. Its arrival_s is minus the
-    seconds since it came to the front.
+    """Compute a request. It has no mask: the replica makes one of its own from the grammar. The request's arrival_s is
+    a negative number: minus the seconds since the request came to the front.
 
     resumed: output tokens that another replica has made already. pages_from: the replica to ask first for pages that
     are not here; pages that do not come are computed. ahead: the number of the PagesAhead that has asked for them
@@ -141,8 +141,8 @@ class Assignment(msgspec.Struct, tag=True, frozen=True):
     refuse it rather than hold it where its first token cannot be promised in time, because another replica may promise
     it.
 
-    images: the images of the request, which has none itself; the replica asks for the pixels that it does not have.
-    rows_from: the replica to ask for image rows that are not here; rows that do not come are encoded.
+    images: the images of the request, which are not in `request` itself; the replica asks for the pixels that it does
+    not have. rows_from: the replica to ask for image rows that are not here; rows that do not come are encoded.
     """
 
     number: int
@@ -189,9 +189,9 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
 
     prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each. step_s: the
     seconds of the last step. page_rate: bytes a second of pages that came from other replicas; 0 before the first.
-    encode_s: predicted seconds of the encodes that it has to do for other replicas. disk_waits: is there something that
-    it is to write to its disk? preemptions, query_tokens, hit_tokens, guesses, and the bytes that it has written to its
-    disk and read from there: since the replica's start.
+    encode_s: predicted seconds of the encodes that it has to do for other replicas. disk_waits: whether it still has
+    pages to write to its disk. preemptions, query_tokens, hit_tokens, guesses, disk_written_bytes, disk_read_bytes:
+    counts since the replica's start.
     """
 
     running: int = 0
@@ -216,7 +216,7 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
     """The replica does not take an Assignment. retry_after_s: the seconds after which it may; None where it never will.
-    may_hold: whether it would take the request without `promised`."""
+    may_hold: whether it would take the same Assignment with `promised` False."""
 
     number: int
     message: str
@@ -245,7 +245,7 @@ class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
 class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):
     """A stream's first step. queue_s: the seconds since its Assignment came. cached_tokens: the number of its prompt's
-    tokens that were cached, and so are not computed. disk_tokens: the tokens of them that were read from the replica's
+    tokens that were cached, and so are not computed. disk_tokens: how many of these tokens were read from the replica's
     disk. disk_s: the seconds that the stream waited for the disk."""
 
     number: int

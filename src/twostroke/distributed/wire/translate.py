@@ -63,8 +63,8 @@ def key_spans(images: Sequence[ImageSpan]) -> tuple[KeySpan, ...]:
 
 
 def keyed(token_ids: Sequence[int], images: Sequence[KeySpan]) -> tuple[int, ...]:
-    """Returns the prompt's token ids, with the key of a tile at each position that holds an image row. Positions that
-    the prompt does not have are left out: no page is found by them."""
+    """Returns the prompt's token ids, with the key of a tile at each position that holds an image row. Positions after
+    the end of the prompt are left out, because no page is found by them."""
     keys = list(token_ids)
     for span in images:
         own = range(span.first, min(len(keys), span.first + span.count))
@@ -80,8 +80,8 @@ class EncodeJob(Struct, frozen=True, eq=False):
 
 
 def seen_by(work: Assignment | TilesAhead, tiles: Mapping[bytes, ImageTile]) -> Assignment | EncodeJob:
-    """Returns the assignment, whose request has its images, or the job. tiles: all tiles of it, by the keys of frames.
-    """
+    """Returns an assignment with its images in its request, or a TilesAhead as a job. tiles: all tiles of `work`, by
+    the keys that frames carry."""
     if isinstance(work, TilesAhead):
         return EncodeJob(work.number, tuple(tiles[key] for key in dict.fromkeys(span.key for span in work.images)))
     spans = (

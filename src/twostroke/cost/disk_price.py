@@ -6,7 +6,7 @@ from twostroke.cost.explain.causes import prefill_s
 from twostroke.cost.shape import StepCost
 
 FIRST_RATE = 200e6
-"""Bytes a second before the first reading was measured: a slow disk over SATA."""
+"""The bytes a second that are assumed until a reading was measured: those of a slow disk over SATA."""
 GREETING_S = 0.002
 """The seconds of a reading that do not depend on its size."""
 WORTH = 0.5

@@ -1,4 +1,4 @@
-"""Divides the way of a span's rows through a language model into pieces, over which several steps are shared.
+"""Divides the way of a span's rows through a language model into pieces, which several steps compute.
 
     walk = cost.walk(start, rows)
     while (piece := walk.take(seconds_left, least=True, pace=pace)) is not None: ...

@@ -14,7 +14,7 @@ from twostroke.types.spec.formats import KVKind, WeightKind
 
 
 class SeenLayers(Struct, frozen=True):
-    """The layers with attention of one window, together (0: all positions).
+    """All layers whose attention has the same window; window 0 sees all positions.
 
     pair_flops: the FLOPs for one row and one position that it sees. position_bytes: the bytes of K and V of one cached
     position. later_flops: the FLOPs for one row and one later position of its span; 0 where rows see none.
@@ -49,7 +49,8 @@ class ExpertBank(Struct, frozen=True):
     features: int
 
     def touched(self, rows: int) -> float:
-        """Experts that at least one of `rows` rows meets, expected where rows choose evenly: E (1 - (1 - k/E)^rows)."""
+        """Returns how many experts are chosen by at least one of `rows` rows, on average: E (1 - (1 - k/E)^rows). Rows
+        are taken to choose all experts equally often."""
         return self.experts * (1.0 - (1.0 - self.chosen / self.experts) ** rows)
 
 
@@ -103,5 +104,6 @@ class WorkTable(Struct, frozen=True):
 
     @property
     def head_product(self) -> Products:
-        """The head's first product; where the head has none, as that of an embedding, one of no elements."""
+        """The head's first product. A head without products, such as that of an embedding model, gives a product of no
+        elements."""
         return next(iter(self.head_products), Products(self.layer_products[0].kind, 0, 0))

@@ -1,7 +1,7 @@
 """How long pieces of encodes take here, learned from those that were measured, for each kind of piece.
 
 The ratios of measured to predicted time differ by kind, because a cost model may be right for products and wrong for
-attention. A pace that was learned from one kind tells nothing about the next one.
+attention. A ratio that was learned from one kind tells nothing about another kind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class PieceTimes:
                 self._kinds.setdefault(each.kind, Ratios(1.0)).add(ratio)
 
     def pace(self) -> EncodePace:
-        """Returns how long the next pieces may take: 96% of the last ones were not slower."""
+        """Returns how many times its predicted time the next piece of each kind may take: 96% of the last pieces were
+        not slower."""
         seen = self._kinds
         return EncodePace(tuple(seen[kind].high if kind in seen else UNMEASURED for kind in PieceKind))
 

@@ -20,8 +20,8 @@ LEAST_BYTES = 64 << 10
 class DiskPrice:
     """Prices of reading and of computing pages.
 
-    cost: predicts steps. step_tokens: the token budget of a step. rate: bytes a second of the disk, with the check of
-    what was read.
+    cost: predicts steps. step_tokens: the token budget of a step. rate: bytes a second of a reading, the check of
+    the bytes included.
     """
 
     def __init__(self, cost: StepCost, step_tokens: int, rate: float = FIRST_RATE) -> None:

@@ -69,14 +69,13 @@ class AdapterBanks(Struct, frozen=True):
 
 
 class WorkTable(Struct, frozen=True):
-    """`..._once`: the work of a step that has such rows, however many. `..._row`: the work of each row. head, selected:
-    the work of rows that need logits.
+    """`..._once`: the work of a step that has such rows, however many. `..._row`: the work of each row.
 
-    layers, head: products with matrices. other: norms, rope, KV writes, embedding rows; selected: the same for rows
-    that need logits. attention_row: the work of attention and scans, without the part that depends on the positions
-    seen. sequence: the work of reading and writing a sequence's states. weight_bytes: the bytes of the whole model.
-    heads: the KV heads of all layers together; query_heads likewise. adapters: None where the model has no places for
-    them.
+    layers: the products of all rows. head: the products of rows that need logits. other: norms, rope, KV writes and
+    embedding rows. selected: such ops of rows that need logits. attention_row: the work of attention and scans, without
+    the part that depends on the positions seen. sequence: the work of reading and writing a sequence's states.
+    weight_bytes: the bytes of the whole model. heads, query_heads: the KV heads, and the query heads, of all layers
+    together. adapters: None when the model has no places for adapters.
     """
 
     num_layers: int

@@ -1,6 +1,6 @@
 """Keeps the last steps compactly: consecutive steps of one batch that only decodes are one run.
 
-    run    the rows of its first step. Step j has the same sequences, each j positions later, and no preemption
+    a run has the rows of its first step; its step j has the same sequences, each j positions later, and no preemption
 
 Numbers are packed into bytes. As Python objects, a step of eight sequences took 1.8 KB, and the garbage collector had
 13 objects to visit.

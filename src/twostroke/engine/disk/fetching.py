@@ -1,6 +1,7 @@
 """Prompts whose pages are read from the disk while their requests rest; other requests are computed meanwhile.
 
-    begin(request) -> is something read for it? then it should rest      take(answers) -> requests that go on
+    begin(request) -> True when pages are read for the request, which should rest then
+    take(answers) -> requests that go on
 
 Pages are put into the prefix tree between two steps, where the scheduler finds them as it finds any prefix. Pages that
 are damaged, late or gone are computed.

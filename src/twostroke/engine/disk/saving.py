@@ -27,7 +27,7 @@ FILE_BYTES, FILE_PARTS = 16 << 20, 64
 BUSY_BYTES, IDLE_BYTES = 1 << 20, 16 << 20
 """The most bytes that are copied between two steps while requests run, and while none runs."""
 KEPT_STATES = 2
-"""The last snapshots of a sequence, this many, are written. The last snapshot within its prompt is written as well."""
+"""This many snapshots of a sequence are written, its last ones. The last snapshot within its prompt is written, too."""
 DEPART_PAGES = 4
 """The next turn may depart at most this many pages before the end of the prompt. There, a chat template may write text
 that it leaves out in later turns, such as an empty thought."""

@@ -27,7 +27,7 @@ SECRET_BYTES = 32
 LISTED_EVERY = 16
 """How many files are written before the folder is listed again, because other processes write to it, too."""
 MOST_DAMAGED = 8
-"""How many readings in a row may fail before the disk is not used any more."""
+"""After this many readings in a row that failed, nothing more is read from the disk."""
 
 
 class DiskStore:

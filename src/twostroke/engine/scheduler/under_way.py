@@ -23,8 +23,8 @@ from twostroke.types.result import StepResult
 
 
 class PlanHeld(NamedTuple):
-    """The content of a plan. sequences: its sequences in its order, that of a span at the end, each with its admission
-    when the plan was made.
+    """The content of a plan. sequences: the plan's sequences in its order, each with its admission when the plan was
+    made. The sequence of a span comes last.
 
     copied: the requests that are copied from others in this plan. since_s: the time at which the last step before the
     plan ended.

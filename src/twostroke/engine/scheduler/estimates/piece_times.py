@@ -36,7 +36,8 @@ class PieceTimes:
 
     def usual_s(self, predicted: Mapping[PieceKind, float]) -> float:
         """Returns the seconds that pieces most likely take. predicted: the predicted seconds of each kind. A kind that
-        was not measured takes the median of the others, and its prediction where there is none."""
+        was not measured has the median ratio of the others; when no kind was measured, predictions count as they are.
+        """
         known = sorted(ratios.usual for ratios in self._kinds.values())
         other = known[len(known) // 2] if known else 1.0
         return sum(

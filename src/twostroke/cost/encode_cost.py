@@ -104,5 +104,5 @@ def _rows_s(cost: StepCost, rows: int) -> float:
 
 
 def _seeing(seen: int, rows: int) -> Segment:
-    """Returns a causal segment of `rows` rows. It has as many query-key pairs as rows that see `seen` positions each."""
+    """Returns a causal segment of `rows` rows, with as many query-key pairs as rows that each see `seen` positions."""
     return Segment.prefill(max(0, seen - (rows + 1) // 2), rows, False)

@@ -41,8 +41,8 @@ class SpanCost(Struct, frozen=True):
         return SpanWalk(self, start, rows)
 
     def least_s(self, rows: int) -> float:
-        """Returns the predicted seconds of the slowest of the smallest pieces, one of each part. The span has `rows` rows
-        and begins a prompt."""
+        """Returns the predicted seconds of the slowest of the smallest pieces, one of each part. The span has this many
+        rows and begins a prompt."""
         least = min(LEAST_ROWS, rows, self.most_rows)
         return max(self.seconds(place, 0, rows, least) for place in range(len(self.parts)))
 

@@ -18,9 +18,10 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 TYPICAL_TOKENS, TYPICAL_WINDOWS = 4096, 4
 WINDOWS_KEPT = 2
-"""Windows' pages for each sequence that may run: its own, and as many of prefixes that are cached and not in use."""
+"""A useful pool holds this many windows for each sequence that may run: its own, and one of a cached prefix."""
 SLOTS_A_SEQUENCE = 4
-"""State slots of a sequence: its state, its newest snapshot, and two more for snapshots of prompts and prefixes."""
+"""A sequence has use for this many state slots: its state, its newest snapshot, and two snapshots of prompts and
+prefixes."""
 STATES_SHARE = 2
 """Where there are pages too, slots take 1 / STATES_SHARE of the budget at most."""
 
@@ -50,12 +51,12 @@ class CacheNeeds(Struct, frozen=True):
 
     @property
     def token_bytes(self) -> int:
-        """K and V of one position in all layers, where no window has passed it."""
+        """The bytes of K and V of one position in all layers, until a window has passed the position."""
         return sum(group.page_bytes for group in self.groups) // PAGE_TOKENS
 
     @property
     def growing_bytes(self) -> int:
-        """K and V of one position in the layers that keep every position."""
+        """The bytes of K and V of one position in the layers that keep every position."""
         return sum(group.page_bytes for group in self.groups if not group.window) // PAGE_TOKENS
 
     def window_of(self, group: GroupBytes) -> int:
@@ -82,7 +83,8 @@ class CacheNeeds(Struct, frozen=True):
         return sum(group.page_bytes * self.pages(group, num_tokens) for group in self.groups if group.window)
 
     def pools(self, budget_bytes: int, bounded: bool) -> CachePools:
-        """Returns the pools that fit into `budget_bytes`. bounded: no pool gets more pages or slots than can be of use.
+        """Returns the pools that fit into `budget_bytes`. bounded: True when no pool may get more pages or slots than
+        can be of use.
         """
         slots = self._slots(budget_bytes, bounded)
         left = budget_bytes - slots * self.state_bytes
@@ -118,8 +120,8 @@ class CacheNeeds(Struct, frozen=True):
         return pools.state_slots >= least.state_slots and all(a.num_pages >= b.num_pages for a, b in pages)
 
     def tokens(self, pools: CachePools) -> int:
-        """The positions of all sequences that run together. Where windows or states bound what a sequence takes, each
-        counts with the full context.
+        """The positions of all sequences that run together. When windows or states bound the memory of a sequence,
+        each sequence counts with the full context.
         """
         found = [self.context_tokens * pools.state_slots] if self.state_bytes else []
         for group, pool in zip(self.groups, pools.pages, strict=True):
@@ -130,7 +132,7 @@ class CacheNeeds(Struct, frozen=True):
         return min(found)
 
     def words(self) -> str:
-        """Returns a text for users. It tells the bytes of each token, and the most bytes that one sequence takes."""
+        """Returns a text for users: the bytes of each token, and the most bytes that one sequence takes."""
         grows = self.growing_bytes
         windows = self.window_bytes(self.context_tokens)
         said = [f"{grows:,} bytes a token"] if grows or not (windows or self.state_bytes) else []

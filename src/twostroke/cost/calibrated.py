@@ -14,7 +14,7 @@ from twostroke.cost.work_table import ExpertBank, Products
 from twostroke.types.errors import ConfigError
 
 MEMORY_ROWS_FACTOR = 1.5
-"""Products that take less than this many times what one row takes are bound by reading the weights."""
+"""A product that takes less than this many times the seconds of a product with one row is bound by reading weights."""
 
 
 class _Product(Struct, frozen=True):
@@ -109,7 +109,7 @@ class CalibratedCost:
         return host.step_s + host.sequence_s * sequences + prompts_s + sampling_s
 
     def _products(self, counts: SegmentCounts, warmth: float) -> tuple[float, float]:
-        """Seconds of the layers' products, and of the head's."""
+        """Returns the seconds of the layers' products, and those of the head's product."""
         layers_s = sum(product.seconds(counts.rows, warmth) for product in self._layers)
         for bank, product in self._banks:
             # The rows spread over the experts that they choose.
@@ -128,7 +128,8 @@ class CalibratedCost:
         return self._counter.table.sequence.kv_bytes * counts.sequences
 
     def _warmth(self, kv_bytes: int) -> float:
-        """1 where all that a step reads stays in caches until the next, 0 where nothing does."""
+        """Returns 1 when all data that a step reads stays in the processor's caches until the next step, 0 when none
+        does, and numbers between them."""
         read_bytes = self._weight_bytes + kv_bytes
         return min(1.0, max(0.0, (self._cold_bytes - read_bytes) / (self._cold_bytes - self._warm_bytes)))
 

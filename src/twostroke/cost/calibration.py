@@ -34,9 +34,9 @@ class LinearRates(Struct, frozen=True):
 class AttentionRates(Struct, frozen=True):
     """decode: one new row a sequence, seconds = KV bytes * s_per_byte + FLOPs * s_per_flop + KV heads * s_per_head.
 
-    decode_warm_s_per_byte: where K and V stay in caches between steps.
-    prefill: rows of one sequence -> seconds for each FLOP (4 a visible position, head and dimension), and next to them
-    prefill_s_per_head for each row and query head.
+    decode_warm_s_per_byte: the rate when K and V stay in the processor's caches between steps.
+    prefill: rows of one sequence -> seconds for each FLOP. A visible position has 4 FLOPs for each head and dimension.
+    prefill_s_per_head: the seconds in addition, for each row and query head.
     """
 
     decode_s_per_byte: float
@@ -80,9 +80,8 @@ class Calibration:
     memory that was available during the measurement. others_share: the share of the cores that other programs used
     meanwhile; a large share makes the figures unreliable. warm_bytes, cold_bytes: the bytes of weights and cached K and
     V that a step reads. Up to warm_bytes they stay in the processor's caches from step to step; from cold_bytes on they
-    come from memory. layer_s: starting the ops of one layer. other: rows -> seconds for each activation byte that
-    norms, rope and KV writes move.
-    exchange: None in measurements of older versions.
+    come from memory. layer_s: the seconds of starting the ops of one layer. other: rows -> seconds for each activation
+    byte that norms, rope and KV writes move. exchange: None in measurements of older versions.
     """
 
     fingerprint: str

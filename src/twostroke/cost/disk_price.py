@@ -6,7 +6,7 @@ from twostroke.cost.explain.causes import prefill_s
 from twostroke.cost.shape import StepCost
 
 FIRST_RATE = 200e6
-"""Bytes a second before the first reading was measured: a slow disk over SATA."""
+"""The bytes a second that are assumed until a reading was measured: those of a slow disk over SATA."""
 GREETING_S = 0.002
 """The seconds of a reading that do not depend on its size."""
 WORTH = 0.5
@@ -20,8 +20,8 @@ LEAST_BYTES = 64 << 10
 class DiskPrice:
     """Prices of reading and of computing pages.
 
-    cost: predicts steps. step_tokens: the token budget of a step. rate: bytes a second of the disk, with the check of
-    what was read.
+    cost: predicts steps. step_tokens: the token budget of a step. rate: bytes a second of a reading, the check of
+    the bytes included.
     """
 
     def __init__(self, cost: StepCost, step_tokens: int, rate: float = FIRST_RATE) -> None:

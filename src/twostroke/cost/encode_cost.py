@@ -12,13 +12,13 @@ from twostroke.types.encode import PieceKind
 from twostroke.types.images import ImageTile, RowFold
 
 NO_PRODUCTS = ("attention", "head", "host")
-"""The parts of a step that are no work of the rows alone. A piece has no share in what Python does for a step."""
+"""The parts of a step that are not the work of its rows alone. What Python does for a step is no part of a piece."""
 
 
 class PartCosts(NamedTuple):
-    """The costs of steps of programs, which are an encoder's program together. patches: all ops before the first
-    attention. layers: all ops from there to the end of the body. head: the ops of the head, as a body. fold: the ops
-    from the place at which patches become fewer rows to the next attention, which are then no part of the layers."""
+    """The costs of steps of several programs, which together are an encoder's program. patches: all ops before the
+    first attention. layers: all ops from there to the end of the body. head: the ops of the head, for all rows. fold:
+    the ops from the place at which patches become fewer rows to the next attention; `layers` is without them."""
 
     patches: StepCost
     layers: StepCost
@@ -104,5 +104,5 @@ def _rows_s(cost: StepCost, rows: int) -> float:
 
 
 def _seeing(seen: int, rows: int) -> Segment:
-    """Returns a segment with as many query-key pairs as causal rows whose middle row sees `seen` positions."""
+    """Returns a causal segment of `rows` rows, with as many query-key pairs as rows that each see `seen` positions."""
     return Segment.prefill(max(0, seen - (rows + 1) // 2), rows, False)

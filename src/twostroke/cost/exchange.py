@@ -13,8 +13,8 @@ from twostroke.cost.work import Work
 @dataclass(frozen=True, slots=True)
 class ExchangeWork:
     """What one process sends in a step. meetings: how often processes wait for one another. logit_meetings: how often
-    they wait in addition in steps with logits. row_bytes: bytes of each row to all others together. logit_row_bytes:
-    bytes of each row that needs logits."""
+    they wait in addition in steps with logits. row_bytes: the bytes that are sent for each row, to all others together.
+    logit_row_bytes: the bytes that are sent for each row that needs logits."""
 
     meetings: int = 0
     logit_meetings: int = 0
@@ -30,7 +30,7 @@ class ExchangeWork:
         )
 
     def meetings_of(self, logit_rows: int) -> int:
-        """How often ranks meet in a step."""
+        """How often ranks wait for one another in a step."""
         return self.meetings + (self.logit_meetings if logit_rows else 0)
 
     def bytes_of(self, rows: int, logit_rows: int) -> int:

@@ -1,4 +1,4 @@
-"""The one way to a StepCost: a model in its formats, and a machine of the catalogue or this one as measured.
+"""Makes the StepCost of a model in its formats, for a machine of the catalogue or for this machine as measured.
 
     cost = step_cost(work_table(model, StoredFormats(lambda weight: INT8, KVKind.BF16)), calibration)
     cost.predict([Segment.decode(512)]).seconds
@@ -16,7 +16,8 @@ from twostroke.types.spec.hardware import HardwareSpec
 
 
 def step_cost(table: WorkTable, machine: HardwareSpec | Calibration) -> SteadyCost:
-    """Predicts steps of this model on that machine. Raises ConfigError for a format that was not measured there."""
+    """Returns the cost of steps of this model on this machine. Raises ConfigError for a format that was not measured
+    there."""
     counter = WorkCounter(table)
     if isinstance(machine, Calibration):
         return CalibratedCost(counter, machine)

@@ -13,7 +13,7 @@ reads all weights, so a smaller gain is not worth the processor time and the ban
 
 
 def sharing_pays(cost: StepCost, streams: Sequence[Part], plans: int) -> bool:
-    """Should these streams be shared out among as many plans as there are stages?
+    """Returns True when these streams should be shared out among `plans` plans, one for each stage.
 
     In one plan, all streams wait for the whole plan, one stage after the other. Shared out, they wait for a round,
     which takes as long as one of the plans through all stages. cost: predicts a step through all stages.
@@ -42,7 +42,7 @@ class StageTimes:
 
 
 class RoundCost:
-    """Satisfies `cost.shape.StepCost` for streams that are shared out where that pays.
+    """Satisfies `cost.shape.StepCost` for a pipeline. Streams are shared out among plans when that pays.
 
     A round gives each stream a token. It takes what the slowest stage needs for all plans, or what the longest plan
     takes through all stages, whichever is more. whole: the cost of a step through all stages; the parts of a prediction

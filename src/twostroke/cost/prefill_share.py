@@ -1,4 +1,4 @@
-"""Divides a step's time: the parts of its chunks, of pieces of a span, and of encoding an image."""
+"""Divides a step's time into the parts of its chunks, of the pieces of a span, and of encoding an image."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prefill_share(segments: Sequence[Segment], cost: StepCost | None) -> float:
     """Returns the prefill's share of model and sampling, from 0 to 1: how much longer the step
     is predicted to take than a step with its decoding sequences alone.
 
-    Without a cost model it goes by rows.
+    Without a cost model it is the prefill's share of the rows.
     """
     decoding = [segment for segment in segments if segment.role is Role.DECODE]
     if len(decoding) == len(segments):
@@ -52,7 +52,8 @@ def prefill_share(segments: Sequence[Segment], cost: StepCost | None) -> float:
 
 
 def chunk_seconds(rows: Sequence[Row], busy_s: float, cost: StepCost | None) -> dict[str, float]:
-    """What each chunk adds to a step of these rows, in seconds by request id; within a step chunks share by rows."""
+    """Returns the seconds that each chunk adds to a step of these rows, by request id. The chunks of a step share its
+    prefill time in proportion to their rows."""
     chunks = [row for row in rows if row.role is Role.PREFILL]
     if not chunks:
         return {}

@@ -19,7 +19,7 @@ class RooflineCost:
     """Satisfies `cost.shape.SteadyCost`. Efficiency shares are those of the hardware's class.
 
     A GPU may begin a step before the host has looked at the previous one, where each sequence has one row
-    (`runner.device.early_runner`). Such a step takes as long as the slower of the two.
+    (`runner.device.early_runner`). Such a step takes as long as the GPU or the host needs, whichever is slower.
     """
 
     def __init__(self, counter: WorkCounter, hardware: HardwareSpec) -> None:

@@ -16,8 +16,8 @@ class Segment(NamedTuple):
 
     role: what the sequence does. scored: further rows that need logits, for log probabilities of the prompt. drafts:
     the rows at the end that are guesses; they need logits, too. adapter: the number of the adapter that its rows are
-    computed with; -1 for none. later: the number of pairs of a row and a later position that it sees. In some models
-    the rows of an image see each other.
+    computed with; -1 for none. later: the number of pairs of a row and a later position that the row sees. In some
+    models the rows of an image see each other.
     """
 
     start: int
@@ -46,7 +46,7 @@ class Segment(NamedTuple):
 
 
 class Part(Protocol):
-    """What a cost model must know of one sequence in a step: a Segment, or what a plan has of it."""
+    """What a cost model must know of one sequence in a step. A Segment has it, and so has a planned sequence."""
 
     @property
     def start(self) -> int:
@@ -54,7 +54,7 @@ class Part(Protocol):
 
     @property
     def num_tokens(self) -> int:
-        """Positions."""
+        """The number of positions."""
 
     @property
     def role(self) -> Role:
@@ -70,7 +70,7 @@ class Part(Protocol):
 
     @property
     def later(self) -> int:
-        """Pairs of a row and a later position that it sees."""
+        """The number of pairs of a row and a later position that the row sees."""
 
 
 class Bound(enum.Enum):

@@ -1,4 +1,4 @@
-"""Divides the way of a span's rows through a language model into pieces, over which several steps are shared.
+"""Divides the way of a span's rows through a language model into pieces, which several steps compute.
 
     walk = cost.walk(start, rows)
     while (piece := walk.take(seconds_left, least=True, pace=pace)) is not None: ...
@@ -41,7 +41,8 @@ class SpanCost(Struct, frozen=True):
         return SpanWalk(self, start, rows)
 
     def least_s(self, rows: int) -> float:
-        """Returns the predicted seconds of the longest piece that cannot be smaller, of a span that begins a prompt."""
+        """Returns the predicted seconds of the slowest of the smallest pieces, one of each part. The span has this many
+        rows and begins a prompt."""
         least = min(LEAST_ROWS, rows, self.most_rows)
         return max(self.seconds(place, 0, rows, least) for place in range(len(self.parts)))
 

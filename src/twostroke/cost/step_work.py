@@ -1,4 +1,4 @@
-"""What one step computes and moves, part by part: a WorkTable times the step's counts.
+"""What one step computes and moves, part by part: a WorkTable multiplied by the step's counts.
 
 The parts are those of `cost.shape.PartPrediction`: `weights` (products of the layers), `head` (logits), `attention`
 (and scans: what reads K, V and states), and `other` (embedding rows, norms, rope, KV writes).
@@ -36,7 +36,7 @@ NOTHING = StepWork(Work(), Work(), Work(), Work())
 class ChunkCounts(NamedTuple):
     """A sequence with more than one new row. rows: its new tokens. flops: the FLOPs of its attention in all layers.
 
-    pair_bytes: K and V of each position that each row sees, counted for each row.
+    pair_bytes: the bytes of K and V of the positions that each row sees, added up over the rows.
     """
 
     rows: int
@@ -45,11 +45,12 @@ class ChunkCounts(NamedTuple):
 
 
 class SegmentCounts(NamedTuple):
-    """What a step's segments add up to. rows: new tokens. logit_rows: rows that need logits. decodes: sequences of one.
+    """What a step's segments add up to. rows: the new tokens. logit_rows: the rows that need logits. decodes: how many
+    sequences have one new row.
 
-    decode_flops, decode_bytes: attention of sequences of one new row, in all layers, and the K and V that it reads.
-    chunk_bytes: K and V that sequences of more rows read, each position once. adapters: different ones; adapted_rows:
-    rows that have one.
+    decode_flops: the FLOPs of the attention of these sequences, in all layers. decode_bytes: the bytes of K and V that
+    they read. chunk_bytes: the bytes of K and V that sequences with more rows read, each position once. adapters: the
+    number of different adapters. adapted_rows: the number of rows that have an adapter.
     """
 
     rows: int
@@ -69,17 +70,18 @@ class SegmentCounts(NamedTuple):
 
     @property
     def attention_flops(self) -> int:
-        """Attention's operations of all rows."""
+        """The FLOPs of the attention of all rows."""
         return self.decode_flops + sum(chunk.flops for chunk in self.chunks)
 
     @property
     def kv_bytes(self) -> int:
-        """K and V that all sequences read."""
+        """The bytes of K and V that all sequences read."""
         return self.decode_bytes + self.chunk_bytes
 
 
 def visible_positions(start: int, num_tokens: int, window: int) -> int:
-    """Sum over positions [start, start + num_tokens) of the positions each sees; window 0 sees all."""
+    """Returns how many positions the rows at [start, start + num_tokens) see, added up over the rows. window: 0 when a
+    row sees all positions before it."""
     end = start + num_tokens
     if window == 0 or end <= window:
         return num_tokens * (start + end + 1) // 2
@@ -88,13 +90,13 @@ def visible_positions(start: int, num_tokens: int, window: int) -> int:
 
 
 def kv_positions(start: int, num_tokens: int, window: int) -> int:
-    """Cached positions that these rows read, each once."""
+    """Returns how many cached positions these rows read, each position counted once."""
     end = start + num_tokens
     return min(end, window + num_tokens - 1) if window else end
 
 
 def _seen_by_each(starts: Sequence[int], window: int) -> int:
-    """Sum over sequences with one new row of the positions it sees."""
+    """Returns how many positions the single rows at `starts` see, added up over the rows."""
     return sum([min(start + 1, window) for start in starts]) if window else sum(starts) + len(starts)
 
 
@@ -105,7 +107,7 @@ def _with_adapters(counts: SegmentCounts, segments: Sequence[Part]) -> SegmentCo
 
 
 class WorkCounter:
-    """Counts for one model in one choice of formats; a step takes microseconds."""
+    """Counts the work of steps, for one model in one choice of formats. Counting a step takes microseconds."""
 
     def __init__(self, table: WorkTable) -> None:
         self.table = table
@@ -128,8 +130,8 @@ class WorkCounter:
         )
 
     def count(self, segments: Sequence[Part]) -> SegmentCounts:
-        """One pass over the segments; a quarter of a microsecond for each. Several ask about each step's plan: the
-        counts of the tuple that was counted last are kept."""
+        """Returns the counts of these segments, in a quarter of a microsecond for each segment. The counts of the last
+        tuple are kept, because several callers ask about each step's plan."""
         last = self._last  # another thread may set self._last meanwhile
         if last is not None and last[0] is segments:
             return last[1]
@@ -163,7 +165,7 @@ class WorkCounter:
         return found if self.table.adapters is None else _with_adapters(found, segments)
 
     def count_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> SegmentCounts:
-        """What `count` returns for these segments and of one row, which samples, at each of starts."""
+        """Returns what `count` would return for these segments and one decoding row at each position in `starts`."""
         found, decodes = self.count(segments), len(starts)
         flops, moved = self._decoding(starts)
         return SegmentCounts(
@@ -179,13 +181,14 @@ class WorkCounter:
         )
 
     def decode_counts(self, starts: Sequence[int], steps: int) -> Iterator[SegmentCounts]:
-        """What `count` returns for `steps` steps in a row with one new row of each sequence, from `starts` on."""
+        """Yields what `count` would return for each of `steps` steps in which every sequence decodes. starts: the
+        positions that the first step computes."""
         rows = len(starts)
         for flops, moved in self.decode_sums(starts, steps):
             yield SegmentCounts(rows, rows, rows, flops, moved, 0, ())
 
     def decode_sums(self, starts: Sequence[int], steps: int) -> Iterator[tuple[int, int]]:
-        """decode_flops and decode_bytes of each of these steps."""
+        """Yields the decode_flops and decode_bytes of each of these steps."""
         flops, moved = self._decoding(starts)
         # A sequence sees one position more in each step, until it sees a whole window.
         more_flops = more_bytes = 0
@@ -208,30 +211,31 @@ class WorkCounter:
                 more_bytes -= full[step][1]
 
     def weights(self, rows: int) -> Work:
-        """The products of every layer over `rows` rows. Weights are read once. Only those experts are read that rows
-        choose."""
+        """Returns the work of the products of every layer over `rows` rows. Weights are read once, and of the experts
+        only those that rows choose."""
         table = self.table
         read = sum(int(bank.touched(rows) * bank.expert_bytes) for bank in table.banks)
         return table.layers_once + table.layers_row.times(rows) + Work(0, weight_bytes=read)
 
     def adapters(self, counts: SegmentCounts) -> Work:
-        """What adapters add to the products: each that a row has is read once."""
+        """Returns the work that adapters add to the products. Each adapter that a row has is read once."""
         found = self.table.adapters
         if found is None or not counts.adapters:
             return Work()
         return found.row.times(counts.adapted_rows) + Work(0, weight_bytes=counts.adapters * found.adapter_bytes)
 
     def head(self, logit_rows: int) -> Work:
-        """The product with the head; nothing where no row samples."""
+        """Returns the work of the product with the head; none when no row needs logits."""
         return self.table.head_once + self.table.head_row.times(logit_rows) if logit_rows else Work()
 
     def attention(self, counts: SegmentCounts) -> Work:
-        """Scores and weighted sums of all layers, and scans; each sequence's K, V and states are read once."""
+        """Returns the work of attention and scans in all layers. Each sequence's K, V and states are read once."""
         moved = self.table.attention_row.times(counts.rows) + self.table.sequence.times(counts.sequences)
         return moved + Work(counts.attention_flops, kv_bytes=counts.kv_bytes)
 
     def other(self, counts: SegmentCounts) -> Work:
-        """Embedding rows, norms, head norms, rope, KV writes, the rows that need logits."""
+        """Returns the work of all other ops: embedding rows, norms, rope, KV writes, and further ops of the rows that
+        need logits."""
         table = self.table
         found = table.other_once + table.other_row.times(counts.rows)
         if not counts.logit_rows:
@@ -239,7 +243,7 @@ class WorkCounter:
         return found + table.selected_once + table.selected_row.times(counts.logit_rows)
 
     def _decoding(self, starts: Sequence[int]) -> tuple[int, int]:
-        """decode_flops and decode_bytes of one new row at each of starts."""
+        """Returns the decode_flops and decode_bytes of one new row at each position in `starts`."""
         flops = moved = 0
         for window, pair_flops, position_bytes in self._seen:
             seen = _seen_by_each(starts, window)

@@ -17,11 +17,10 @@ from twostroke.types.spec.hardware import HardwareSpec
 
 @dataclass(frozen=True)
 class WhatIf:
-    """table_of: the model's work in weights of this name and K and V of that kind.
+    """table_of: returns the model's work with the weight format of this name, and K and V of this kind.
 
-    formats: weight formats by name, all on offer. weights: the name of the one in use. kv_kind: likewise.
-
-    machine: the measured machine, an entry of the catalogue, or a guess.
+    formats: all weight formats that may be chosen, by name. weights: the name of the format in use. kv_kind: the kind
+    in use. machine: the measured machine, an entry of the catalogue, or a guess.
     """
 
     table_of: Callable[[str, KVKind], WorkTable]
@@ -50,7 +49,7 @@ class WhatIf:
         return step_cost(self.table_of(self.weights, self.kv_kind), self.machine)
 
     def narrower_weights(self) -> dict[str, StepCost]:
-        """Formats with fewer bits a weight than the present one, the widest first."""
+        """Returns the costs with formats of fewer bits a weight than the present one, by name, the widest first."""
         if self.weights not in self.formats:
             return {}  # the weights are as the file has them: which formats are narrower depends on the matrix
         present = self.formats[self.weights].bits_per_weight
@@ -59,7 +58,7 @@ class WhatIf:
         return self._known({name: (name, self.kv_kind) for name in names})
 
     def narrower_kv(self) -> dict[str, StepCost]:
-        """KV formats with fewer bytes a token than the present one, the widest first."""
+        """Returns the costs with KV formats of fewer bytes a token than the present one, by name, the widest first."""
         token_bytes = {kind: self.table_of(self.weights, kind).kv_token_bytes for kind in KVKind}
         kinds = [kind for kind in KVKind if token_bytes[kind] < token_bytes[self.kv_kind]]
         kinds.sort(key=lambda kind: -token_bytes[kind])
@@ -70,7 +69,7 @@ class WhatIf:
         return {name: cost for name, cost in made.items() if cost is not None}
 
     def _cost(self, weights: str, kv_kind: KVKind) -> StepCost | None:
-        """None where the machine was not measured with these formats."""
+        """Returns the cost with these formats; None when the machine was not measured with them."""
         key = f"{weights} {kv_kind.name}"
         if key not in self._made:
             try:

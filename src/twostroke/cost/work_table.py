@@ -14,7 +14,7 @@ from twostroke.types.spec.formats import KVKind, WeightKind
 
 
 class SeenLayers(Struct, frozen=True):
-    """The layers with attention of one window, together (0: all positions).
+    """All layers whose attention has the same window; window 0 sees all positions.
 
     pair_flops: the FLOPs for one row and one position that it sees. position_bytes: the bytes of K and V of one cached
     position. later_flops: the FLOPs for one row and one later position of its span; 0 where rows see none.
@@ -49,7 +49,8 @@ class ExpertBank(Struct, frozen=True):
     features: int
 
     def touched(self, rows: int) -> float:
-        """Experts that at least one of `rows` rows meets, expected where rows choose evenly: E (1 - (1 - k/E)^rows)."""
+        """Returns how many experts are chosen by at least one of `rows` rows, on average: E (1 - (1 - k/E)^rows). Rows
+        are taken to choose all experts equally often."""
         return self.experts * (1.0 - (1.0 - self.chosen / self.experts) ** rows)
 
 
@@ -68,14 +69,13 @@ class AdapterBanks(Struct, frozen=True):
 
 
 class WorkTable(Struct, frozen=True):
-    """`..._once`: the work of a step that has such rows, however many. `..._row`: the work of each row. head, selected:
-    the work of rows that need logits.
+    """`..._once`: the work of a step that has such rows, however many. `..._row`: the work of each row.
 
-    layers, head: products with matrices. other: norms, rope, KV writes, embedding rows; selected: the same for rows
-    that need logits. attention_row: the work of attention and scans, without the part that depends on the positions
-    seen. sequence: the work of reading and writing a sequence's states. weight_bytes: the bytes of the whole model.
-    heads: the KV heads of all layers together; query_heads likewise. adapters: None where the model has no places for
-    them.
+    layers: the products of all rows. head: the products of rows that need logits. other: norms, rope, KV writes and
+    embedding rows. selected: such ops of rows that need logits. attention_row: the work of attention and scans, without
+    the part that depends on the positions seen. sequence: the work of reading and writing a sequence's states.
+    weight_bytes: the bytes of the whole model. heads, query_heads: the KV heads, and the query heads, of all layers
+    together. adapters: None when the model has no places for adapters.
     """
 
     num_layers: int
@@ -103,5 +103,6 @@ class WorkTable(Struct, frozen=True):
 
     @property
     def head_product(self) -> Products:
-        """The head's first product; where the head has none, as that of an embedding, one of no elements."""
+        """The head's first product. A head without products, such as that of an embedding model, gives a product of no
+        elements."""
         return next(iter(self.head_products), Products(self.layer_products[0].kind, 0, 0))

@@ -19,7 +19,7 @@ class Rests(Protocol):
         nothing."""
 
     def go_on(self, request_id: str) -> None:
-        """Let a parked request go on: it wants its place again."""
+        """Let a parked request go on: it waits for a place again."""
 
 
 class RequestBook(Protocol):

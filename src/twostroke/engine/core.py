@@ -50,7 +50,8 @@ class Step(Struct, frozen=True):
 
 
 Computed = Callable[[Plan, StepResult, float, float], None]
-"""Called with (plan, result, begin_s, commit_s). The live sequences in the plan are as they were planned."""
+"""Called with (plan, result, begin_s, commit_s) before each commit. The plan's live sequences are then still as they
+were planned."""
 
 
 def nothing_before() -> bool:
@@ -67,8 +68,8 @@ class EngineCore:
     before each commit.
 
     flight: the plans that may be made before the first of them is executed; one by default. before: called before each
-    step, and before its time begins; it returns True when it has waited for what its requests need. waited: the last
-    result of `before`.
+    step, and before the step's time begins. It returns True when it only waited for data of requests, such as pages
+    from a disk. waited: the last result of `before`.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ class PolledSteps(Steps, Protocol):
         """Returns a descriptor that is readable while there is something to take."""
 
     def poll(self) -> list[Delta]:
-        """Take what has come, without waiting, and return the pieces for readers. It is also called LOOK_S after the
-        last call."""
+        """Take what has come, without waiting, and return the pieces for readers. It is also called every LOOK_S
+        seconds, even when nothing has come."""
 
 
 class LoopEngine(AsyncEngine):
@@ -64,7 +64,7 @@ class LoopEngine(AsyncEngine):
         self._carry_out(command)
 
     def _look(self) -> None:
-        """Take a turn because time has passed: some things happen because nothing came."""
+        """Take a turn every LOOK_S seconds, so that the stepper can act when nothing comes, as after a timeout."""
         self._turn()
         if self._loop is not None and not self._stopping:
             self._timer = self._loop.call_later(LOOK_S, self._look)

@@ -29,7 +29,7 @@ class RecordFile:
             if path.is_dir():
                 raise IsADirectoryError(0, "It is a folder")
             if path.exists() and not path.is_file():
-                raise OSError(0, "It is no ordinary file, and one would take its place")
+                raise OSError(0, "It is no ordinary file, and the trace would replace it")
             self._file = self._partial.open("w", encoding="utf-8")
             self._file.write(header_line(cost_source))
         except OSError as error:

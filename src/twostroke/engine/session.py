@@ -1,4 +1,4 @@
-"""Between callers and the core: a prompt becomes n requests, events become text. No thread, no clock, no socket.
+"""Stands between callers and the core: a prompt becomes n requests, events become text. No thread or clock is used.
 
     request_id = session.submit(prompt, now)       deltas = session.consume(events, now)
 

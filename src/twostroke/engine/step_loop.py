@@ -71,7 +71,7 @@ class StepLoop:
 
     @property
     def waited(self) -> bool:
-        """True when the last step waited for what its requests need."""
+        """True when the last step waited for data of requests, such as pages from a disk."""
         return self._core.waited
 
     def step(self) -> Step | None:

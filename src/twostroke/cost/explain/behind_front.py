@@ -1,8 +1,8 @@
 """Explains why a request to a front took as long as it did, from the explanations of its replicas and the front's own
 part.
 
-A stay at a replica has the replica's own account of it, and what is left of it by the front's clock is transfer. What
-is left of the whole time was spent in the front. So the parts add up to the whole.
+The replica's account divides the time of a stay into parts. The rest of the stay, by the front's clock, is transfer.
+The time outside of all stays was spent in the front. So the parts add up to the whole time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ computing again after a loss. lost_s: seconds at replicas whose records are gone
 """
 
 Record = Explanation | str
-"""A replica's explanation of a stay, or why there is none."""
+"""A replica's explanation of a stay, or a text that tells why there is none."""
 
 
 def explained(account: Account, records: Sequence[Record]) -> Explanation:
-    """Put the records of all stays together, one record for each stay. A refused stay has an empty record."""
+    """Returns one explanation, made from the records of all stays. records: one for each stay; it is empty when the
+    replica refused the request."""
     story, stays = _Story(account), account.stays
     for index, (stay, record) in enumerate(zip(stays, records, strict=True)):
         lost = stays[index - 1] if index and stays[index - 1].end is StayEnd.LOST else None
@@ -51,7 +52,8 @@ class _Story:
         self._until_s, self._between_s = account.arrival_s, 0.0  # _between_s: the part of _left_s after the first token
 
     def add(self, stay: ReplicaStay, record: Record, lost: ReplicaStay | None, several: bool) -> None:
-        """Add one stay. lost: the stay before it, where the stream was lost there and goes on here."""
+        """Add one stay. lost: the stay before it, if the stream was lost there; None otherwise. several: True when
+        there are other stays, so that texts name the replica."""
         self._left_s -= stay.seconds
         self._between_s += stay.since_s - self._until_s if stay.num_told else 0.0
         self._until_s = stay.until_s
@@ -101,15 +103,15 @@ class _Story:
         self.causes.append(Cause(kind, side, seconds, text, who))
 
     def _side(self, stay: ReplicaStay) -> Verdict:
-        """Was most of the stay before the first token or after it?"""
+        """Returns START when most of the stay was before the first token, else STREAM."""
         token_s = self._account.first_token_s
         middle_s = (stay.since_s + stay.until_s) / 2
         return Verdict.START if token_s is None or middle_s <= token_s else Verdict.STREAM
 
 
 def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, float], float]:
-    """Shorten a replica's parts to the length of the stay, from their end: a replica goes on until it hears that a
-    stream has left it. -> the parts, and the seconds that were taken away."""
+    """Returns a replica's parts, shortened from their end to `seconds`, the length of the stay, and the seconds that
+    were taken away. The parts may be longer, because a replica goes on until it hears that a stream has left it."""
     excess_s = left_s = max(0.0, sum(parts_s.values()) - seconds)
     parts = dict(parts_s)
     for name in reversed(parts):
@@ -120,7 +122,7 @@ def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, flo
 
 
 def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
-    """Take this many seconds away from the causes, from those of the stream first."""
+    """Returns the causes with this many seconds less. They are taken first from causes after the first token."""
     found = []
     for cause in sorted(causes, key=lambda each: each.side is not Verdict.STREAM):
         taken_s = min(seconds, cause.seconds)

@@ -21,11 +21,12 @@ ALWAYS_LISTED = (CauseKind.PREFIX, CauseKind.DISK)
 """Causes that are named however small their share is: they explain where the prompt's tokens came from."""
 
 LEAST_UNREAD_SHARE = 0.05
-"""Pieces that lay unread for this share are named, even where the engine went on and the whole took no longer."""
+"""Pieces that lay unread for this share of the time are named, even when this did not delay the completion."""
 
 
 BUSY_FACTOR = 1.5
-"""Decode is called slow where it takes this many times what was measured here when nothing else ran."""
+"""Decode is called slow when it takes more than this many times its prediction by rates that were measured on the idle
+machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class ExplainContext:
     """The figures from which causes are found. cost: the cost model, None without one. step_tokens: the token budget of
     a step.
 
-    measured: whether the cost model knows this very machine.
+    measured: True when the cost model was measured on this machine.
     """
 
     account: Account
@@ -110,8 +111,8 @@ class ExplainContext:
 
     @property
     def _delayed_share(self) -> float:
-        """The share that delays have in the seconds after the first token in which they can lie. The system counts
-        delays from step to step, so they lie in the steps or between them."""
+        """The share that delays have in the decode, the client's stall and the host gap after the first token. The
+        system counts delays from step to step, so these are the parts in which delays can lie."""
         parts = self.account.parts
         may_s = max(0.0, parts.decode_s - self.cold_decode_s) + parts.client_stall_s + parts.host_gap_s
         return min(1.0, self.account.delays.stream_s / may_s) if may_s > 0 else 0.0
@@ -142,7 +143,7 @@ def prefill_s(cost: StepCost, start: int, end: int, step_tokens: int) -> float:
 
 def causes_of(context: ExplainContext) -> list[Cause]:
     """Returns the causes, the one with the most seconds first. A cause that is too small to matter is left out, unless
-    it explains why a prefix missed."""
+    it is one of ALWAYS_LISTED, or pieces lay unread for long."""
     found = [
         _queue(context),
         _disk(context),
@@ -348,7 +349,7 @@ def _busy(context: ExplainContext) -> Cause:
 
 
 def decode_shares(cost: StepCost, segments: list[Segment]) -> str:
-    """ "62% reading weights, 4% the KV cache, 34% other; 3 sequences share a step"."""
+    """Returns a text such as "62% reading weights, 4% the KV cache, 34% other; 3 sequences share a step"."""
     weights, attention = weight_share(cost, segments), kv_share(cost, segments)
     shared = f"; {len(segments)} sequences share a step" if len(segments) > 1 else ""
     return f"{weights:.0%} reading weights, {attention:.0%} the KV cache, {1 - weights - attention:.0%} other{shared}"

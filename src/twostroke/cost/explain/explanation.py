@@ -125,7 +125,7 @@ def words(explanation: Explanation) -> str:
 
 
 def duration(seconds: float) -> str:
-    """ "1.24 s", "840 ms", "2.3 ms", "0.05 ms"."""
+    """Returns a text such as "1.24 s", "840 ms", "2.3 ms" or "0.05 ms"."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     milliseconds = seconds * 1e3
@@ -150,18 +150,18 @@ def short(request_id: str) -> str:
 
 
 def names(found: Sequence[Share], most: int = 3) -> str:
-    """ "a (7,900 tokens, 610 ms), b (...) and 4 more"."""
+    """Returns a text such as "a (7,900 tokens, 610 ms), b (...) and 4 more". most: the most shares that are named."""
     items = [f"{short(s.request_id)} ({_work_of(s)}, {duration(s.seconds)})" for s in found[:most]]
     return _listed(items, len(found) - most)
 
 
 def _work_of(share: Share) -> str:
-    """Returns words for what was computed for this completion. For an image alone no tokens were computed."""
+    """Returns "7,900 tokens", or "an image" when no tokens were computed for this completion."""
     return f"{share.num_tokens:,} tokens" if share.num_tokens else "an image"
 
 
 def plain_names(found: Sequence[str], most: int = 3) -> str:
-    """ "a, b and 4 more"."""
+    """Returns a text such as "a, b and 4 more". most: the most names in it."""
     return _listed([short(name) for name in found[:most]], len(found) - most)
 
 

@@ -53,7 +53,7 @@ class QueueStory(Struct, frozen=True):
 
     num_running, num_ahead: the completions that ran, and that waited before it, when it came. behind: the completions
     whose prefill went on meanwhile, the longest first. ended: the completions that ended meanwhile, the oldest first.
-    hold: why the queue stood for most of the time; None where it did not stand.
+    hold: the reason that kept requests in the queue for the longest time; None where there was none.
     """
 
     num_running: int = 0

@@ -24,8 +24,8 @@ class Accounts:
         return len(self._ended)
 
     def add(self, account: Account) -> None:
-        """Keep one account; the oldest one is dropped when there are too many. An id that is used again means the new
-        account."""
+        """Keep one account; the oldest one is dropped when there are too many. When an id is used again, the
+        new account replaces the old one."""
         self._forget(account.request_id)
         self._ended[account.request_id] = account
         self.num_added += 1

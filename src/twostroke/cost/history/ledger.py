@@ -102,8 +102,8 @@ class Ledger:
         return self._live[request_id].disk if request_id in self._live else DiskRead()
 
     def begun(self, plan: Plan, now: float) -> None:
-        """The first stages begin a plan while others are in flight. Its sequences are computed from now on, though not
-        yet in the step that ends next."""
+        """Note that a plan begins while others are in flight. Its sequences are computed from now on, though not yet in
+        the step that ends next."""
         for sequence in plan.sequences:
             live = self._live.get(sequence.request.request_id)
             if live is not None and live.phase not in (Phase.DECODING, Phase.FILLING):
@@ -301,7 +301,7 @@ class Ledger:
         self._num_decoding += 1
 
     def _pass_over(self, plan: Plan, base_s: float) -> None:
-        """Account for a decoding sequence that a limit left out. One whose plan is at another stage does not wait."""
+        """Account for decoding sequences that a limit left out. A sequence in another plan in flight does not wait."""
         inside = {sequence.request.request_id for sequence in plan.sequences}
         for request_id, live in self._live.items():
             if live.phase is Phase.DECODING and request_id not in inside and request_id not in self.in_flight:
@@ -338,7 +338,7 @@ class Ledger:
         live.stall_s += now.stall_s - then.stall_s
 
     def _rest(self, live: LiveAccount, seconds: float) -> None:
-        """Account for the seconds from the last step to an end between two steps."""
+        """Account for the seconds from the last step to the end of a completion that ends between two steps."""
         stall_s = min(self._away_s, max(0.0, seconds))
         live.stall_s += stall_s
         live.host_s += seconds - stall_s

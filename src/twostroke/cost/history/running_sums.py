@@ -13,8 +13,8 @@ from twostroke.cost.history.step_times import StepTime
 
 
 class Span(NamedTuple):
-    """The times of a step. away_s: the part of the gap before the step that the reader of the events took. host_s: what
-    is left of the gap and of the step."""
+    """The times of a step. away_s: the part of the gap before the step that the reader of the events took. busy_s: the
+    seconds of model and sampling. host_s: the rest of the gap and of the step."""
 
     begin_s: float
     commit_s: float

@@ -18,7 +18,7 @@ class StayEnd(enum.Enum):
 @dataclass(eq=False, slots=True)
 class ReplicaStay:
     """A stream at one replica, from its Assignment until it left. number: the number of the Assignment. num_told: the
-    output tokens that were told before the stay."""
+    number of output tokens that the front had got before the stay."""
 
     member: str
     instance: str

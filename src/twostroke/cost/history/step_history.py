@@ -1,6 +1,6 @@
 """Keeps the last steps compactly: consecutive steps of one batch that only decodes are one run.
 
-    run: its first step has these rows; its step j has the same sequences, each j positions on, and no preemption
+    a run has the rows of its first step; its step j has the same sequences, each j positions later, and no preemption
 
 Numbers are packed into bytes. As Python objects, a step of eight sequences took 1.8 KB, and the garbage collector had
 13 objects to visit.
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, planned: PlannedSequence, num_recomputed: int, result: StepResult) -> Row:
-        """Returns the row of what was planned for a sequence and of what came of it."""
+        """Returns the row of a planned sequence. result: the result of the step."""
         request_id, start, num_tokens = planned.request.request_id, planned.start, planned.num_tokens
         made, scored, drafts = planned.num_output_tokens, len(planned.scores), len(planned.draft_token_ids)
         accepted = max(0, len(result.sampled.get(request_id, ())) - 1) if drafts else 0
@@ -214,8 +214,8 @@ class StepHistory:
         return run.num_steps
 
     def add_delay(self, result: StepResult) -> float:
-        """Record the delay of the last step and add up its exchange; -> seconds of the delay, 0.0 where it is too small
-        to count. A delay is time in which the processor was busy with something else."""
+        """Record the delay of the last step, add up its exchange, and return the seconds of the delay; 0.0 when the
+        delay is too small to count. A delay is time in which the processor was busy with something else."""
         if result.exchange is not None:
             self.exchanged += result.exchange
         if result.delayed_s <= LEAST_DELAY_S:
@@ -269,8 +269,8 @@ class StepHistory:
         return [Sample(run, run.num_steps - 1) for run in self._runs[-most:] if run.num_steps]
 
     def work(self) -> Work:
-        """FLOPs and bytes of all steps ever; nothing without a cost model. (A run that crosses the edge of a sliding
-        window is counted as if it were straight.)"""
+        """FLOPs and bytes of all steps ever; nothing without a cost model. (The work of a run is taken to change evenly
+        from its first step to its last, also when sequences reach the length of a window.)"""
         runs = list(self._runs)
         for run in runs[:-1]:
             if run.known_work is None:

@@ -187,7 +187,8 @@ class BeamBook:
             group.ended |= {event.request_id: event for event in events if isinstance(event, FinishedEvent)}
 
     def _ended(self, group: _Group, request: Request, now: float) -> FinishedEvent:
-        """Returns how the scheduler ended a member. A member that never became a beam has waited until now."""
+        """Returns the event with which the scheduler ended a member. The scheduler has no event for a member that never
+        became a beam, so one is made."""
         found = group.ended.get(request.request_id)
         length = len(request.prompt_token_ids)
         return found or FinishedEvent(request.request_id, FinishReason.STOP, now, length, 0, 0, 0, None)

@@ -10,7 +10,7 @@ likelier token.
 Source: `_beam_search` of transformers 5 (generation/utils.py), for one prompt.
 
 When few continuations are allowed, or stop strings end many, there are fewer than `width` beams. In this case
-transformers goes on with ended beams in their place, and keeps none of these.
+transformers fills the missing places with beams that have ended, and keeps no answer of these beams.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ NOTHING = 0
 
 class Evictions:
     """Remembers evicted pages by their paths. A path has one place in the table, which the latest path with that place
-    takes. About n / (2 x places) of the last n evictions are forgotten too early. Only evicted pages are remembered,
-    except that two paths may have the same hash.
+    takes. About n / (2 x places) of the last n evictions are forgotten too early. A page that was not evicted counts as
+    evicted only when its path has the same hash as that of an evicted page.
 
     The table takes 8 bytes a place, all of them from the start on: it does not grow on a server that evicts for days.
     """

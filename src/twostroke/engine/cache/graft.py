@@ -2,8 +2,8 @@
 
     places = graft.reserve(8)             for each page that stays, its id; the caller writes them
     graft.commit(8)                       they are in the prefix tree, where the scheduler finds them
-    graft.finish(parts)                   pages of windows and the slot of the state, to be written now
-    graft.close()                         all of it stays cached, and may be evicted as anything else
+    graft.finish(windows, state)          pages of windows and the slot of the state, to be written now
+    graft.close()                         everything stays cached, and may be evicted like all other pages
 
 A graft is used between two steps. A page or slot that `finish` gives holds nothing until the caller has written it, so
 the caller writes it before anything else happens.

@@ -35,9 +35,10 @@ NOTHING_CACHED = Prefix(0, ())
 class SequenceCache(Struct):
     """The pages and the slot that one sequence holds.
 
-    full_pages: the number of pages whose tokens are in the trees. copied_tokens: the number of positions of its own
-    pages that were copied from another sequence, which may still hold the same. planned: the tables of the latest plan,
-    valid while planned_pages is not -1. planned_pages: the length of these tables, or -1 after the tables have changed.
+    full_pages: the number of pages whose tokens are in the trees. copied_tokens: the number of positions in its own
+    pages that were copied from another sequence; that sequence may still hold them as well. planned: the tables of the
+    latest plan, valid while planned_pages is not -1. planned_pages: the length of these tables, or -1 after the tables
+    have changed.
     """
 
     salt: str

@@ -21,12 +21,12 @@ from twostroke.types.prefix import MissReason, PrefixMiss
 __all__ = ["NOTHING_CACHED", "CacheManager", "PageState", "Prefix"]
 
 class CacheManager:
-    """All caches of one engine. pools: the sizes of the pools; a single number means that many pages that stay, and no
-    other group.
+    """All caches of one engine. pools: the sizes of the pools. A single number is the size of the only group, whose
+    pages stay.
 
     on_fresh: see PagePool; called for the first group's pages. shares: False when no sequence can go on from another's
-    beginning; then nothing is kept of a sequence that has ended. closing: may be set before the first sequence. grafts:
-    the grafts that are open.
+    beginning; then nothing is kept of a sequence that has ended. closing: see Closing; it may be set before the first
+    sequence. grafts: the grafts that are open.
     """
 
     def __init__(
@@ -155,8 +155,9 @@ class CacheManager:
         return min(g.tree.extend(path, salt, tokens, max_pages) for g, path in zip(self.groups, paths, strict=True))
 
     def most_shared_pages(self, num_tokens: int) -> int:
-        """The most pages of this many tokens that a sequence can go on from. One whose last page is full computes its
-        last token again, and no state can go back by one token."""
+        """Returns the most pages of this many tokens that a sequence can go on from. The last token is always computed
+        again, even when its page is full. A state cannot go back by one token, so with states this page does not count.
+        """
         return (num_tokens if self.states is None else num_tokens - 1) // self.page_tokens
 
     def spared_tokens(self, matched: Prefix, num_tokens: int) -> int:
@@ -168,7 +169,7 @@ class CacheManager:
         return min(len(matched) * self.page_tokens, num_tokens - 1)
 
     def miss(self, salt: str, tokens: Sequence[int], matched: Prefix) -> PrefixMiss | None:
-        """Returns why no more of these tokens were found than `matched`; None when that is all that can be shared."""
+        """Returns why no more of these tokens were found than `matched`; None when no more of them can be shared."""
         if self._notes is None:
             return None
         size, most, found = self.page_tokens, len(tokens) // self.page_tokens, len(matched)
@@ -243,8 +244,8 @@ class CacheManager:
 
     def reserve(self, sequence_id: str, num_tokens: int, left: int = 0) -> Tables | None:
         """Own pages for positions [0, num_tokens), as `grow` does, and return them as one table for each group. Returns
-        None when there are not enough pages, or no more than `left`. In a window's table, pages before the window are
-        -1.
+        None when there are not enough pages. left: when it is not 0, also returns None unless more than this number of
+        pages could be allocated. In a window's table, pages before the window are -1.
 
         Returns the same object as before while the pages have not changed.
         """
@@ -280,8 +281,8 @@ class CacheManager:
         return state is None or self.states is None or self.states.hold(state)
 
     def settle_state(self, sequence_id: str, right: bool) -> None:
-        """The step was run. right: True keeps the state after all positions of the step; False makes the held copy its
-        state again."""
+        """Note that the step was run. right: True keeps the state after all positions of the step; False makes the held
+        copy the sequence's state again."""
         state = self._holdings[sequence_id].state
         if state is None or self.states is None:
             return
@@ -344,7 +345,7 @@ class CacheManager:
         return copies
 
     def settle_copies(self, failed: bool) -> None:
-        """The plan with the last copies was run. failed: True when perhaps not all of the copies were made."""
+        """Note that the plan with the last copies was run. failed: True when some of the copies may be missing."""
         if self.states is not None:
             self.states.settle_copies(failed)
 

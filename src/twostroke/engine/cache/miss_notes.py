@@ -64,10 +64,9 @@ class MissNotes:
         return len(pages)
 
     def _departure(self, parent: Node, pages: Sequence[tuple[int, ...]]) -> tuple[int, Node | None]:
-        """Returns (tokens that the first page has in common with the successor most like it, that successor).
-
-        When no cached prefix has the page's first token, and none has its second page, it does not matter which
-        successor is most like it.
+        """Returns (how many tokens at its beginning the first page shares with the successor most like it, that
+        successor). Returns (0, None) when no successor has the page's first token and the second page is nowhere in the
+        tree: then there was nothing to find.
         """
         page, first = pages[0], pages[0][0]
         alike = [tokens for tokens in _latest(parent) if tokens[0] == first]

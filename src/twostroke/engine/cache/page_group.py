@@ -1,6 +1,6 @@
 """One group's pages: its pool, its prefix tree, and its page table of each sequence. The pages of a table:
 
-    [0, len(nodes))                 owned together with the prefix tree; full; what a page holds never changes again
+    [0, len(nodes))                 owned together with the prefix tree; full; their content never changes again
     [len(nodes), len(page_ids))     owned by this sequence alone
 """
 
@@ -47,8 +47,8 @@ class PageTable(Struct):
 class PageGroup:
     """Pages that stay as long as their sequence lives. on_fresh: see PagePool.
 
-    window: 0. most_held: the most pages that one sequence may hold at once. chunk_tokens: the most positions of one
-    sequence that a step may compute, as far as this pool is concerned.
+    window: 0 for no window. most_held: the most pages that one sequence may hold at once. chunk_tokens: the most
+    positions of one sequence that a step may compute, as far as this pool is concerned.
     """
 
     window = 0
@@ -107,7 +107,8 @@ class PageGroup:
         return min(num_pages - len(matched), self.most_held - held)
 
     def available(self, matched: Sequence[Node]) -> int:
-        """Returns how many pages could be allocated while the matched pages that are still read are held."""
+        """Returns how many pages could be allocated when a sequence holds those of the matched pages that it still
+        reads."""
         held = matched[self.first_needed(len(matched)) :]
         return self.pages_left - self.pool.num_single([node.page_id for node in held])
 

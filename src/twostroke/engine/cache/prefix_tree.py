@@ -154,7 +154,7 @@ class PrefixTree:
         evictable, by_use, owners = self._evictable, self._by_use, self._owners
         while evictable:
             use = heapq.heappop(evictable)
-            node = by_use.pop(use, None)  # as _evicts
+            node = by_use.pop(use, None)  # the same test as in _evicts, written out
             if node is not None and node.last_use == use and not node.children and owners[node.page_id] == 1:
                 self._remove(node)
                 return node.page_id

@@ -1,8 +1,8 @@
 """A prefix tree whose nodes may be empty. It holds the pages of a window, or snapshots of states.
 
-What a node holds can be evicted wherever the node is, the longest unused first. A node without anything stays as part
-of the path to others, and goes when nothing is below it and no sequence has pinned it. `page_id` of a node is -1 where
-it holds nothing.
+The page or slot of any node can be evicted, wherever the node is, the longest unused first. An empty node stays as part
+of the path to other nodes. It is removed when no node is below it and no sequence has pinned it. The `page_id` of an
+empty node is -1.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class SparseTree(PrefixTree):
         return child
 
     def touch(self, node: Node, bonus: int = 0) -> None:
-        """Note that what the node holds was used just now, or as if it were used `bonus` uses later. Only the tree owns
-        it."""
+        """Note that the node's page or slot, which only the tree owns, was used just now. With `bonus` it counts as if
+        it were used this many uses later."""
         self._uses += 1
         if self._by_use.get(node.last_use) is node:
             del self._by_use[node.last_use]

@@ -6,18 +6,19 @@ exactly the end of the prefix. Snapshots are taken where a step ends at the end 
 
     points    the end of the prompt, rounded down to a page; where the prompt departs from what is in the tree; a sparse
               grid. A limiter ends chunks there (`Prefix.points`).
-    newest    of each running sequence, the last page that it filled; it moves on with the sequence, unless another
-              continued from it. It is where the next turn of a chat begins, and where a preempted sequence does.
+    newest    the end of the last page that a running sequence filled. This snapshot moves on with the sequence, unless
+              another sequence has continued from it. The next turn of a chat begins there, and so does a preempted
+              sequence.
 
-Running sequences and snapshots share the slots. A sequence that needs one takes the snapshot that was used least
-recently; one that was continued from counts as used `num_slots` uses later.
+Running sequences and snapshots share the slots. A sequence that needs a slot takes that of the snapshot that was used
+least recently. A snapshot from which a sequence has continued counts as used `num_slots` uses later.
 
 The executor of the plan copies what is in a slot: `copies` lists (from, to) in order, from -1 for zeros. A slot may
 be given away as soon as its copy is in the list.
 
 Guesses. A state cannot go back, so a sequence with guesses in a step has a second slot for that step, with a copy of
-its state before it (`hold`). Where a guess was wrong, the copy goes back (`go_back`), and the rows that were right are
-computed again.
+its state before the step (`hold`). When a guess was wrong, the copy becomes the state again (`go_back`), and the rows
+that were right are computed again.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class StateGroup:
         return True
 
     def go_back(self, table: SlotTable) -> None:
-        """Make the copy that `hold` kept the state again, and release that copy's slot."""
+        """Make the copy that `hold` kept the sequence's state, and release the copy's slot."""
         self._copies.append((table.held, table.slot))
         self.go_on(table)
 
@@ -220,7 +221,7 @@ class StateGroup:
         return tuple(self._in_flight)
 
     def settle_copies(self, failed: bool) -> None:
-        """The plan with the last copies was run. failed: True when perhaps not all of the copies were made."""
+        """Note that the plan with the last copies was run. failed: True when some of the copies may be missing."""
         if failed:
             for _, slot in self._in_flight:
                 node = self._node_of.get(slot)
@@ -245,7 +246,7 @@ class StateGroup:
         snapshots = 0
         for node in self.tree.nodes():
             if node.pins != pins.pop(node, 0):
-                raise ValueError(f"a node counts {node.pins} pins and has others")
+                raise ValueError(f"a node counts {node.pins} pins, and another number of sequences need it")
             if node.page_id != NOTHING:
                 snapshots += 1
                 if owners.setdefault(node.page_id, node) is not node:
@@ -258,7 +259,7 @@ class StateGroup:
             raise ValueError(f"the tree counts {self.tree.num_unshared} snapshots and has {snapshots}")
         for slot in range(self.pool.num_pages):
             if self.pool.count(slot) != (slot in owners):
-                raise ValueError(f"slot {slot} counts {self.pool.count(slot)} owners")
+                raise ValueError(f"slot {slot} counts {self.pool.count(slot)} owners and has {int(slot in owners)}")
 
     def _take_slot(self) -> int | None:
         slot = self.pool.allocate()

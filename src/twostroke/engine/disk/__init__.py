@@ -1,2 +1,1 @@
-"""Keeps pages of prompts on a disk. It chooses between steps what to write and read, and does so in threads of its own.
-"""
+"""Keeps pages of prompts on a disk. Between steps it chooses what to write and read; its own threads write and read."""

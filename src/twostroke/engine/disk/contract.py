@@ -22,8 +22,8 @@ def size_of(parts: NewParts) -> int:
 
 
 class DiskCounts(Struct):
-    """Counts of what has happened so far. refused: the readings that would not have been worth their time. lost: the
-    parts that were not written."""
+    """Counts of what has happened so far. refused: the readings that were not begun, because they would have saved too
+    little time or had no room. lost: the parts that were not written."""
 
     written_bytes: int = 0
     read_bytes: int = 0
@@ -35,8 +35,8 @@ class DiskCounts(Struct):
 
 
 class DiskWriting(Struct, frozen=True):
-    """The parts to write in one file. stay_s: how many seconds this file stays after all others have left. files: names
-    of existing files that should stay as long."""
+    """The parts to write in one file. stay_s: for this many seconds, files that have no such time are removed before
+    this one. files: names of existing files that should stay as long."""
 
     parts: NewParts
     stay_s: float = 0.0

@@ -1,11 +1,12 @@
 """The bytes of one file of pages: a head that names and guards its parts, then the parts one after the other.
 
-    magic, format, identity of what computed it, number of parts
-    for each part: its id, the digest of its bytes, how many there are
-    a digest of all of that
+    magic, format, identity of the model and the arithmetic that computed the parts, number of parts
+    for each part: its id, the digest of its bytes, the number of its bytes
+    a digest of all of the above
 
 A file is written whole under another name and renamed, and never changed. Each part is guarded by its own digest, which
-is that of a page on the wire. The key of the digest is the place of the page, so bytes of other tokens never match.
+is the same as for a page that is sent to another replica. The key of the digest is the place of the page, so bytes of
+other tokens never match.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ def head_bytes(first: bytes) -> int:
     """Returns the number of bytes of a file's head. first: the first `FIRST_BYTES` bytes of the head. Raises
     UnusableExtent."""
     if len(first) < FIRST_BYTES:
-        raise UnusableExtent("it is cut")
+        raise UnusableExtent("it is truncated")
     magic, version, _, count = _FIRST.unpack_from(first)
     if magic != MAGIC or version != FORMAT or not 0 < count <= MOST_PARTS:
-        raise UnusableExtent("it is of another format")
+        raise UnusableExtent("it has another format")
     return FIRST_BYTES + int(count) * _PART.size + ID_BYTES
 
 
@@ -60,7 +61,7 @@ def parts_of(name: str, head: bytes, identity: bytes, file_bytes: int) -> list[t
     """Returns the parts of a file of file_bytes bytes, each with its id. Raises UnusableExtent."""
     size = head_bytes(head)
     if len(head) < size or file_bytes < size:
-        raise UnusableExtent("it is cut")
+        raise UnusableExtent("it is truncated")
     body, guard = head[: size - ID_BYTES], head[size - ID_BYTES : size]
     if _guard(body) != guard:
         raise UnusableExtent("its head is damaged")
@@ -71,7 +72,7 @@ def parts_of(name: str, head: bytes, identity: bytes, file_bytes: int) -> list[t
         found.append((part_id, DiskPart(name, at, num_bytes, digest)))
         at += num_bytes
     if at != file_bytes:
-        raise UnusableExtent("it is cut")
+        raise UnusableExtent("it is truncated")
     return found
 
 

@@ -1,6 +1,7 @@
 """Prompts whose pages are read from the disk while their requests rest; other requests are computed meanwhile.
 
-    begin(request) -> is something read for it? then it should rest      take(answers) -> requests that go on
+    begin(request) -> True when pages are read for the request, which should rest then
+    take(answers) -> requests that go on
 
 Pages are put into the prefix tree between two steps, where the scheduler finds them as it finds any prefix. Pages that
 are damaged, late or gone are computed.
@@ -27,7 +28,8 @@ ASKED_BYTES = 8 << 20
 LEFT_SHARE = 8
 """Pages are read as long as more than one in LEFT_SHARE pages of the pool can be allocated."""
 PATIENCE = 2.0
-"""A reading may take PATIENCE times as long as computing would, or PATIENCE_S; then the prompt is computed."""
+"""A reading may take PATIENCE times as long as computing, or PATIENCE_S seconds if that is more. After that, the prompt
+is computed."""
 PATIENCE_S = 0.25
 
 Part = tuple[int, int]
@@ -35,8 +37,8 @@ Part = tuple[int, int]
 
 
 class CameBack(Struct, frozen=True):
-    """A request that goes on. tokens: the number of tokens of its prompt that were read. seconds: how long that took.
-    """
+    """A request that goes on. tokens: the number of tokens of its prompt that were read. seconds: the time of the
+    reading."""
 
     request_id: str
     tokens: int
@@ -178,7 +180,7 @@ class DiskFetching:
     def _missing(
         self, graft: Graft, places: Sequence[bytes], end: int, salt: str, keys: Sequence[int]
     ) -> tuple[list[Part], list[Part]]:
-        """Returns the pages that stay, and the other parts that are only on the disk."""
+        """Returns the parts to read: the pages that stay, and the other parts (pages of windows, the state)."""
         stays: list[Part] = []
         others: list[Part] = []
         for number, group in enumerate(self._cache.groups):

@@ -20,8 +20,8 @@ SECRET = "secret"
 """The name of the file in this folder that holds the key of all ids."""
 PARTIAL = ".part"
 ABANDONED_S, MOST_STAY_S = 600.0, 86_400.0
-"""A partial file that nobody has written to for ABANDONED_S seconds is of a process that was killed. MOST_STAY_S: the
-longest stay of a file, in seconds."""
+"""A partial file to which nothing was written for ABANDONED_S seconds is removed: its process was killed. MOST_STAY_S:
+the longest stay of a file, in seconds."""
 
 _NUMBERS = itertools.count(1)
 

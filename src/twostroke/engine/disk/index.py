@@ -1,4 +1,5 @@
-"""Which parts of prompts are in which files, and which files are removed from a folder that is too large. Pure."""
+"""Knows which parts of prompts are in which files, and which files to remove from a folder that is too large. This
+module touches no file."""
 
 from __future__ import annotations
 

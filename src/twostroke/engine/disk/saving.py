@@ -27,10 +27,10 @@ FILE_BYTES, FILE_PARTS = 16 << 20, 64
 BUSY_BYTES, IDLE_BYTES = 1 << 20, 16 << 20
 """The most bytes that are copied between two steps while requests run, and while none runs."""
 KEPT_STATES = 2
-"""Snapshots of one sequence that are written: the last ones."""
+"""This many snapshots of a sequence are written, its last ones. The last snapshot within its prompt is written, too."""
 DEPART_PAGES = 4
-"""The next turn may depart so many pages before the end of the prompt: templates write there what they leave out of
-the history, such as an empty thought."""
+"""The next turn may depart at most this many pages before the end of the prompt. There, a chat template may write text
+that it leaves out in later turns, such as an empty thought."""
 
 Wanted = tuple[int, int]
 """A part to write, as (group, index of a page)."""
@@ -62,7 +62,7 @@ class DiskSaving:
 
     def ended(self, holding: SequenceCache, prompt_pages: int, stay_s: float = 0.0) -> None:
         """Queue the pages of a sequence that gives them back. prompt_pages: the number of full pages of its prompt,
-        where its next turn may depart. stay_s: how many seconds its files stay after all others have left."""
+        where its next turn may depart. stay_s: see DiskWriting."""
         if holding.full_pages * self._cache.page_tokens < LEAST_TOKENS or not self._store.writable:
             return
         if len(self._jobs) >= MOST_JOBS:
@@ -109,7 +109,7 @@ class DiskSaving:
             self._writer.give(DiskWriting((), job.stay_s, tuple(files)))
 
     def _wanted(self, job: _Job) -> Iterator[Wanted]:
-        """The parts from which its prompt, and all of it, can be gone on from."""
+        """Yields the parts that are needed to go on from the end of the sequence's prompt, or from its own end."""
         cache, ends = self._cache, self._ends(job)
         for index in range(len(job.nodes)):
             for number, group in enumerate(cache.groups):

@@ -27,15 +27,15 @@ SECRET_BYTES = 32
 LISTED_EVERY = 16
 """How many files are written before the folder is listed again, because other processes write to it, too."""
 MOST_DAMAGED = 8
-"""How many readings in a row may fail before the disk is not used any more."""
+"""After this many readings in a row that failed, nothing more is read from the disk."""
 
 
 class DiskStore:
     """Satisfies PartStore. Any thread may use it. identity: 16 bytes that stand for the model and the arithmetic that
     compute the pages. report: called once for each kind of trouble.
 
-    Trouble with the disk is never an error: `find` then finds nothing and `write` writes nothing. Reading or writing is
-    switched off for good after an error of the disk itself.
+    Trouble with the disk is never an error: `find` then finds nothing and `write` writes nothing. The first error of
+    writing ends all writing. MOST_DAMAGED readings in a row that fail end all reading.
     """
 
     def __init__(self, files: DiskFiles, identity: bytes, limit_bytes: int, report: Callable[[str], None]) -> None:
@@ -146,8 +146,8 @@ class DiskStore:
                 self._files.touch(name)
 
     def stay(self, names: Sequence[str], seconds: float) -> None:
-        """Let these files stay for `seconds` after all others have left. The files' times record it, so each process
-        knows it."""
+        """Let these files stay: for `seconds`, files that have no such time are removed before them. The files' times
+        of use are set to this future time, so each process that uses the folder knows it."""
         for name in names:
             with contextlib.suppress(OSError):
                 self._files.touch(name, min(seconds, MOST_STAY_S))
@@ -164,13 +164,15 @@ class DiskStore:
             self._index.add(file.name, parts)
 
     def _distrust(self, name: str, why: str) -> None:
-        """Forget a file, and remove it."""
+        """Forget a file that cannot be used, and remove it. After too many in a row, nothing is read any more."""
         with self._guard:
             self._index.forget(name)
         self.counts.damaged += 1
         self._failed += 1
         if self.counts.damaged == 1:
-            self._report(f"{self._files.folder / name} cannot be used: {why}. Its pages are computed; the file goes.")
+            self._report(
+                f"{self._files.folder / name} cannot be used: {why}. Its pages are computed, and the file is removed."
+            )
         with contextlib.suppress(OSError):
             self._files.remove(name)
         if self._failed >= MOST_DAMAGED and self.readable:

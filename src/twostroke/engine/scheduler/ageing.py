@@ -10,7 +10,8 @@ TURN_STEPS = 8
 
 
 class AgeingTurns:
-    """Puts the oldest sequence first in every TURN_STEPS-th step that it waits for. The turn stays open until then.
+    """Puts the oldest sequence first in every TURN_STEPS-th step in which sequences want prefill. The turn stays open
+    until a step computes the oldest sequence.
 
     Bound. Let r be a waiting sequence, and let i run over r and all older sequences. Let n_i be the tokens of i to
     compute, and c the least chunk that a step's first prefill gets. Each turn computes at least c tokens of the oldest

@@ -41,8 +41,8 @@ PROMISED_SHARE = 0.8
 LONGEST_PAUSE_STEPS = 32
 """The drafter is asked at least once in this many steps, to learn how long steps without guesses take."""
 STREAMS_A_STEP = 4
-"""With this many streams the drafter is asked one step later than the first stream needs it; with twice as many, two
-steps later. So streams that can be asked for again are asked for together, and most steps ask for none."""
+"""For each STREAMS_A_STEP decoding streams, the drafter is asked one step later than the first stream allows. So it is
+asked for several streams together, and in most steps for none."""
 
 
 class Pause:

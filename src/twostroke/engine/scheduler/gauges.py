@@ -12,8 +12,8 @@ from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 @dataclass(frozen=True, slots=True)
 class Gauges:
     """Counts of one moment; the totals only rise. running_adapters, waiting_adapters: numbers of the adapters that
-    running and waiting sequences have. guesses: guesses that replicas verified; an engine's observers see the engine's
-    own."""
+    running and waiting sequences have. guesses: the counts of verified guesses, which only a replica fills in; an
+    engine reports its guesses to its observer."""
 
     running: int
     waiting: int

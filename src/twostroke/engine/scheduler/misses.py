@@ -35,7 +35,7 @@ class MissReasons:
         for other in running:
             known = other.keys
             if len(known) <= found or known[found] != first:
-                continue  # as most are
+                continue  # most sequences end here
             if other is sequence or other.request.cache_salt != request.cache_salt:
                 continue
             if known[found : found + page_tokens] == page and known[:found] == keys[:found]:

@@ -16,12 +16,13 @@ GiveUp = Callable[[Sequence, str], None]
 
 
 class Places:
-    """A call is large when it has more than an eighth of all places, and more than FEWEST_LARGE.
+    """A call is large when it has at least an eighth of all places, and at least FEWEST_LARGE.
 
     A guest is a waiting sequence of a call that has no place. When a guest waits and no place is free, the largest call
-    gives up the place that it got last. What was computed for it is mostly found in the prefix cache again. While a
-    guest waits, a large call takes no further place. Completions that enter fill steps as prompts do, so a guest that
-    came after hundreds of them would wait for steps although places are free.
+    gives up the place that it got last, if it stays large without this place. The sequence that loses its place mostly
+    finds its pages in the prefix cache again. While a guest waits, a large call takes no further place. Completions
+    that enter fill steps as prompts do, so a guest that came after hundreds of them would wait although places are
+    free. A call with a better priority than the guest's gives up nothing.
     """
 
     def __init__(self, max_sequences: int) -> None:
@@ -50,7 +51,7 @@ class Places:
         return frozenset(held - urgent)
 
     def _last(self, running: list[Sequence], group: str) -> Sequence | None:
-        """Returns the sequence of a call that ran for the shortest time. It is not in a plan in work, and no beam.
+        """Returns the sequence of a call that was admitted last. Sequences in a plan in work and beams are left out.
         Returns None when there is none."""
         own = (each for each in running if each.request.group_id == group)
         free = [each for each in own if not (each.under_way or each.request.steered)]

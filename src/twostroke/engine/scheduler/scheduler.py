@@ -270,7 +270,7 @@ class Scheduler:
         self._queues.put_back(sequence)
 
     def _enter(self, sequence: Sequence, step: PlanInWork) -> Hold | None:
-        """Let a waiting sequence run, or return why it may not. Later sequences then wait too, except for PASSED_BY."""
+        """Let a waiting sequence run, or return why not. Later ones wait too, unless the reason is in PASSED_BY."""
         if sequence.request.group_id in step.held_calls:
             return Hold.CALL
         if len(self._queues.running) >= self._limits.max_sequences:

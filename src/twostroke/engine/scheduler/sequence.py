@@ -19,8 +19,9 @@ class Sequence(Struct, eq=False):
     """number: order of arrival. known: prompt and output. computed: the number of positions whose K and V are in the
     cache.
 
-    role: DECODE from the sequence's first output token on, until it is preempted. All but its last token is computed
-    then. After a wrong guess a state goes back; then all but the tokens of one step are computed.
+    role: DECODE from the sequence's first output token on, until it is preempted. While it decodes, all of its
+    tokens but the last are computed. After a wrong guess a state goes back; then all but the tokens of one step are
+    computed.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were found. rank: order among the waiting, given by the
@@ -31,7 +32,7 @@ class Sequence(Struct, eq=False):
     at which a chunk ends, because a snapshot of its state is taken there. paused: all known tokens were computed, and
     the next token comes from outside (`Steering`). alone_before: positions before it are computed alone, because a step
     with them failed. under_way: the number of plans that hold the sequence and are not committed; their positions count
-    as computed.
+    as computed. memory: see SampledToken.
     """
 
     request: Request

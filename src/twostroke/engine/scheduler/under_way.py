@@ -8,7 +8,7 @@ The rules of several plans under way:
         before, only its K and V, which every stage has by then
     sequences that decode may be shared out among the plans, so that each stage has some to compute
     a sequence that is in a plan is not preempted
-    a result counts where the sequence is still in the admission in which the plan was made: it may have ended meanwhile
+    a result counts only if the sequence has the same admission as when the plan was made: it may have ended meanwhile
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from twostroke.types.result import StepResult
 
 
 class PlanHeld(NamedTuple):
-    """The content of a plan. sequences: its sequences in its order, that of a span at the end, each with its admission
-    when the plan was made.
+    """The content of a plan. sequences: the plan's sequences in its order, each with its admission when the plan was
+    made. The sequence of a span comes last.
 
     copied: the requests that are copied from others in this plan. since_s: the time at which the last step before the
     plan ended.
@@ -61,18 +61,18 @@ class UnderWay:
         return len(self._open) < self._most
 
     def nothing_waited(self, now: float) -> None:
-        """Note that no sequence runs: no plan's time began before now."""
+        """Note that no sequence runs, so nothing waits: the time of the next plan begins now."""
         self._since_s = now
 
     def skipped_to(self, now: float) -> None:
-        """Note that steps that were not planned one by one have ended now."""
+        """Note that steps have ended now that were computed without a plan for each of them."""
         self._since_s = now
 
     def turn(self, decoding: list[Sequence]) -> tuple[list[Sequence], int]:
         """Returns (the decoding sequences that the next plan may hold, the most of them that it should hold).
 
-        No sequence waits for ever: if each plan in flight had its full share, all plans together would hold more
-        sequences than there are.
+        No sequence waits for ever. A plan leaves a sequence out only when the plan has its full share, and plans with
+        full shares together hold all sequences.
         """
         if self._most == 1:
             return decoding, len(decoding)

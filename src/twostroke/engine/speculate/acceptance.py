@@ -17,8 +17,8 @@ token after an accepted one.
 """
 MOST_CHANCE = 0.99
 LEAST_RECORD = 0.1
-"""The least value of a request's sums. A request whose guesses all failed must be able to come back, and a kind that
-always fails teaches little."""
+"""The least value of the two sums in a GuessRecord: a request whose guesses all failed must be able to recover. Guesses
+that were hardly expected to be accepted, and were not, must change the factor little."""
 
 Kind = tuple[str, int, bool]
 """(proposer, size class of the matched text, whether a token of the same guess came before)."""

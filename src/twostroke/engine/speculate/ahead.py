@@ -1,7 +1,7 @@
 """eagle, mtp: a layer over the model's hidden states guesses the model's next tokens.
 
 It reads the text as a draft model does, but one token ahead: at position t it reads the token t + 1 and the hidden
-state at t. What it computed from its own hidden states is computed again once the model's are known.
+state at t. What it computed from its own hidden states is computed again once the model's states are known.
 
 Sources: EAGLE (Li et al. 2024), multi-token prediction (DeepSeek-AI 2024); one chain of tokens; MODELS.md, section 6.
 """

@@ -244,8 +244,8 @@ class DraftProposer:
         return draft
 
     def _reserved(self, writing: _Writing, num_tokens: int, asked: Collection[str]) -> bool:
-        """Reserve pages for num_tokens positions. When no page is left, they are taken from streams that were not asked
-        for lately. Returns False when there are not enough."""
+        """Reserve pages for num_tokens positions. When there are not enough, pages are taken from streams for which
+        this call asks no guesses. Returns False when there are still not enough."""
         request_id = writing.wanted.request.request_id
         if num_tokens > self._context_tokens:
             return False

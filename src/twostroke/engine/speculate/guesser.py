@@ -21,7 +21,7 @@ LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
 """The most tokens between two trials of a stream whose guesses do not pay. The first is for proposers that look up, the
 second for those that compute."""
 LOST_REST = 32
-"""The tokens of the rest when looking up takes longer than accepted tokens can save."""
+"""How many tokens a stream rests when looking a guess up takes longer than accepted tokens can save."""
 PROBE_TOKENS = 2
 """How many tokens a proposer guesses when guessing does not pay, to find out whether it pays by now."""
 NEVER = 1 << 60
@@ -90,8 +90,8 @@ _Asking = tuple[Stream, _State]
 
 
 class Guesser:
-    """ways: the ways that a request may ask for by name. Each is a row of proposers, of which the first that knows
-    anything guesses; no proposers for `off`. default: the way of requests that ask for nothing.
+    """ways: the ways to guess that a request may ask for by name, each with its proposers in order. The first proposer
+    that has a guess is used; `off` has no proposers. default: the way of requests that ask for none.
 
     asleep: for each request that need not be asked about now, the length of its text, in tokens, at which it must be
     asked about again. Only read it.
@@ -235,8 +235,10 @@ class Guesser:
         return members, worth
 
     def _worth_asking(self, proposer: Proposer, asked: AskRecord, state: _State, shape: StepShape) -> int:
-        """Returns how many tokens to ask for; 0 when asking does not pay. From a proposer that computes, as many as
-        pay. From a proposer that looks up, as many as may be verified, when its accepted tokens were worth its time."""
+        """Returns how many tokens to ask for; 0 when asking does not pay. A proposer that computes is asked for as many
+        tokens as pay. A proposer that looks up is asked for its longest guess, when its accepted tokens were worth its
+        time.
+        """
         if not proposer.computes:
             brought = max(asked.tokens, state.last_true)
             return proposer.longest if brought * self._limiter.token_s(shape) > proposer.ask_s else 0

@@ -1,8 +1,9 @@
 """Where the end of a text occurred before: an index over a growing list of tokens.
 
-Hash chains, as in LZ77 compressors: for each run of 2 tokens, and of 8, the latest place after it, and from each place
-the place before it. Adding a token costs the same however long the text is, and so does a look-up. Long runs are rare,
-so a few places are all or most of them. The index holds only integers, nothing that a garbage collector must visit.
+The index has hash chains, as LZ77 compressors have. For each run of 2 tokens, and of 8, it knows the latest place after
+such a run, and from each place the previous place after the same run. Adding a token costs the same however long the
+text is, and so does a look-up. Long runs occur rarely, so the few places that are compared are all or most of them.
+The index holds only integers, nothing that a garbage collector must visit.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Occurrences:
         """Returns places of `tokens`, as added, that follow a run equal to the last tokens of `text`: at most `most`,
         latest first.
 
-        Each agrees in SHORTEST to `depth` tokens. When places agree in a long run, only such places are returned.
+        At each place, SHORTEST to `depth` tokens agree. When places agree in a long run, only such places are returned.
         `text` and `tokens` may be the same list.
         """
         length = len(text)

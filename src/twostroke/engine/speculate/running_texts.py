@@ -35,7 +35,7 @@ class SearchedText:
         """Returns places in `tokens`, as added, that follow a run equal to their last tokens: at most `most`, latest
         first.
 
-        Each agrees in SHORTEST to `depth` tokens. When places agree in a long run, only such places are returned.
+        At each place, SHORTEST to `depth` tokens agree. When places agree in a long run, only such places are returned.
         """
         characters, length = self._characters, len(tokens)
         for size in _RUNS:

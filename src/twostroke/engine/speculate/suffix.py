@@ -21,7 +21,7 @@ from twostroke.types.request import Request
 
 DEPTH = 24
 MOST_PLACES = 16
-"""How many places in each text are compared; the latest ones are."""
+"""The most places in each text that are compared: the latest ones."""
 
 
 class SuffixProposer:

@@ -1,4 +1,5 @@
-"""Measures the time of a proposer that looks guesses up. It is not asked when that takes longer than guesses can save.
+"""Measures the time of a proposer that looks guesses up. The proposer is not asked when looking up takes longer than
+guesses can save.
 """
 
 from __future__ import annotations

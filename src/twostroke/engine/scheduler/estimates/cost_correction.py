@@ -45,7 +45,7 @@ def size_class(prefill_rows: int) -> int:
 
 class Ratios:
     """The ratios measured / predicted of the last steps of one class, filled up with the prior when there are too few.
-    `low` is that of undisturbed steps alone."""
+    `low` counts undisturbed steps alone."""
 
     def __init__(self, prior: float) -> None:
         self._prior = prior

@@ -1,7 +1,7 @@
 """How long pieces of encodes take here, learned from those that were measured, for each kind of piece.
 
 The ratios of measured to predicted time differ by kind, because a cost model may be right for products and wrong for
-attention. A pace that was learned from one kind tells nothing about the next one.
+attention. A ratio that was learned from one kind tells nothing about another kind.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ class PieceTimes:
                 self._kinds.setdefault(each.kind, Ratios(1.0)).add(ratio)
 
     def pace(self) -> EncodePace:
-        """Returns how long the next pieces may take: 96% of the last ones were not slower."""
+        """Returns how many times its predicted time the next piece of each kind may take: 96% of the last pieces were
+        not slower."""
         seen = self._kinds
         return EncodePace(tuple(seen[kind].high if kind in seen else UNMEASURED for kind in PieceKind))
 
     def usual_s(self, predicted: Mapping[PieceKind, float]) -> float:
         """Returns the seconds that pieces most likely take. predicted: the predicted seconds of each kind. A kind that
-        was not measured takes the median of the others, and its prediction where there is none."""
+        was not measured has the median ratio of the others; when no kind was measured, predictions count as they are.
+        """
         known = sorted(ratios.usual for ratios in self._kinds.values())
         other = known[len(known) // 2] if known else 1.0
         return sum(

@@ -1,4 +1,4 @@
-"""Which sequences go into a step when the grammars of some take long: other sequences do not wait for all of their
+"""Chooses the sequences of a step when the grammar masks of some take long: the others do not wait for all of these
 masks.
 
 A mask is made between a step's logits and its tokens, so all sequences of a step wait for it. A sequence with a slow

@@ -1,7 +1,7 @@
 """When tiles of images are encoded: piece by piece while streams run, and a prompt waits in front of a tile until the
 tile is ready.
 
-    num_tokens = turns.limit(sequence, num_tokens, step, limiters)     before the limiters: it stops this sequence alone
+    num_tokens = turns.limit(sequence, num_tokens, step, limiters)     before other limits: it cuts this sequence only
     turn = turns.take(step, limiters)        the tile that the step works on, for how long, and how pieces are predicted
     turns.done(result.encodes, sequences)
 
@@ -27,7 +27,7 @@ from twostroke.types.plan import NO_TURN, EncodeTurn, Role
 MOST_READY = 4096
 """How many tiles are remembered as encoded."""
 UNBOUND_S = 0.1
-"""The seconds of an encode in a step with streams when there is no limit."""
+"""The most seconds of an encode in a step with streams when no limit bounds the time of the step."""
 SHARE = 0.5
 """The share of the step's remaining seconds that is kept for an encode, and not given to prompts that are planned after
 it."""
@@ -58,7 +58,8 @@ class ImageTurns:
         sequence.encode_s = sum(self.times.usual_s(self._predicted.get(key, {})) for key in keys)
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad, limiters: Positions[Limiter] = ()) -> int:
-        """Returns the tokens up to the first tile that is not ready; with that tile when nobody waits for a token."""
+        """Returns the tokens up to the first tile that is not ready. The tile is included when the step has no streams.
+        """
         images = sequence.request.images
         if not images or sequence.role is Role.DECODE:
             return wanted_tokens

@@ -51,7 +51,8 @@ class ItlLimiter:
         return inf if bound_s is None else bound_s - self._times.now_s(step.segments())
 
     def bound_s(self, others: Sequence[Waiting]) -> float | None:
-        """Returns the seconds that a step with these sequences may take; None when no stream waits for the step's end.
+        """Returns the seconds that a step with these sequences may take; None when it has no bound. A step without
+        streams is bounded by TTFT_SHARE of the TTFT objective, when there is one.
         """
         streams = [s for s in others if s.num_output and s.interactive]
         if not streams:
@@ -59,7 +60,8 @@ class ItlLimiter:
         return self.bound_beside_s(streams, [decode_segment(s) for s in streams])
 
     def bound_beside_s(self, promised: Sequence[Waiting], streams: list[Segment]) -> float | None:
-        """Returns the bound in seconds for streams that would run. promised: the sequences that have promises."""
+        """Returns the bound in seconds for a step with these streams; see `bound_s`. promised: the sequences whose
+        promises count."""
         if not promised or not streams:
             return self._idle_bound_s
         promises = [s.objectives.itl_s for s in promised if s.objectives.itl_s is not None]

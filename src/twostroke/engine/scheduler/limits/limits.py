@@ -26,7 +26,7 @@ class SchedulerLimits:
     watermark_pages: the pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: the
     most guesses that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not
     at all. plans_in_flight: the plans that may be made before the first of them is committed: the stages of a pipeline.
-    spare_tokens: the positions after those of a step for which a sequence that samples gets a page already, when there
+    spare_tokens: a sequence that samples also gets pages for this many positions after those of the step, when there
     are enough pages. An executor may then begin its next step early.
     """
 
@@ -122,7 +122,7 @@ class TimeLimiter(Limiter, Protocol):
 
 
 def time_left_s(step: StepLoad, limiters: Positions[Limiter]) -> float:
-    """Returns the fewest seconds that any of the limits leaves of the step, next to a span."""
+    """Returns the seconds that the tightest limit leaves of the step, less those of the step's span."""
     found = min((each.left_s(step) for each in limiters if isinstance(each, TimeLimiter)), default=inf)
     return found - step.span_s
 

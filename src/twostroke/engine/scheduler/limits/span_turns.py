@@ -34,7 +34,7 @@ class OpenSpan(Struct):
 
 
 class SpanTurns:
-    """One span at a time is computed in pieces, because the values between two pieces are kept for one.
+    """One span at a time is computed in pieces, because the values between two pieces are kept for one span only.
 
     whole: the rule for spans that are computed in one step. times: corrects predictions of pieces. cost: predicts
     pieces; None where the executor computes no pieces.
@@ -46,11 +46,12 @@ class SpanTurns:
         self._open: OpenSpan | None = None
 
     def is_open(self, sequence: Sequence) -> bool:
-        """Returns whether some pieces of a span of this sequence are computed, and others are not."""
+        """Returns True when some pieces of a span of this sequence are computed, and others are not."""
         return self._open is not None and self._open.sequence is sequence
 
     def before(self, sequence: Sequence, wanted_tokens: int) -> int:
-        """Returns the positions up to the next span, where a span of another sequence is open."""
+        """Returns how many positions the sequence may have. While a span of another sequence is open, the positions end
+        before this sequence's next span."""
         if self._open is None or self._open.sequence is sequence or sequence.role is Role.DECODE:
             return wanted_tokens
         start = sequence.computed
@@ -58,8 +59,8 @@ class SpanTurns:
         return min(wanted_tokens, min(firsts, default=start + wanted_tokens) - start)
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad, limiters: Positions[Limiter] = ()) -> int:
-        """Returns the positions that the step may compute of a sequence. They are all rows of a span where the step
-        works on a span in pieces. See WholeSpans."""
+        """Returns how many positions of a sequence the step may compute. When the step works on a span in pieces, these
+        are all rows that are left of the span. See WholeSpans."""
         start, cost = sequence.computed, self.cost
         if self._open is not None and self._open.sequence is sequence:
             return self._turn(sequence, self._open.end, self._open.walk, step, limiters) if wanted_tokens else 0
@@ -72,8 +73,9 @@ class SpanTurns:
         return self._turn(sequence, cut.end, cost.walk(start, rows), step, limiters)
 
     def _turn(self, sequence: Sequence, end: int, walk: SpanWalk, step: StepLoad, limiters: Positions[Limiter]) -> int:
-        """Gives the rest of the step to the pieces of a span. Returns 0 where the step has no time for one, and prompts
-        have had theirs."""
+        """Give the rest of the step to the pieces of a span, and return the span's rows. Returns 0 when the step has no
+        time for a piece and already computes rows of other prompts; without such rows the smallest piece is computed.
+        """
         left_s, least = time_left_s(step, limiters) - step.encode_s, not step.num_prefill_tokens
         if not least and not walk.fits(left_s, self._times.pace()):
             return 0

@@ -12,9 +12,9 @@ from twostroke.types.plan import Role
 
 class WholeSpans(Struct, frozen=True):
     """Satisfies `limits.Limiter`, with one exception: a span that begins a chunk gets all of its rows, even when an
-    earlier limit would have cut it. Next to streams such a span has its step to itself, so that a gap grows by one
-    image at most. This limit is the last of a scheduler's limits. max_step_tokens, max_chunk_tokens: the most tokens of
-    any chunk."""
+    earlier limit would have cut it. Next to streams no other prompt is in the step of such a span, so that a gap grows
+    by one image at most. This limit is the last of a scheduler's limits. max_step_tokens, max_chunk_tokens: the most
+    tokens of any chunk."""
 
     max_step_tokens: int
     max_chunk_tokens: int

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from twostroke.engine.scheduler.sequence import Sequence as Answer
 
 ENDED_KEPT = 64
-"""How many answers that were admitted before the running ones are remembered."""
+"""How many answers are remembered that were admitted before the running answers."""
 RATE_SAFETY = 0.5
 """The number that is subtracted for safety: n observed ends count as (sqrt(n) - 0.5)^2. The true rate is at least that
 high in about 85% of the cases."""
 COUNT_SAFETY = 0.7
-"""The number of standard deviations by which fewer ends are counted than are expected."""
+"""The number of standard deviations that are subtracted from the expected number of ends."""
 EDGES = (0, *(round(16 * 2 ** (i / 2)) for i in range(34)))
 """The numbers of tokens at which the classes of lengths begin: 0, 16, 23, 32, 45 and so on. The last class has no end.
 """
@@ -32,7 +32,8 @@ class Ended:
 
 
 class AnswerLengths:
-    """Learns the rate of ends in each class of lengths: the ends for each token that answers of this length made.
+    """Learns the rate of ends in each class of lengths: the number of answers that ended there, divided by the number
+    of tokens that all answers made there.
 
     Running answers count as well, because they have not ended yet. Without them only short answers would be known in
     the first seconds of a burst. All are taken from the answers that were admitted last, so that each length has the

@@ -51,8 +51,8 @@ class ObjectivePolicy:
         self._first: Sequence | None = None  # the first sequence of the last group
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Rank the sequence by its promise. Raises Overloaded when its first token would come too late. Siblings of an
-        accepted sequence follow it.
+        """Rank the sequence by its promise. Raises Overloaded when its first token would come far too late (TtftGate).
+        Siblings of an accepted sequence follow it.
 
         A preempted stream comes here again and is not refused. A stream that another replica has begun is not refused
         either.

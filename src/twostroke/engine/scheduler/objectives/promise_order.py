@@ -38,7 +38,7 @@ class PromiseOrder:
         return (INTERACTIVE, HELD, 0.0, sequence.number)
 
     def interactive(self, queues: Queues) -> Iterator[Sequence]:
-        """Yields the running and waiting interactive sequences, in this order."""
+        """Yields by rank the interactive sequences that wait or are in prefill, without those that are held."""
         end = _place(queues.waiting, (BATCH, 0, 0.0, 0))
         running = [s for s in queues.prefilling if s.interactive]
         ready = [s for s in queues.waiting[:end] if s.rank[1] != HELD]

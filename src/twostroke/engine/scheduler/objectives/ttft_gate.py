@@ -12,8 +12,8 @@ from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.errors import Overloaded
 
 HOPELESS_FACTOR = 4.0
-"""A request is refused at once when its prediction is more than this many times the objective, and the cost model was
-measured."""
+"""A request is refused at once when its predicted time is more than this many times the objective, and the prediction
+rests on evidence."""
 LOOKED_AT = 4
 """The number of held requests that are checked before each step."""
 
@@ -21,13 +21,14 @@ LOOKED_AT = 4
 class TtftGate:
     """A sequence that is predicted to be in time gets its promise at once, and keeps its place: no later sequence makes
     it late. The others are held: they wait after all promises, and get one as soon as they are predicted to be in time
-    after all. A held request ends with a refusal when even alone it could not be in time any more. So a refusal rests
-    on what was measured up to the last moment, not on the first guess.
+    after all. A held request ends with a refusal when even alone it could not be in time any more. So its refusal rests
+    on what was measured up to the last moment, not on the first guess. Only a request whose prediction is hopeless
+    (HOPELESS_FACTOR) is refused at once.
 
     A prompt that alone takes longer than its objective is not refused for that: it would never be served. It waits
-    after all promised requests, and is refused only when even for its length it would wait too long. When nothing else
-    waits or runs, no request is refused. Without objective, and for batch work, the gate is open. refuses: False
-    promises every request what it asks for.
+    after all promised requests. It is refused only when its prediction is hopeless compared with the time that it takes
+    alone. When nothing else waits or runs, no request is refused. Without objective, and for batch work, the gate is
+    open. refuses: False promises every request what it asks for.
     """
 
     def __init__(self, ahead: WorkAhead, order: PromiseOrder, refuses: bool = True) -> None:
@@ -37,8 +38,8 @@ class TtftGate:
         self._held: list[Sequence] = []  # in the order of arrival
 
     def check(self, sequence: Sequence, queues: Queues, now: float) -> None:
-        """Promise or hold. Raises Overloaded when the sequence cannot be in time. Its rank and prefill_tokens must be
-        known."""
+        """Give the sequence its promise, or hold it. Raises Overloaded when its prediction is hopeless. Its rank and
+        prefill_tokens must be known."""
         wanted_s = sequence.objectives.ttft_s
         if wanted_s is None or not sequence.interactive or not self._refuses or not self._busy(sequence, queues):
             return

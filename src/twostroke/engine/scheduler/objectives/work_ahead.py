@@ -81,8 +81,8 @@ class WorkAhead:
         return max(prompts_s, place_s + self.alone_s(sequence, queues))
 
     def _others_share(self, sequence: Waiting, queues: Queues) -> float:
-        """Returns the share of the prompts' time for sequences that come after this one and have their turns all the
-        same."""
+        """Returns the share of the prompts' time that later sequences get in any case: batch work by its share, and
+        sequences whose prompts are too long by their turns."""
         others = [s for s in (*queues.prefilling, *queues.waiting) if s.rank[1] == TOO_LONG or not s.interactive]
         share = self._room.batch_share if any(not s.interactive for s in others) else 0.0
         return share + (self._room.turn_share if any(s.interactive for s in others) else 0.0)

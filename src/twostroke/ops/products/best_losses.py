@@ -42,7 +42,8 @@ def reference(out: F32Array, logits: F32Array, x: F32Array, weight: PackedWeight
     count = out.shape[1] // 2
     order = np.where(np.isnan(logits), -np.inf, -logits), np.where(np.isnan(logits), 0, 1)
     numbers = np.lexsort(order, axis=1)[:, :count]
-    values, lost = packed_values(weight)[: weight.rows], lost_of(x, weight)
+    lost = lost_of(x, weight)
+    values = packed_values(weight)[: weight.rows, : lost.shape[1]]  # a type's blocks may be longer than its groups
     for row, chosen in enumerate(numbers):
         own = (chosen >= first) & (chosen < first + weight.rows)
         out[row, :count][own] = (values[chosen[own] - first] * lost[row]).sum(axis=1)  # in one order for any ranks

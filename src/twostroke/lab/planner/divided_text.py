@@ -78,7 +78,8 @@ def _head(plan: DividedPlan) -> list[str]:
 
 
 def _table(plan: DividedPlan) -> Iterator[str]:
-    """Yields the lines of a table with a column for each kind of part. Neighbours that need the same share a column."""
+    """Yields the lines of a table with a column for each kind of part. Neighbouring parts with the same needs share a
+    column."""
     grouped = [list(parts) for _, parts in groupby(plan.parts, lambda part: [of(part) for _, of in LINES])]
     for first in range(0, len(grouped), MOST_COLUMNS):
         columns = grouped[first : first + MOST_COLUMNS]

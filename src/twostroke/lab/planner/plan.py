@@ -23,8 +23,8 @@ from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 SCHEMA = 2
-"""The version of the JSON. 2: load.itl_s and a candidate's itl_s are the 95th percentile of a request's gaps; the mean
-is mean_itl_s."""
+"""The version of the JSON. Since version 2, load.itl_s and a candidate's itl_s are the 95th percentile of a request's
+gaps, and mean_itl_s is their mean."""
 
 
 @dataclass(frozen=True, slots=True)

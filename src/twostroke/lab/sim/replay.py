@@ -1,8 +1,8 @@
 """Makes a workload of the records of a real server (or of a simulation), and compares their steps with a cost model.
 
-Token ids are not recorded. A prompt that was scored is scored again: all of it is computed, whatever is cached.
-Prefixes that were found are found again: such a prompt begins with the blocks of the latest earlier prompt that was
-long enough.
+Token ids are not recorded. A prompt that was scored is scored again, so all of it is computed, whatever is cached. A
+prompt of which a prefix was found in the cache gets such a prefix again: the first blocks of the latest earlier prompt
+that is long enough.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _unfinished(steps: Sequence[StepRecord]) -> list[RequestRecord]:
 
 
 def _blocks(ended: Sequence[RequestRecord]) -> list[tuple[int, ...]]:
-    """Returns the ids of each prompt's full pages."""
+    """Returns the block ids of each prompt, one for each full page."""
     found: list[tuple[int, ...]] = []
     fresh = 0
     for record in ended:

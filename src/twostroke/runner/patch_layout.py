@@ -160,7 +160,7 @@ def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[
 
 def _smooth(count: int, side: int) -> tuple[list[I32Array], list[F32Array]]:
     """Returns the places of the old grid that each new place reads, and their shares, which add up to 1. The shares
-    are a triangle. It is as wide as a place of the new grid, but at least as wide as one of the old grid."""
+    form a triangle, which is as wide as a place of the new grid, but at least as wide as one of the old grid."""
     scale = side / count
     support = max(scale, 1.0)
     middle = (np.arange(count) + 0.5) * scale

@@ -50,7 +50,8 @@ def divided_text(plan: DividedPlan) -> str:
 
 
 def divided_json(plan: DividedPlan) -> dict[str, Any]:
-    """Returns the plan as plain values in seconds and bytes. A change of meaning raises "schema"."""
+    """Returns the plan as plain values in seconds and bytes. Where the meaning of a field changes, the number "schema"
+    is raised."""
     division, link = plan.divided.division, plan.divided.link
     return {
         "schema": SCHEMA,

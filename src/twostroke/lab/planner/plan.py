@@ -96,7 +96,8 @@ def _assumptions(spec: Model, ask: Ask, target: Target, room: Room) -> list[str]
 
 
 def plan_json(plan: ModelPlan) -> dict[str, Any]:
-    """Returns the plan as plain values in seconds, bytes and tokens a second. A change of meaning raises "schema"."""
+    """Returns the plan as plain values in seconds, bytes and tokens a second. Where the meaning of a field changes, the
+    number "schema" is raised."""
     expectation, ask = plan.expectation, plan.ask
     load, prices = expectation.load, expectation.prices
     return {

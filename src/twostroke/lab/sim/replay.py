@@ -101,8 +101,8 @@ def _blocks(ended: Sequence[RequestRecord]) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class StepErrors:
-    """Errors of predictions. decode, mixed: the distribution of predicted over measured seconds of a step, minus 1.
-    measured_s, predicted_s: the seconds of all steps together."""
+    """Errors of predictions. decode, mixed: the distribution of predicted / measured seconds - 1, for steps without
+    prefill and for other steps; None without such steps. measured_s, predicted_s: the seconds of all steps together."""
 
     decode: Summary | None
     mixed: Summary | None

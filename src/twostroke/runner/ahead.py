@@ -37,8 +37,7 @@ class HiddenHistory:
         self.num_bytes = 0
 
     def read(self, plan: Plan, sizes: StepSizes, sampled: Mapping[str, Sequence[SampledToken]]) -> None:
-        """Keeps the hidden states of a step. Positions of guesses are kept as far as the guesses were right. See
-        StepReader."""
+        """Keeps the hidden states of a step. A guess's position is kept only if the guess was right. See StepReader."""
         found: list[F32Array] = []
         begin = 0
         for sequence in plan.sequences:
@@ -57,8 +56,8 @@ class HiddenHistory:
     def take(self, request_id: str, start: int, out: F32Array) -> None:
         """Copies the hidden states of positions from `start` on into `out` (count, all widths), and forgets them.
 
-        Positions that were not computed give zeros, as in a prefix that was shared. The states of all positions before
-        them are forgotten too.
+        Positions that were not computed, such as those of a shared prefix, give zeros. States of earlier positions are
+        forgotten too.
         """
         out[...] = 0.0
         left: list[tuple[int, F32Array]] = []

@@ -1,9 +1,10 @@
 """An executor of plans for several draft layers, each of which is used once in turn.
 
-Layer k reads at position t of a plan the token t + 1 + k of the text, and the result of layer k - 1 for that position.
-So it reads the same rows as the first layer, which begins at hidden states of the model. The first pass of a call runs
-the first layer. Each further pass runs the next layer over the same rows, with one more guess at their end. A layer
-that was not reached, because fewer guesses were wanted, reads its rows at the beginning of the next call.
+Layers are counted from 0. At position t of a plan, layer k reads the token t + 1 + k of the text, and the result of
+layer k - 1 for t. So all layers compute the same positions; the first one reads hidden states of the model. The first
+pass of a call runs the first layer. Each further pass runs the next layer over the same rows, with one more guess at
+their end. A layer that was not reached, because fewer guesses were wanted, reads its rows at the beginning of the next
+call.
 
 Rows at the end of the text depend on guesses. In the last layer there are as many such rows as there are further
 layers. The next call reads these rows again, so its plan must begin that many positions before the end of the text that
@@ -51,8 +52,8 @@ class _Reading:
     tail_start: int
 
     def stop_at(self, position: int) -> None:
-        """Keeps only the rows before `position`, from which the next call reads. No row is kept where that leaves a gap
-        or where the call begins before all rows."""
+        """Keeps only the rows before `position`, where the next call begins. Keeps no row where the rows end before
+        `position`, or where the call begins at the first row or before."""
         kept = position - self.start
         self.states = self.states[: kept if 0 < kept <= len(self.states) else 0]
 
@@ -100,7 +101,7 @@ class LayersExecutor:
         self._history.forget(request_id)
 
     def _finish(self, plans: Sequence[PlannedSequence]) -> None:
-        """Runs the further layers over the rows before these plans that they have not read yet."""
+        """Runs the further layers over those rows before these plans that they have not read yet."""
         open_ = [(self._readings[name], each) for each in plans if (name := each.request.request_id) in self._readings]
         for reading, each in open_:
             reading.stop_at(each.start)
@@ -122,7 +123,8 @@ class LayersExecutor:
             yield part
 
     def _run_next(self, readings: Sequence[_Reading], plans: Sequence[PlannedSequence], samples: bool) -> StepResult:
-        """Runs the next layer, which is the same one for all readings. plans: contain the present text and pages."""
+        """Runs the next layer, which is the same one for all readings. plans: the sequences of the readings, with their
+        present text and pages."""
         layer = readings[0].layer
         planned = [_shifted(reading, plan, samples) for reading, plan in zip(readings, plans, strict=True)]
         result, made = self._run(layer, planned, np.concatenate([each.states for each in readings]))
@@ -159,8 +161,8 @@ class LayersExecutor:
 
 
 def _shifted(reading: _Reading, plan: PlannedSequence, samples: bool) -> PlannedSequence:
-    """Returns the plan for the rows that the next layer reads. plan: contains the text as the first layer reads it,
-    guesses included."""
+    """Returns the plan for the rows that the next layer reads. plan: the same sequence, with the text as the first
+    layer reads it, guesses included."""
     request = plan.request
     if samples:  # random draws depend on the place of a token in the output
         request = replace(request, prompt_token_ids=request.prompt_token_ids[reading.layer :])

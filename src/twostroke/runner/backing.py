@@ -17,9 +17,9 @@ from twostroke.system.starting import begun
 from twostroke.weights.packed.polite import give_way
 
 AHEAD_BYTES = 32 << 20
-"""The most bytes that are taken ahead in all layers together. A server spends this memory so that its steps take even
-times. More is taken when half of it is used. A fast prefill of a small model fills about 40 MB a second, one of a large
-model a few MB a second; the thread takes ten times as much."""
+"""The most bytes, in all layers together, that the thread provides ahead of use. A server spends this memory so that
+its steps take even times. The thread provides more when half of them are in use. A fast prefill of a small model fills
+about 40 MB a second, one of a large model a few MB a second; the thread takes ten times as much."""
 
 CHUNK_BYTES = 2 << 20
 DELAY_S = 0.2
@@ -28,10 +28,10 @@ cores with the thread."""
 
 
 class KvPrefault:
-    """Owns one thread. layers: one array for each layer, whose first axis is the pages.
+    """Owns the thread that provides memory. layers: one array for each layer, whose first axis is the pages.
 
-    populate(address, num_bytes): returns False where the system cannot provide memory; then nothing more is tried. It
-    changes no byte, so that pages may be in use meanwhile.
+    populate(address, num_bytes): makes the system provide memory. It returns False where the system cannot; then
+    nothing more is tried. It changes no byte, so pages may be in use while it runs.
     """
 
     def __init__(self, layers: Sequence[NDArray[Any]], populate: Callable[[int, int], bool]) -> None:
@@ -52,7 +52,8 @@ class KvPrefault:
         begun(self._thread)
 
     def on_fresh_page(self, page_id: int) -> None:
-        """Notes that this page and every page below it is or was in use. Page ids are taken in their order."""
+        """Records that this page and all pages with lower ids are or were in use. Pages are first used in the order of
+        their ids."""
         self._used_pages = page_id + 1
         if self.backed_pages - page_id < self._ahead_pages // 2 and self.backed_pages < self._num_pages:
             self._wake.set()

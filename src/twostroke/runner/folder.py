@@ -40,9 +40,10 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
     """Reads the model of a folder. Where tie_word_embeddings is true but the checkpoint holds another head, that head
     is used.
 
-    kept: the folder where the result of that comparison is stored; None compares each time. asked: the form to serve
-    the model in; None for the form that it was made for. apart: see `read_model`. Raises CorruptModel or
-    UnsupportedModel for config.json alone. Missing or broken weights are found when they are loaded.
+    kept: the folder that stores, for each checkpoint, whether it holds another head; None compares the tensors each
+    time. asked: the form to serve the model in; None for the form that it was made for. apart: see `read_model`. Raises
+    CorruptModel or UnsupportedModel where config.json is broken or not supported. Missing or broken weights are found
+    only when they are loaded.
     """
     config = read_object(folder / "config.json")
     if (folder / NAME_FILE).is_file():

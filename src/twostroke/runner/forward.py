@@ -1,4 +1,4 @@
-"""Forward: runs one step of a program on its memory. OpByOp is the slow way to run it, op by op."""
+"""`Forward` runs one step of a program on its memory. `OpByOp` is a slow `Forward` that runs op after op."""
 
 from __future__ import annotations
 

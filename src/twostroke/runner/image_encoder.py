@@ -32,8 +32,8 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 FILLED_ROWS = 256
-"""How many rows of pixels are made at a time. What lies between bytes and rows then stays in caches. The arrays for all
-patches of an image of 4,096 x 4,096 pixels would take hundreds of megabytes that no plan counts."""
+"""How many rows of pixels are made at a time. The arrays between the image's bytes and the rows then stay in caches.
+The arrays for all patches of an image of 4,096 x 4,096 pixels would take hundreds of megabytes that no plan counts."""
 
 
 class TowerValues(Struct, frozen=True, eq=False):
@@ -92,9 +92,9 @@ class ImageEncoder:
     def advance(
         self, most_s: float = inf, *, least: bool = True, pace: EncodePace = AS_PREDICTED
     ) -> EncodePiece | None:
-        """Computes the next piece of the tile and returns it. The piece has as many rows as are predicted to fit into
-        `most_s` seconds. Returns None where there is no piece. least, pace: see `EncodeWalk.take`. After the last piece
-        `take_rows` returns the rows. Raises ValueError where no tile was begun."""
+        """Computes the next piece of the tile and returns the piece. It has as many rows as are predicted to fit into
+        `most_s` seconds. Returns None where no piece is left or fits. least, pace: see `EncodeWalk.take`. After the
+        last piece `take_rows` returns the rows. Raises ValueError where no tile was begun."""
         tile = self.tile
         if tile is None:
             raise ValueError("no tile was begun")
@@ -121,7 +121,7 @@ class ImageEncoder:
         return piece
 
     def _fill(self, square: ImageTile, piece: EncodePiece, sizes: StepSizes) -> None:
-        """Writes the inputs of these rows, which the first part reads, block by block."""
+        """Writes, block by block, the inputs that the first part reads for these rows."""
         memory = self._memory
         for first in range(piece.first, piece.end, FILLED_ROWS):
             own = slice(first, min(first + FILLED_ROWS, piece.end))
@@ -200,8 +200,9 @@ def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end
 
 
 class KeptRows:
-    """Rows of tiles by the tiles' keys, at most max_bytes of them. The latest tile is kept even where it alone has
-    more. clock: returns seconds. before_piece: called before each piece; it may raise, which ends the work."""
+    """Keeps the rows of tiles by the tiles' keys, at most max_bytes in all. The latest tile is kept even where its rows
+    alone have more bytes. clock: returns seconds. before_piece: called before each piece; it may raise, which ends the
+    work."""
 
     def __init__(self, encoder: ImageEncoder, max_bytes: int, clock: Callable[[], float]) -> None:
         self._encoder, self._max_bytes, self._clock = encoder, max_bytes, clock
@@ -279,7 +280,7 @@ class KeptRows:
         self._finished.add(tile.key)
 
     def take(self, seconds: float) -> EncodedTiles:
-        """Returns what was done since the last call. seconds: how long that work took."""
+        """Returns the work that was done since the last call. seconds: how long this work took."""
         spent_s = seconds if self._times else 0.0
         finished, dropped = frozenset(self._finished), frozenset(self._dropped)
         done = EncodedTiles(finished, spent_s, tuple(self._times), dropped)
@@ -299,8 +300,8 @@ class ImageRows:
         self._early_s = 0.0
 
     def prepare(self, plan: Plan) -> StepImages:
-        """Returns what images add to the plan's step. `write` takes it later, for this plan. Plans are written in the
-        order in which they were prepared."""
+        """Returns what images add to the plan's step. Keeps it for the later call of `write` with this plan. Plans are
+        written in the order in which they were prepared."""
         begin_s = self._clock()
         made = self._made(plan)
         if made is not NO_IMAGES:
@@ -323,8 +324,8 @@ class ImageRows:
         return self.kept.take(early_s + self._clock() - begin_s)
 
     def of_span(self, planned: PlannedSequence) -> tuple[Mapping[Value, F32Array], int]:
-        """Returns the rows of the one image that planned positions show, by the value that takes them, and the position
-        up to which these rows see."""
+        """Returns two things about the one image that planned positions show: its rows, by the value that takes them,
+        and the position up to which these rows see."""
         ((_, rows, end),) = self._rows_in(planned.request.images, planned.start, planned.end)
         return self._inputs.by_value(rows), end
 
@@ -333,7 +334,8 @@ class ImageRows:
         self._inputs.mark(0, count, 0)
 
     def _prepared(self, plan: Plan) -> StepImages | None:
-        """Returns what was prepared for a plan, or None. What was prepared for plans before it is given up."""
+        """Returns the StepImages that were prepared for a plan, or None. Those prepared for earlier plans are
+        discarded."""
         while self._ahead:
             prepared, images = self._ahead.popleft()
             if prepared is plan:

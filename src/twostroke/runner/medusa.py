@@ -48,7 +48,7 @@ class MedusaHeads:
         self.num_heads = made.num_heads
 
     def run_once(self) -> None:
-        """Runs the heads on one row without using the result, to see how long it takes."""
+        """Runs the heads on one row and discards the result, so that a caller can time the heads."""
         sizes = StepSizes(1, 0, 0)
         self._memory.fill(self._made.hidden, sizes, np.zeros((1, self._made.hidden.width), np.float32))
         self._forward(sizes)

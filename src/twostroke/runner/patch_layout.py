@@ -17,10 +17,10 @@ ALL = slice(None)
 
 
 class PatchOrder(Struct, frozen=True, eq=False):
-    """lines, columns: (patches,), the line and the column of each patch in its tile, in the order of the step. back:
-    for each image row, the number of the group of patches in the step that makes it. windows: how many patches each
-    window has, in order, or each group of patches that become one row; empty where no layer has windows. rest: how many
-    rows that are no patches stand after the patches."""
+    """The order of a tile's patches in a step. lines, columns: (patches,), the line and the column of each patch in its
+    tile, in this order. back: for each image row, the number of the group of patches in the step that makes it.
+    windows: the number of patches in each window, in order, or in each group of patches that become one row; empty
+    where a model has neither. rest: the number of rows after the patches that are no patches."""
 
     lines: I32Array
     columns: I32Array
@@ -39,9 +39,9 @@ class PatchOrder(Struct, frozen=True, eq=False):
 
 
 class PatchLayout:
-    """values: (256, 3), the number for each byte of red, green and blue. table: the learned places (places, width),
-    where they are fitted to each tile; the place of the row that is no patch comes first. newline: the row that ends
-    lines."""
+    """Makes rows of pixels, and what belongs to each row, from tiles. values: (256, 3), the number for each byte of
+    red, green and blue. table: the learned places (places, width), where they are fitted to each tile; the place of the
+    row that is no patch comes first. newline: the row that ends lines."""
 
     def __init__(
         self, sight: Sight, values: F32Array, table: F32Array | None = None, newline: F32Array | None = None
@@ -97,8 +97,8 @@ class PatchLayout:
         return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths), self._sight.rest)
 
     def _inner(self) -> tuple[I32Array, I32Array]:
-        """Returns the lines and the columns of an image row's patches, in order. The patches that become one row in the
-        tower are neighbours."""
+        """Returns the lines and the columns of one image row's patches inside the group that they form, in order. The
+        patches that become one row in the tower are neighbours."""
         merge, side = self._sight.patching.merge, self._sight.fold.side if self._sight.fold else 1
         square, own = np.divmod(np.arange(merge**2, dtype=np.int32), np.int32(side**2))
         line, column = np.divmod(square, np.int32(merge // side))
@@ -135,8 +135,8 @@ class PatchLayout:
 
 
 def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[F32Array]]:
-    """Returns for each of `count` places of one side the learned places, of `side`, from which it is computed, and
-    their shares."""
+    """Returns how `count` places along one side of a tile are computed from `side` learned places. The arrays of the
+    first list name a learned place for each place; those of the second list are its shares."""
     if between is Between.SMOOTH:
         return _smooth(count, side)
     index = np.arange(count, dtype=np.float32)
@@ -160,7 +160,7 @@ def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[
 
 def _smooth(count: int, side: int) -> tuple[list[I32Array], list[F32Array]]:
     """Returns the places of the old grid that each new place reads, and their shares, which add up to 1. The shares
-    are a triangle. It is as wide as a place of the new grid, but at least as wide as one of the old grid."""
+    form a triangle, which is as wide as a place of the new grid, but at least as wide as one of the old grid."""
     scale = side / count
     support = max(scale, 1.0)
     middle = (np.arange(count) + 0.5) * scale

@@ -1,4 +1,4 @@
-"""Adds up the rows of pooled prompts. This is the result of a step whose model makes vectors.
+"""Adds up the rows of pooled prompts. The sums are the result of a step whose model makes vectors.
 
 The rows of a prompt are added one after the other, in order, in float64, whichever steps computed them. So the sum does
 not depend on how the prompt was divided into chunks, or on the other requests in the steps.
@@ -17,8 +17,9 @@ NOT_FINITE = "the model made numbers that are not finite"
 
 
 def pool_rows(plan: Plan, forward: Forward, sizes: StepSizes) -> dict[str, bytes]:
-    """Returns for each request id the sum of the request's rows, those of earlier steps included, float64 as bytes. It
-    has the pooled requests with rows in this step. The step must have run; its logits are overwritten."""
+    """Returns, by request id, the sum of a request's rows, including those of earlier steps, as bytes of float64. The
+    result has an entry for each pooled request with rows in this step. The step must have run; its logits are
+    overwritten."""
     rows, owners = _wanted(plan)
     sums: dict[str, NDArray[np.float64]] = {}
     for begin in range(0, len(rows), forward.max_rows):
@@ -46,5 +47,5 @@ def _wanted(plan: Plan) -> tuple[list[int], list[PlannedSequence]]:
 
 
 def _before(sequence: PlannedSequence, width: int) -> NDArray[np.float64]:
-    """Returns the sum of earlier steps."""
+    """Returns the sum of the sequence's rows of earlier steps; zeros where there are none."""
     return np.frombuffer(sequence.pooled).copy() if sequence.pooled else np.zeros(width)

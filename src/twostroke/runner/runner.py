@@ -30,9 +30,10 @@ def no_delay() -> float:
 class ModelRunner:
     """Satisfies `engine.executor.Executor`. It runs one step at a time.
 
-    delay: returns how many seconds since its last call this thread was ready while the processor ran something else.
-    sampler: runs the model and chooses tokens; the default samples on the host from logits that `forward` returns.
-    readers: objects that read values after each step. images: works on images; None for a model that does not see.
+    delay: returns the seconds, since its last call, in which this thread was ready to run but the processor ran
+    something else. sampler: runs the model and chooses tokens; the default samples on the host from logits that
+    `forward` returns. readers: objects that read values after each step. images: works on images; None for a model that
+    does not see.
     """
 
     def __init__(
@@ -52,8 +53,8 @@ class ModelRunner:
         self._sampler = sampler or HostSampler(forward)
 
     def execute(self, plan: Plan) -> StepResult:
-        """Runs one forward pass, and then the pieces of a span. For each sequence that samples, returns the tokens of
-        its draft that are right, and one more.
+        """Runs one forward pass, and then the pieces of a span. For each sequence that samples, returns the draft
+        tokens that are right, and one more token.
 
         A fault in sampling one request ends only that request. Raises BackendError where a kernel refuses its operands.
         """

@@ -1,4 +1,4 @@
-"""From a step's inputs to tokens: runs the forward pass, then samples a token for each row that gives one.
+"""Makes tokens from a step's inputs: runs the forward pass, then samples a token for each row that gives one.
 
 `HostSampler` copies logits to the host. A device that samples has a class of its own, `DeviceSampler`.
 """
@@ -24,7 +24,8 @@ Tokens = tuple[SampledToken, ...]
 
 
 class Sampled(NamedTuple):
-    """tokens: for each request id its new tokens. failed: for each request id that got no token, the reason."""
+    """The result of sampling a step. tokens: the new tokens by request id. failed: the reason by request id, for
+    requests that got no token."""
 
     tokens: dict[str, Tokens]
     failed: dict[str, str]
@@ -43,7 +44,7 @@ class StepSampler(Protocol):
 
     def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
         """Returns log probabilities of known tokens, one for each of these rows of the last step, with the num_top most
-        likely tokens. There may be at most the forward pass's max_rows. It is called after `choose`, because it
+        likely tokens. There may be at most max_rows rows (see Forward). It must be called after `choose`, because it
         overwrites the logits of the step."""
 
 

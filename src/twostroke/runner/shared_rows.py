@@ -20,7 +20,7 @@ Told = Callable[[EncodedTiles], None]
 
 class EncodedRows:
     """The rows of an encoder. Satisfies replica.row_feeds.RowStore. width: the number of floats of a row. times:
-    corrects the predictions of `cost`. told: learns what was encoded. clock: returns seconds."""
+    corrects the predictions of `cost`. told: called with what was encoded. clock: returns seconds."""
 
     def __init__(
         self, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float], times: PieceTimes, told: Told

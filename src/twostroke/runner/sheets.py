@@ -59,7 +59,7 @@ def read_sheet(sheet: Sheet, rows: F32Array, newline: F32Array, first: int, end:
 
 
 def _places(sheet: Sheet, line: I32Array, column: I32Array) -> I32Array:
-    """Returns the numbers of the squares' rows that belong to these places of a picture."""
+    """Returns the indices of the squares' rows that show these places of a picture."""
     (down, own_line), (across, own_column) = (
         np.divmod(at, sheet.side) for at in (line + sheet.top, column + sheet.left)
     )
@@ -68,8 +68,8 @@ def _places(sheet: Sheet, line: I32Array, column: I32Array) -> I32Array:
 
 
 def _between(at: I32Array, count: int, fitted: int) -> tuple[I32Array, I32Array, F32Array]:
-    """Returns the two places of one side between which each fitted place lies, and the share of the second (places, 1).
-    """
+    """Returns, along one side, the two places between which each fitted place lies, and the share of the second place,
+    (places, 1)."""
     scale = np.float32(count) / np.float32(fitted)
     source = np.maximum((at.astype(np.float32) + np.float32(0.5)) * scale - np.float32(0.5), np.float32(0))
     first = source.astype(np.int32)

@@ -1,11 +1,12 @@
-"""Computes rows of an image that see each other, in pieces that several steps share.
+"""Computes those rows of an image that see each other. The work is divided into pieces, which are spread over several
+steps.
 
     part      calls before an attention, in blocks of rows | the attention, of all rows | calls after it | ...
     kept      the values that later parts read, of all rows, until the next piece
 
-K and V go to the sequence's own pages, layer by layer. Between two pieces other sequences compute whole steps in the
-same memory, so what later pieces read is copied out of it and back. The bits are those of one step: a row's arithmetic
-depends on that row, and in attention on K and V, which are the same.
+K and V are written to the sequence's own pages, layer by layer. Between two pieces, other sequences compute whole steps
+in the same memory. So the values that later pieces read are copied out of this memory and back. The bits are those of
+one step: a row's arithmetic depends on that row, and in attention on K and V, which are the same.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ ONE_SEQUENCE = StepSizes(0, 1, 0)
 
 
 class KeptValues:
-    """Values of all rows of one span, by the values of the program that own memory. memory: the memory of steps."""
+    """Keeps the numbers of all rows of one span, by those values of the program that own memory. memory: the memory of
+    steps."""
 
     def __init__(self, memory: StepMemory) -> None:
         self._memory = memory
@@ -45,7 +47,7 @@ class KeptValues:
         self._rows = 0
 
     def begin(self, rows: int) -> None:
-        """Forgets all values; the next ones have so many rows."""
+        """Forgets all values. The values that are kept next have `rows` rows each."""
         self._arrays, self._rows = {}, rows
 
     def keep(self, root: Value, rows: F32Array, first: int = 0) -> None:
@@ -73,7 +75,7 @@ class KeptValues:
         return self._memory.value(root, sizes).reshape(sizes.tokens, root.width)
 
     def view(self, value: Value) -> F32Array:
-        """Returns all rows of a value, where they are kept. A value that is made now has room then."""
+        """Returns the array that keeps all rows of a value. Makes this array first where the value is not kept yet."""
         if value.root not in self._arrays:
             self._arrays[value.root] = np.empty((self._rows, value.root.width), np.float32)
         whole = self._arrays[value.root][:, value.offset : value.offset + value.width]
@@ -101,8 +103,8 @@ class KeptHead:
 
 
 class SpanProgram(Struct, frozen=True, eq=False):
-    """A language model in parts. parts: see `span_parts`. bodies: each part as a program; that of an attention is never
-    run. ops: has a method for each op, on arrays."""
+    """A language model in parts. parts: see `span_parts`. bodies: each part as a program; a part that is an attention
+    is never run as a program. ops: has a method for each op, on arrays."""
 
     parts: Sequence[SpanPart]
     bodies: Sequence[Forward]
@@ -137,8 +139,8 @@ class SpanRunner:
         return span_cost(self._program.parts, steps, self._memory.sizes.max_step_tokens)
 
     def execute(self, work: SpanWork) -> StepResult:
-        """Computes the pieces. After the last one, returns what the step gives for the span's sequence. Raises
-        ValueError where the first piece does not follow the last one that was computed."""
+        """Computes the pieces. After the span's last piece, the result also has what a whole step would give for the
+        sequence. Raises ValueError where a piece does not follow the piece that was computed last."""
         planned, times = work.planned, list[PieceTime]()
         begin_s = self._clock()
         if (work.pieces[0].part, work.pieces[0].first) == (0, 0):

@@ -1,5 +1,5 @@
-"""What images add to the inputs of a step. One process makes it, and each process that computes a part of the step
-writes it into its own memory."""
+"""The inputs that images add to a step. One process makes them, and each process that computes a part of the step
+writes them into its own memory."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ImageInputs:
                 table.write(made)
 
     def write(self, images: StepImages, sizes: StepSizes) -> None:
-        """Writes all of it, where this process has the image rows."""
+        """Writes the places, the image rows and their marks. The process must have the image rows."""
         self.begin(images.placed, sizes)
         for each in images.shown:
             for piece, own in enumerate(np.split(each.numbers, self.pieces, axis=1)):

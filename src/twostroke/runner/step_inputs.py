@@ -83,7 +83,7 @@ def write_sequences(sequences: Sequence[StepRow], memory: StepMemory) -> StepSiz
 def _write_positions(
     sequences: Sequence[StepRow], memory: StepMemory, lengths: Sequence[int], ends: Sequence[int]
 ) -> I32Array:
-    """Returns the place in the plan of each row's sequence."""
+    """Writes the positions of all rows. Returns, for each row, the place of its sequence in the plan."""
     count = len(sequences)
     owners = np.arange(count, dtype=np.int32)
     if lengths.count(1) == count:  # as in a step where all sequences decode
@@ -103,7 +103,7 @@ def _write_types(sequences: Sequence[StepRow], memory: StepMemory, ends: Sequenc
 
 def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Array) -> None:
     """Writes the page tables that have changed, and the slots of new K and V. The table rows after the last sequence
-    count as not written: in the block of inputs, other data may lie at their place."""
+    count as not written, because other data may lie in their place in the block of inputs."""
     tables = [memory.tables(sequence.tables) for sequence in sequences]
     places, offsets = np.divmod(memory.positions[: len(owners)], np.int32(PAGE_TOKENS))
     for group, inputs in enumerate(memory.page_inputs[: len(tables[0]) if tables else 0]):

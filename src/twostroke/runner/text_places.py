@@ -1,6 +1,5 @@
-"""Places of a prompt's positions in time, height and width. The time after an image is later by the longer side of its
-rows, or of its canvas.
-"""
+"""Places of a prompt's positions in time, height and width. An image moves the time on by its number of lines or of
+columns, whichever is larger, or by those of its canvas."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def places_of(spans: Sequence[ImageSpan], start: int, end: int) -> I32Array:
 
 
 class _Window:
-    """The places (3, rows) of positions from `start` on. A write changes the positions that are in the window."""
+    """The places (3, rows) of positions from `start` on. Writes to positions outside the window are ignored."""
 
     def __init__(self, made: I32Array, start: int) -> None:
         self._made, self._start = made, start
@@ -52,8 +51,8 @@ class _Window:
         return self._start + len(self._made[0])
 
     def put(self, first: int, end: int, origin: int, line: I32Array | int, column: I32Array | int) -> None:
-        """Writes the places of positions [first, end). origin: the time. line, column: height and width after it, as
-        numbers or as one number for each position."""
+        """Writes the places of positions [first, end). origin: the time. line, column: numbers that are added to origin
+        for height and width; one for all positions, or one for each."""
         begin, stop = max(first, self._start), min(end, self.end)
         if begin < stop:
             own, part = slice(begin - self._start, stop - self._start), slice(begin - first, stop - first)
@@ -62,7 +61,7 @@ class _Window:
                 self._made[axis, own] = origin + (given if isinstance(given, int) else given[part])
 
     def shift(self, first: int, shift: int) -> None:
-        """Gives positions from `first` on three times their number minus `shift`."""
+        """Sets time, height and width of each position from `first` on to the position minus `shift`."""
         begin = max(first, self._start)
         if begin < self.end:
             self._made[:, begin - self._start :] = np.arange(begin - shift, self.end - shift, dtype=np.int32)
@@ -98,8 +97,8 @@ def _place_on_canvases(window: _Window, spans: Sequence[ImageSpan]) -> None:
 
 
 def _spread(count: int, length: int) -> I32Array:
-    """Returns `count` whole numbers from 0 to length - 1, as far from each other as possible. The same floats are
-    rounded as in torch.linspace, half to even."""
+    """Returns `count` whole numbers that are spread evenly from 0 to length - 1. They are the floats of torch.linspace,
+    rounded half to even."""
     step = np.float32(length - 1) / np.float32(max(count - 1, 1))
     index = np.arange(count, dtype=np.float32)
     upper = np.float32(length - 1) - step * (np.float32(count - 1) - index)

@@ -15,8 +15,8 @@ from twostroke.ops.quant.formats import STORED, WEIGHT_NAMES, format_choice
 from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
 
 INTEGER_WEIGHTS = ("int8", "int4")
-"""Weight formats that each engine makes from the checkpoint. This engine alone makes its other formats. A name that is
-no format of this engine is a type of GGUF files."""
+"""Weight formats that all engines are asked for; each makes them from the checkpoint. Only this engine is asked for its
+other formats. Any other name means a type of GGUF files."""
 SHORT_PROMPT = 128
 """Tokens of a prompt that is read within some tenths of a second."""
 
@@ -24,8 +24,8 @@ SHORT_PROMPT = 128
 @dataclass(frozen=True, slots=True)
 class Case:
     """One command of a driver. higher: True where more is better (tokens a second), False for seconds and bytes. times:
-    how often the case is asked in a turn. The median counts; more than once is for cases that end before the machine
-    changes its pace. busy: the number of programs that use a core without a pause meanwhile."""
+    how often the case is measured in a turn; the median counts. It is more than 1 for cases that take less time than
+    the machine's changes of pace. busy: the number of programs that each keep a core busy during the case."""
 
     name: str
     command: str
@@ -54,7 +54,8 @@ def beside_busy(case: Case, programs: int = 1) -> Case:
 
 
 def gap(context: int, new_tokens: int = 32) -> Case:
-    """Returns the case that measures the gap between two tokens of one stream that 95% of its gaps do not exceed."""
+    """Returns the case that measures the gaps between the tokens of one stream. Its figure is the gap that 95% of them
+    do not exceed."""
     arguments = {"context": context, "new_tokens": new_tokens}
     return Case(f"p95 of gaps 1 x {context}", "gap", arguments, "s", higher=False)
 
@@ -117,7 +118,8 @@ class Bound:
 
 
 def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limits: Limits) -> Bound | None:
-    """Returns the roofline of a case with weights and K and V in these formats; None for cases that have none.
+    """Returns the roofline of a case, for these formats of weights and of K and V; None for a case that is neither
+    prefill nor decode.
 
     chosen: the format of the weights; None for weights in the formats of a file.
     """
@@ -144,8 +146,7 @@ def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limi
 
 
 def _products(counter: WorkCounter, rows: int, logit_rows: int) -> Work:
-    """Returns the work of the products of a step. The experts that are read are as many as `rows` rows choose on
-    average."""
+    """Returns the work of a step's products. It counts as many experts as `rows` rows choose on average."""
     return counter.weights(rows) + counter.head(logit_rows)
 
 

@@ -1,4 +1,5 @@
-"""Checkpoints of real shapes with random weights, for measuring speed and memory without a hub."""
+"""Checkpoints of real shapes with random weights. With them, speed and memory are measured without a download from a
+hub."""
 
 from __future__ import annotations
 
@@ -79,10 +80,11 @@ def shape_folder(shape: str, cache_folder: Path) -> Path:
 
 
 def write_checkpoint(shape: str, folder: Path, progress: Progress | None = None) -> Path:
-    """Write config.json, model.safetensors (bf16) and tokenizer.json of `shape` (see `read_shape`); returns the folder.
+    """Writes config.json, model.safetensors (bf16) and tokenizer files of `shape` (see `read_shape`). Returns the
+    folder.
 
-    Raises ConfigError for an unknown shape, ModelError for a config that is no model's. A finished checkpoint is left
-    as it is.
+    Raises ConfigError for an unknown shape or a vocabulary that is too small, ModelError for a config that describes no
+    known model. A finished checkpoint is left as it is.
     """
     config = {**read_shape(shape), "torch_dtype": "bfloat16", "bos_token_id": 0, "eos_token_id": 1}
     config.pop("dtype", None)

@@ -1,8 +1,9 @@
-"""Compares this engine with its peers: the same checkpoint, the same prompts, in turn, medians, ratios.
+"""Compares this engine with its peers on the same checkpoint and the same prompts. The engines take turns; the results
+are medians and ratios.
 
-In each round every engine that takes part is asked every case before the next engine's turn. An engine's process runs
-for one turn only, so that nothing else holds memory or a core while it is measured. Its start is timed. A shared
-machine's limits change within minutes, so they are measured again around each of this engine's cases.
+In each round every engine has one turn, in which it runs all its cases. An engine's process runs for one turn only, so
+that nothing else holds memory or a core while it is measured. Its start is timed. A shared machine's limits change
+within minutes, so they are measured again around each of this engine's cases.
 """
 
 from __future__ import annotations
@@ -45,10 +46,9 @@ two measurements."""
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine in a comparison, and the Python that runs it. weights: a format of ours, or a type of GGUF files; all
-    engines read the same file. kv: the format of K and V in this engine. Where it is not bf16, only the cases about K
-    and V are run.
-    """
+    """An engine in a comparison, and the Python that runs it. weights: a format of ours, or a type of GGUF files; of
+    such a type, all engines read the same file. kv: the format in which the engine keeps K and V. Where it is not bf16,
+    only the cases about K and V are run."""
 
     peer: Peer
     python: Path
@@ -66,7 +66,7 @@ class Contestant:
         return self.kv is not KVKind.BF16
 
     def asked(self, cases: Sequence[Case]) -> list[Case]:
-        """Returns the cases that this engine is asked."""
+        """Returns the cases that this engine is asked to run."""
         return [case for case in cases if case in NARROW or not self.is_narrow]
 
 
@@ -82,7 +82,7 @@ class Column:
 
     @property
     def turns(self) -> int:
-        """The number of rounds of the case that had the most."""
+        """The largest number of rounds in which a case was measured."""
         return max((len(found) for found in self.values.values()), default=0)
 
     def median(self, case: Case) -> float | None:
@@ -261,8 +261,8 @@ class Row:
 
     @property
     def contradiction(self) -> str | None:
-        """A sentence for the case that our figure is above the limit: one of the two was measured badly. None
-        elsewhere."""
+        """A sentence where our figure is above the limit, which means that one of the two was measured badly; None
+        otherwise."""
         if self.ours is None or self.bound is None or self.ours <= self.bound.tokens_per_s * (1 + TOLERANCE):
             return None
         return (
@@ -293,8 +293,8 @@ class Row:
 def rows(
     columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, Contestant, Limits], Bound | None]
 ) -> list[Row]:
-    """Returns the rows of the table, one kind of weights after the other. Cases with K and V in other formats come
-    last, next to the same figures of the other engines."""
+    """Returns the rows of the table, one kind of weights after the other. After each kind of weights come the cases in
+    which this engine keeps K and V in another format. There the other engines' figures are those from above."""
     made = []
     for weights in dict.fromkeys(column.contestant.weights for column in columns):
         plain = [

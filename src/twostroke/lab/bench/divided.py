@@ -24,8 +24,8 @@ class DividedFigures:
     together, medians over the rounds.
 
     ratio: the median of divided / whole in the same round; least_ratio, most_ratio: the least and the largest of the
-    rounds. exchange_share: the share of the leader's time in the steps of the case that it spent in the exchange.
-    waited_share: the share of that time in which it waited for other processes.
+    rounds. exchange_share: the share of the leader's time, during the case, that it spent in the exchange.
+    waited_share: the share of the exchange's time in which the leader waited for other processes.
     """
 
     phase: str

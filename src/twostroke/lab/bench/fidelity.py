@@ -20,7 +20,8 @@ TOP = 20
 for."""
 TINY = 1e-12
 Heard = tuple[Sequence[int], Sequence[float]]
-"""The likeliest tokens of a position, the first likeliest, and their log probabilities."""
+"""The ids of a position's likeliest tokens, the likeliest first, and their log probabilities, as an engine returned
+them."""
 
 
 @dataclass(frozen=True, slots=True)

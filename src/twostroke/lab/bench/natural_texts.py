@@ -36,13 +36,15 @@ TEXTS = (
     "both pedals and the crank bolts. If it comes more often, clean the chain and look for a stiff link.\n",
 )
 MOST_TOKENS = 160
-"""The length of a run in tokens: each text is cut after this many."""
+"""The most tokens of a run. A text is cut into runs of this length."""
 MOST_RUNS = 8
-"""The most runs that are taken of a user's file: the logits of a large vocabulary take a megabyte for each token."""
+"""The most runs that are taken from a user's file, because the logits of a large vocabulary take a megabyte for each
+token."""
 
 
 class TextSet(Struct, frozen=True):
-    """Texts on which engines are compared. most_runs: how many runs of MOST_TOKENS are taken of each text at most."""
+    """Texts on which engines are compared. most_runs: the most runs that are taken from each text; a run is a part of
+    at most MOST_TOKENS tokens."""
 
     texts: tuple[str, ...]
     most_runs: int

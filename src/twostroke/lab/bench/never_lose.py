@@ -1,10 +1,12 @@
-"""What guessing costs where it cannot win: the same requests with guesses and without, by turns in one engine.
+"""Measures what guessing costs where it cannot win. One engine answers the same requests with guesses and without, by
+turns.
 
 In each round both ways answer the same requests. The way that begins changes from round to round. The two times of a
 round make one ratio, which a slow moment of the machine changes less than either time. The result is the median of the
-ratios, with the interval that contains the true median in 95 of 100 measurements. This holds for any noise, because n
-independent numbers lie above or below their median like n coins. The verdict goes by the interval, so that noise is
-called noise. Every answer is compared with that of the other way.
+ratios, with the interval that contains the true median in 95 of 100 measurements. This holds for any distribution of
+the noise: each of n independent ratios lies above the true median with probability 1/2, as in the toss of a coin. The
+verdict is made from the interval, so that a difference within the noise does not count. Every answer is compared with
+that of the other way.
 """
 
 from __future__ import annotations
@@ -120,8 +122,8 @@ def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Returns two of the values, between which their distribution's median lies with probability CONFIDENCE. Returns
-    the least and the largest where there are too few values."""
+    """Returns two of the values. The median of their distribution lies between these two with at least the probability
+    CONFIDENCE. Returns the least and the largest where there are too few values."""
     ordered, count = sorted(values), len(values)
     outside, cut = 0.0, 0
     for index in range(count // 2):
@@ -134,7 +136,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(slots=True)
 class _Taken:
-    """The seconds of each round, by way. wall: seconds of the clock. processor: seconds of the processor's clock."""
+    """The seconds of each round, keyed by the way (with guesses or "off"). wall: seconds of the clock. processor:
+    seconds of the processor's clock."""
 
     wall: dict[str, list[float]] = field(default_factory=dict)
     processor: dict[str, list[float]] = field(default_factory=dict)
@@ -153,8 +156,8 @@ class NeverLoseBench:
         self._random = random.Random(0)
 
     def run(self, llm: LLM, situation: Situation) -> SituationFigures:
-        """Measures one situation. A first round is run and not counted. Raises TwostrokeError where an answer differs.
-        """
+        """Measures one situation. The first round is not counted. Raises TwostrokeError where an answer with guesses
+        differs from the answer without."""
         totals = llm._built.guesser.totals
         guessed, accepted = totals.guessed, totals.accepted
         taken = _Taken()

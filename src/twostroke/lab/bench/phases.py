@@ -92,7 +92,7 @@ class PhaseBench:
         self._random = random.Random(seed)
 
     def run(self, asked: PhasesAsked, note: Note) -> PhasesReport:
-        """Measures every case next to the machine's limits, alternating; the first round is a warm-up and does not
+        """Measures every case once in each round, then the machine's limits. The first round is a warm-up and does not
         count.
 
         Raises ConfigError where a case is longer than the engine's context.
@@ -117,7 +117,7 @@ class PhaseBench:
         room, longest = self._llm.resolved.steps.context, asked.longest
         if longest > room:
             raise ConfigError(
-                f"The longest case needs {longest} tokens; the context is {room}.", fix="Ask for shorter ones."
+                f"The longest case needs {longest} tokens; the context is {room}.", fix="Ask for shorter cases."
             )
         prefills: list[PhaseCase] = [("prefill", 1, length) for length in asked.prompt_lengths]
         return [*prefills, *(("decode", batch, asked.context) for batch in asked.batches)]

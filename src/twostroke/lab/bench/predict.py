@@ -17,10 +17,11 @@ from twostroke.llm import LLM
 from twostroke.models.common.work import work_of
 
 ROUND_S = 0.3
-"""The least seconds of a round: the case is repeated until then. The round's figure is the median."""
+"""The least seconds of a round. The case is repeated until they have passed, and the round's figure is the median."""
 
 TRIES = 4
-"""The most tries of a round in which other programs took part of the cores. The try that was disturbed least counts."""
+"""A round that other programs disturb is repeated, up to this many tries in all. The try that was disturbed least
+counts."""
 
 GOAL = 0.15
 """A prediction is good where it differs from the measured value by at most this share."""
@@ -59,8 +60,8 @@ class Comparison:
 
 
 def predicted_steps(cost: StepCost, case: PhaseCase, step_tokens: int, new_tokens: int) -> dict[str, float]:
-    """Returns the predicted seconds of each part of what a case measures: all steps of a prompt, or one decode step in
-    the middle of the answers."""
+    """Returns the predicted seconds, by part of a step. They are summed over all steps of a prompt, or are those of one
+    decode step in the middle of the answers."""
     phase, streams, tokens = case
     if phase == "decode":
         steps = [[Segment.decode(tokens + new_tokens // 2)] * streams]

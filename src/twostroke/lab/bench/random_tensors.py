@@ -1,7 +1,9 @@
-"""Writes a safetensors file of random numbers for any model: the tensors that its program reads, and no others.
+"""Writes a safetensors file of random numbers for any model. It holds the tensors that the model's program reads, and
+no others.
 
-The numbers are uniform, made of the raw 16-bit pieces of PCG64 by exact arithmetic: a file is the same bytes on every
-machine and with every NumPy. Each tensor has its own draws, so that a further tensor changes no other.
+The numbers are uniform. They are made from the raw 16-bit pieces of PCG64 by exact arithmetic, so a file has the same
+bytes on every machine and with every version of NumPy. Each tensor has its own draws, so that a further tensor changes
+no other.
 """
 
 from __future__ import annotations
@@ -90,8 +92,9 @@ def _draws(program: Program, embedding_std: float) -> Iterator[_Draw]:
 
 
 def _factors(program: Program) -> set[Vector]:
-    """Returns the vectors by which rows are multiplied. Ops call such a vector `weight`, or a program reads one number
-    for each column. A difference of exponentials has small parts."""
+    """Returns the vectors by which rows are multiplied. An op calls such a vector `weight`, or a pointwise call reads
+    one of its numbers for each column. Vectors of the form DIFFERENCE are left out, because their parts are small
+    numbers."""
     return {
         item
         for call in program.calls

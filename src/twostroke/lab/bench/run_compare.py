@@ -101,7 +101,7 @@ class Result:
 
 def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress | None) -> Iterator[Result]:
     """Yields the result so far after each turn of an engine, and the complete result last. Raises ConfigError for
-    unknown names, ModelError. A line tells how to install a peer that is missing."""
+    unknown names, ModelError. For a peer that is missing, `note` gets a line that tells how to install the peer."""
     machine = read_machine()
     peers_folder = asked.peers_folder or machine.cache_folder / "peers"
     kinds = [kind for kind in asked.weights if is_file(kind)]
@@ -168,7 +168,7 @@ def _spec_of(path: Path, cache_folder: Path) -> Model:
 
 def _writer(files: Sequence[str], peers_folder: Path) -> Path | None:
     """Returns the Python of the peer that writes these files; None where there are no files. Raises ConfigError where
-    it is missing."""
+    that peer is not installed."""
     python = python_of(peers_folder, find_peer(WRITER)) if files else None
     if files and python is None:
         raise ConfigError(

@@ -22,8 +22,8 @@ from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub.hub import resolve_model
 
 EXACT = {"bfloat16": GgufMix("BF16", 32, "BF16", "BF16")}
-"""The mix of formats that keeps weights of a dtype exactly. Weights of other dtypes are written in float32. Readers
-take a file's dtype from the mix."""
+"""For a dtype of weights, the mix of GGUF types that keeps them exactly. Weights of other dtypes are written in
+float32. Readers of a file take its dtype from its mix."""
 ANY_EXACT = GgufMix("F32", 0, "F32", "F32")
 
 

@@ -1,7 +1,9 @@
-"""The log probabilities that a checkpoint gives texts in float32, with which the engines of a comparison are compared.
+"""The log probabilities that a checkpoint computes for texts in float32. Each engine of a comparison is compared with
+them.
 
-Weights, K, V and activations are float32 here. tests/real hold such logits of published checkpoints to those of
-transformers within 1e-4 of their range, so that no other engine is needed for the truth.
+Weights, K, V and activations are float32 here. The tests in tests/real require that such logits of published
+checkpoints differ from those of transformers by at most 1e-4 of their range. So no other engine is needed for the
+truth.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from twostroke.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Truth:
-    """Log probabilities in float32. texts: the texts as token ids. rows: (n, V) log probabilities of the token after
-    each token but the last, text after text."""
+    """Log probabilities in float32. texts: the texts as token ids. rows: (n, V), for each token of a text but the last,
+    the log probabilities of the next token; text after text."""
 
     texts: list[list[int]]
     rows: F32Array
@@ -38,8 +40,8 @@ class Truth:
 
 
 def token_ids(folder: Path, texts: TextSet = OWN_TEXTS) -> list[list[int]]:
-    """Returns the runs of the texts as token ids of the checkpoint's tokenizer. Each run begins with the tokens that
-    begin a prompt, such as BOS."""
+    """Returns the texts as token ids of the checkpoint's tokenizer, in runs of at most MOST_TOKENS. Each run begins
+    with the tokens that begin a prompt, such as BOS."""
     tokenizer = Tokenizer.from_folder(folder)
     first = tokenizer.encode_prompt("")
     width = MOST_TOKENS - len(first)

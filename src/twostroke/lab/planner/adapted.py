@@ -1,4 +1,4 @@
-"""A model with places for adapters, for a plan: its products have small matrices next to them."""
+"""Gives a model places for adapters, for a plan. Small matrices are then added to its products."""
 
 from __future__ import annotations
 

@@ -22,10 +22,11 @@ class Ask:
     run all the time.
 
     ttft_s, itl_s: objectives (types/objectives.py), None where there are none. price_per_hour: the price of the whole
-    machine, in any currency. acceptance: the share of guessed tokens that is right; 0 where nothing is guessed.
-    adapters: the number of places for adapters, each of adapter_rank; every request uses one. key_factors: the digest
-    of the key factors that are stored next to the model and are used with kv_format; empty without any. encoder_bytes:
-    the memory of the image encoder in bytes. encoder_weights: the format of its weights; empty without an encoder.
+    machine, in any currency. acceptance: the share of guessed tokens that are right; 0 where nothing is guessed.
+    adapters: the number of places for adapters, each of rank adapter_rank; every request uses one adapter. key_factors:
+    the digest of the key factors that are stored next to the model and are used with kv_format; empty without any.
+    encoder_bytes: the memory of the image encoder in bytes. encoder_weights: the format of its weights; empty without
+    an encoder.
     """
 
     weights: str

@@ -1,4 +1,4 @@
-"""Finds the hardware of the catalogue that suffices, and makes the error where none does."""
+"""Finds the hardware of the catalogue that suffices, and raises the error where none does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twostroke.types.spec.hardware_catalogue import CATALOGUE
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An entry of the catalogue with the smallest number of devices that suffices, or the largest number that was
-    tried. lacks: the objectives that it misses."""
+    tried. lacks: see `lacking`."""
 
     hardware: HardwareSpec
     expectation: Expectation

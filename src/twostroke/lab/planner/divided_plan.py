@@ -26,7 +26,8 @@ MOST_LISTED = 8
 """The most ranks whose parts are computed one by one. For more ranks only the leader's part is computed, which is as
 large as any."""
 MOST_TRIED = 6
-"""How many numbers of processes are tried of each way, from the least that the weights alone allow."""
+"""How many numbers of processes are tried for each way of dividing a model. The first is the least number for which the
+weights fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,8 @@ class DividedPlan:
 
     @property
     def sent_copies(self) -> int:
-        """How often image rows are sent: to each other rank, or to the stages that take them, which have the first
-        layers."""
+        """The number of copies of image rows that are sent: one to each other rank; a single one in a pipeline, to the
+        stages with the first layers."""
         division = self.divided.division
         return 1 if division.way == PIPELINE else division.count - 1
 
@@ -139,14 +140,14 @@ def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divide
 
 
 def _loop_cost(spec: Model, ask: Ask, target: Target, divided: ParallelPlan, cost: StepCost) -> StepCost:
-    """Returns the cost of the time that streams wait from one token to the next."""
+    """Returns the cost by which the closed loop is predicted: the time that streams wait from one token to the next."""
     stages = stage_costs(spec, ask.weights, ask.kv_kind, target.machine, divided)
     return RoundCost(cost, StageTimes(stages)) if stages else cost
 
 
 def _named_parts(spec: Model, division: Division, seeing: bool) -> Iterator[tuple[str, Model]]:
-    """Yields the parts and their names, the leader's first where not all are listed. seeing: whether one part has an
-    image encoder."""
+    """Yields the name and the model of each part. One entry stands for all ranks where they are too many to list, and
+    the leader's part comes before it if it has an image encoder. seeing: whether one part has an image encoder."""
     if division.way == TENSOR and division.count > MOST_LISTED:
         if seeing:
             yield f"{division.noun} {division.leader}", division.own(spec)
@@ -186,13 +187,14 @@ def _sequences(needs: MemoryNeeds, memory_bytes: int) -> int:
 
 
 def _needs(spec: Model, division: Division, sizes: EngineSizes, encoder_bytes: int) -> MemoryNeeds:
-    """Returns the memory that a process needs at most. The one that leads has the image encoder as well."""
+    """Returns the memory needs of the process that needs the most. The leader also holds the image encoder."""
     needs = memory_needs(spec, division.parts(spec), sizes)
     return _with_encoder(needs, memory_needs(spec, [division.own(spec)], sizes), encoder_bytes)
 
 
 def _with_encoder(needs: MemoryNeeds, own: MemoryNeeds, encoder_bytes: int) -> MemoryNeeds:
-    """Returns the larger of `needs`, and what the part with the encoder needs. own: that part without the encoder."""
+    """Returns `needs`, raised to the needs of the part with the encoder where those are larger. own: the needs of that
+    part without the encoder."""
     more = max(0, own.fixed_bytes + encoder_bytes - needs.fixed_bytes)
     return structs.replace(needs, buffer_bytes=needs.buffer_bytes + more)
 
@@ -218,7 +220,8 @@ def _too_big(
 
 
 def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int, encoder_bytes: int) -> Iterator[Division]:
-    """Yields the smallest division of this way whose parts fit; nothing where no division that is tried fits."""
+    """Yields the division of this way with the fewest processes whose parts fit. Yields nothing where none of the
+    divisions that are tried fits."""
     whole = memory_needs(spec, [spec], sizes)
     room = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - whole.process_bytes
     if room <= 0:

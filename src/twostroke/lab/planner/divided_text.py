@@ -50,7 +50,8 @@ def divided_text(plan: DividedPlan) -> str:
 
 
 def divided_json(plan: DividedPlan) -> dict[str, Any]:
-    """Returns the plan as plain values in seconds and bytes. A change of meaning raises "schema"."""
+    """Returns the plan as plain values in seconds and bytes. Where the meaning of a field changes, the number "schema"
+    is raised."""
     division, link = plan.divided.division, plan.divided.link
     return {
         "schema": SCHEMA,
@@ -78,7 +79,8 @@ def _head(plan: DividedPlan) -> list[str]:
 
 
 def _table(plan: DividedPlan) -> Iterator[str]:
-    """Yields the lines of a table with a column for each kind of part. Neighbours that need the same share a column."""
+    """Yields the lines of a table with a column for each kind of part. Neighbouring parts with the same needs share a
+    column."""
     grouped = [list(parts) for _, parts in groupby(plan.parts, lambda part: [of(part) for _, of in LINES])]
     for first in range(0, len(grouped), MOST_COLUMNS):
         columns = grouped[first : first + MOST_COLUMNS]

@@ -139,7 +139,7 @@ def _parameters(spec: Model) -> tuple[int, int]:
 
 
 def room_for(spec: Model, ask: Ask, target: Target) -> Room:
-    """Returns the memory of the model on the target, with the share that the engine leaves free."""
+    """Returns the memory of the model on the target. The engine leaves a share of the target's memory free."""
     budget, context = step_budget(ask, target), ask.context_tokens
     caches = spec.cache_needs(ask.kv_kind, context, ask.concurrency, budget)
     sequence_bytes = caches.sequence_bytes(context)
@@ -158,7 +158,7 @@ def room_for(spec: Model, ask: Ask, target: Target) -> Room:
 
 
 def expect(spec: Model, ask: Ask, target: Target) -> Expectation:
-    """Predicts everything for one target. Raises ConfigError where its measurement lacks the format."""
+    """Predicts everything for one target. Raises ConfigError where the target's measurement lacks the format."""
     cost = step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine)
     room = room_for(spec, ask, target)
     streams = max(1, min(ask.concurrency, room.sequences))

@@ -50,8 +50,8 @@ class MemoryFit:
 
 
 def this_machine() -> tuple[Target, bool]:
-    """Returns this machine and whether it was measured: its stored measurement and True, or a guess and False. Measures
-    nothing. Raises BackendError where there are no kernels."""
+    """Returns this machine and whether it was measured: a target of its stored measurement and True, or a guessed
+    target and False. Measures nothing. Raises BackendError where there are no kernels."""
     machine = read_machine()
     here = ThisMachine.read(machine=machine)
     kept = here.kept()

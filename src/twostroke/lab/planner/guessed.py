@@ -25,8 +25,8 @@ def guessed_decode(cost: StepCost, streams: int, position: int, acceptance: floa
     """Returns the best number of guesses and the rate with them. adapters: the number of different adapters of the
     streams.
 
-    The time of finding guesses is not included. It is nothing for guesses that are looked up; a draft model needs steps
-    of its own.
+    The time of finding guesses is not included. Guesses that are looked up take next to no time, but a draft model
+    needs steps of its own.
     """
 
     def segments(count: int, at: int, guesses: int) -> list[Segment]:

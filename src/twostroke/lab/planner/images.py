@@ -1,6 +1,6 @@
 """Images in a plan: the tokens of an image of a given size, the time of its encode, the memory of the encoder.
 
-Nothing is read but config.json, and the processor's settings where they are next to it.
+Only config.json is read, and files of the image processor and the tokenizer where they are next to it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.weights.json_file import read_object
 
 _TOKEN = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]|\s+|[^\s<>\[\]]{1,4}")
-"""Counts tokens where there is no tokenizer. A mark is one token, and so is white space; words count a token for four
-characters."""
+"""Counts tokens where there is no tokenizer. A mark is one token, and so is a run of white space; words count as one
+token for each four characters."""
 
 
 class ImageSize(Struct, frozen=True):
@@ -47,9 +47,9 @@ class ImageSize(Struct, frozen=True):
 
 
 class PlannedImage(Struct, frozen=True):
-    """An image in a plan. rows: the number of tokens that show each of its parts, which are encoded separately. tokens:
-    the number of these tokens and of the marks around them. encode_s: the seconds of its encode. sent_bytes: the bytes
-    of its rows on their way from a replica that encodes for others."""
+    """An image in a plan. rows: for each part of the image that is encoded separately, the number of tokens that show
+    it. tokens: the number of all these tokens and of the marks around them. encode_s: the seconds of its encode.
+    sent_bytes: the bytes of its rows on their way from a replica that encodes for others."""
 
     width: int
     height: int
@@ -120,7 +120,8 @@ def find_sight(
 ) -> PlannedSight | None:
     """Returns the part of a model that reads images; None where there is none. folder: the folder of its config.json.
 
-    wanted: the flag that needs this part. With a flag, raises ConfigError in place of None.
+    wanted: the command's flag that needs this part, or an empty text. With a flag, raises ConfigError where there is no
+    such part.
     """
     resolver = Resolver({})
     resolver.put(ModelSettings.model, source, "asked for")

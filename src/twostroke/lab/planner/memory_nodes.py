@@ -62,8 +62,8 @@ class NodeChoice:
 
 
 def nodes_of(machine: Machine, level: str, threads: int | None = None) -> Nodes | None:
-    """Returns the nodes of this machine. Returns None where there is one, or fewer threads than nodes, as under a
-    quota. threads: the number of threads that is asked for; None for one on each core."""
+    """Returns the nodes of this machine. Returns None where there is only one node, or where there are fewer threads
+    than nodes, as under a quota. threads: the number of threads that is asked for; None for one on each core."""
     topology, count, all_threads = machine.topology, len(machine.placing.nodes), threads or machine.cores
     if topology is None or count < 2 or all_threads < count:
         return None
@@ -154,8 +154,8 @@ def _rate(
 
 
 def _evenness(streams: int, busy: int) -> float:
-    """Returns the number of streams divided by the number that would run if every replica had as many as the busiest
-    one."""
+    """Returns how evenly streams are spread over replicas: their number, divided by the number that would run if every
+    replica had as many as the busiest one."""
     return streams / (busy * math.ceil(streams / busy))
 
 

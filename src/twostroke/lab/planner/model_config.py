@@ -76,8 +76,8 @@ def read_header(source: str, path: Path) -> PlannedModel:
 
 
 def _planned(model: str, path: Path, gguf: bool) -> PlannedModel:
-    """Reads the config.json at `path`, and the headers of quantized weights next to it. gguf: whether it comes from a
-    GGUF file, which describes everything."""
+    """Reads the config.json at `path`, and the headers of quantized weights next to it. gguf: whether config.json was
+    made from a GGUF file. Then the folder describes the whole model."""
     if not gguf and scheme_in(path.parent) is not None and _has_weights(path.parent):
         return _quantized(model, path.parent)
     if gguf:

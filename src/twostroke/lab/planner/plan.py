@@ -23,8 +23,8 @@ from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 SCHEMA = 2
-"""The version of the JSON. 2: load.itl_s and a candidate's itl_s are the 95th percentile of a request's gaps; the mean
-is mean_itl_s."""
+"""The version of the JSON. Since version 2, load.itl_s and a candidate's itl_s are the 95th percentile of a request's
+gaps, and mean_itl_s is their mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,8 @@ def _assumptions(spec: Model, ask: Ask, target: Target, room: Room) -> list[str]
 
 
 def plan_json(plan: ModelPlan) -> dict[str, Any]:
-    """Returns the plan as plain values in seconds, bytes and tokens a second. A change of meaning raises "schema"."""
+    """Returns the plan as plain values in seconds, bytes and tokens a second. Where the meaning of a field changes, the
+    number "schema" is raised."""
     expectation, ask = plan.expectation, plan.ask
     load, prices = expectation.load, expectation.prices
     return {

@@ -13,7 +13,7 @@ class RoundFigure:
     """A published figure of a KV cache. layers, kv_elements: the shape of the model that was published with it
     (kv_elements: elements of K in one layer and token). tokens: the tokens in the KV cache.
 
-    published_bytes: the published figure in bytes; the formula decides.
+    published_bytes: the published figure in bytes, which may differ from that of the formula.
     """
 
     said: str
@@ -43,8 +43,8 @@ ROUND_FIGURES = (
 
 
 def weight_words(spec: Model, weights: str, weight_bytes: int) -> str | None:
-    """Returns a sentence about stored weights that are larger than parameters times bits; None where the difference is
-    under 1%."""
+    """Returns a sentence about the size of stored weights, where it differs from parameters times bits. Returns None
+    where the difference is under 1%, or for formats of a file."""
     bits = {"f32": 32, "bf16": 16, "int8": 8, "int4": 4}.get(weights)
     if bits is None:
         return None  # the file keeps its own formats

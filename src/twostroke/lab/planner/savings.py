@@ -50,7 +50,7 @@ def savings(spec: Model, ask: Ask, target: Target) -> tuple[Saving, ...]:
 
 
 def needed_read_words(spec: Model, ask: Ask) -> str | None:
-    """Returns a sentence about the least bandwidth that the ITL objective takes; None without an ITL objective."""
+    """Returns a sentence about the least bandwidth that the ITL objective needs; None without an ITL objective."""
     if ask.itl_s is None:
         return None
     token_bytes = _token_bytes(spec, ask)
@@ -129,7 +129,7 @@ def _pages(spec: Model, ask: Ask) -> Saving:
 
 
 def _disk(spec: Model, ask: Ask, target: Target) -> Saving:
-    """Returns the saving for a prompt that was sent before, after its pages have left the memory."""
+    """Returns what a disk saves for a prompt that was sent before and whose pages are no longer in memory."""
     price = DiskPrice(step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine), target.step_tokens)
     num_bytes = spec.kv_bytes_seen(ask.kv_kind, ask.prompt_tokens) + spec.state_bytes()
     reading_s, computing_s = price.reading_s(num_bytes), price.computing_s(0, ask.prompt_tokens)

@@ -38,8 +38,8 @@ class Nodes:
 @dataclass(frozen=True, slots=True)
 class Target:
     """The machine for which a plan is made. memory_bytes: the memory of all devices together, or the memory that is
-    available on this machine now. step_tokens: a step's token budget. nodes: memory nodes over which a process would
-    spread; None for a single node.
+    available on this machine now. step_tokens: a step's token budget. nodes: the memory nodes over which one process
+    would be spread; None for a machine with a single node.
 
     read_bytes_per_s: the catalogue's peak, or the measured rate of this machine. link: how processes of this machine
     exchange; None where it is unknown.
@@ -123,7 +123,7 @@ def named_target(asked: str) -> Target:
         raise ConfigError(
             f"--hardware {asked[:60]}: {hardware.title} is planned with "
             f"{f'1 to {most} devices' if most > 1 else 'one device'}.",
-            why="More are not linked as fast as the model of a split layer assumes.",
+            why="Links between more devices are slower than the model of a split layer assumes.",
             fix=f"Ask for at most {most}; several replicas serve more users.",
         )
     return catalogue_target(hardware.split_over(devices))

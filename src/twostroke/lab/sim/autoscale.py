@@ -1,4 +1,5 @@
-"""Decides how many replicas there should be: enough for the requests under way, with some delay before one is ended."""
+"""Decides how many replicas there should be. They must be enough for the requests under way; a replica is ended only
+after some delay."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Autoscale:
-    """The rule. low, high: the least and the most replicas. per_replica: the requests under way for which there is one
-    replica. every_s: the seconds between two looks at the load.
+    """The rule. low, high: the least and the most replicas. per_replica: the number of requests under way that one
+    replica should have. every_s: the seconds between two looks at the load.
 
     start_s: the seconds until a new replica takes requests. patience_s: how long fewer replicas must have been enough
     before one is ended.
@@ -24,15 +25,16 @@ class Autoscale:
 
 
 class Autoscaler:
-    """Decides how many replicas are wanted, and keeps how long fewer would have been enough."""
+    """Decides how many replicas are wanted, and remembers since when fewer would have been enough."""
 
     def __init__(self, rule: Autoscale) -> None:
         self.rule = rule
         self._fewer_since_s: float | None = None
 
     def wanted(self, under_way: int, have: int, now_s: float) -> int:
-        """Returns how many replicas to have. More are started at once where more are needed; after the rule's patience
-        one fewer at a time is wanted."""
+        """Returns how many replicas there should be. Where more are needed, all of them are wanted at once. Where fewer
+        are enough, one fewer is wanted after the rule's patience. under_way: the requests under way. have: the present
+        number of replicas."""
         rule = self.rule
         needed = min(rule.high, max(rule.low, math.ceil(under_way / rule.per_replica)))
         if needed >= have:

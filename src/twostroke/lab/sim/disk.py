@@ -89,7 +89,7 @@ class _File(Struct):
 
 
 class _Store:
-    """Satisfies PartStore. Ids are plain places, because a simulation has nobody to hide them from."""
+    """Satisfies PartStore. The id of a part is its place, because in a simulation places need not be hidden."""
 
     def __init__(self, limit_bytes: int, clock: VirtualClock) -> None:
         self.counts = DiskCounts()
@@ -108,7 +108,7 @@ class _Store:
         return self._index.find(part_id)
 
     def add(self, writing: DiskWriting, at_s: float) -> None:
-        """Adds a file that is written as a whole."""
+        """Adds a file whose writing has ended."""
         for name in writing.files:
             self.use(name, at_s + writing.stay_s)
         size = size_of(writing.parts)
@@ -130,7 +130,7 @@ class _Store:
         self.counts.written_bytes += size
 
     def use(self, name: str, at_s: float) -> None:
-        """Records that the file is used at this time, or is to stay until then."""
+        """Records that the file is used at this time, or that it should be kept until this time."""
         if name in self._files:
             self._files[name].used_s = max(self._files[name].used_s, at_s)
 
@@ -153,7 +153,7 @@ class _Reader:
 
     @property
     def next_s(self) -> float:
-        """The time of the next answer; infinity where none is owed."""
+        """The time of the next answer; infinity where no answer is due."""
         return self._owed[0][0] if self._owed else math.inf
 
     def ask(self, reading: DiskReading) -> None:
@@ -191,7 +191,7 @@ class _Writer:
 
     @property
     def next_s(self) -> float:
-        """The time at which the next file is written; infinity where none waits."""
+        """The time at which the next file has been written; infinity where no file waits."""
         return self._queue[0][0] if self._queue else math.inf
 
     @property
@@ -220,7 +220,7 @@ class _Writer:
         """See PartWriter."""
 
     def settle(self) -> None:
-        """Adds the files that are written by now to the store, where they can be found."""
+        """Adds the files whose writing has ended by now to the store, where they can be found."""
         while self._queue and self._queue[0][0] <= self._clock():
             at_s, writing = self._queue.popleft()
             self._queued_bytes -= size_of(writing.parts)

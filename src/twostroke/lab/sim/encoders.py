@@ -16,8 +16,8 @@ from twostroke.types.request import Request
 
 
 class Encoders:
-    """The replicas that encode. Each encodes one image after the other. link, traffic: image rows travel as pages do.
-    """
+    """The replicas that encode. Each encodes one image after the other. link: the link over which image rows are sent.
+    traffic: counts what is sent."""
 
     def __init__(self, members: Sequence[Member], images: SimulatedImages, link: Link, traffic: Traffic) -> None:
         self._members, self._images, self._link, self._traffic = members, images, link, traffic

@@ -36,9 +36,9 @@ class FleetPlan:
     are some, the others only read prompts and send K and V to them. encoders: the number that encode images for the
     others (`--role encode`).
 
-    autoscale: the rule by which replicas come and go, in place of `replicas`; not with decoders (ConfigError). The
-    setup's objectives are kept where they can be: with decoders, the TTFT by the replicas that read, the ITL by those
-    that decode.
+    autoscale: the rule by which replicas are started and ended, in place of `replicas`. With decoders it raises
+    ConfigError. The setup's objectives are kept where they can be: with decoders, the TTFT by the replicas that read,
+    the ITL by those that decode.
     """
 
     setup: ReplicaSetup
@@ -50,19 +50,20 @@ class FleetPlan:
 
     def __post_init__(self) -> None:
         if self.decoders and self.autoscale is not None:
-            raise ConfigError("Split pools are not scaled automatically.", fix="Leave one of the two out.")
+            raise ConfigError("Split pools are not scaled automatically.", fix="Leave out decoders or autoscaling.")
 
     @property
     def reader_setup(self) -> ReplicaSetup:
-        """The setup of the replicas to which requests go first. In split pools they have no streams."""
+        """The setup of the replicas to which requests go first. In split pools these replicas decode no streams, so
+        they have no ITL objective."""
         if not self.decoders:
             return self.setup
         return replace(self.setup, promised=replace(self.setup.promised, itl_s=None))
 
     @property
     def decoder_setup(self) -> ReplicaSetup:
-        """The setup of the replicas that only decode: a request has its first token before it is moved to one of
-        them."""
+        """The setup of the replicas that only decode. They have no TTFT objective, because a request has its first
+        token before it is moved to one of them."""
         return replace(self.setup, promised=replace(self.setup.promised, ttft_s=None))
 
 
@@ -71,8 +72,9 @@ class FleetOutcome:
     """The outcome of a run. seen: what each request experienced, in order of arrival. readers, decoders, encoders: all
     replicas that were ever started.
 
-    end_s: when the last request ended. scaling: (time, replicas that are paid for from then on). recomputed_tokens:
-    prompt tokens that decoders computed again although they had been sent, because they were evicted meanwhile.
+    end_s: the time at which the last request ended. scaling: pairs of a time and the number of replicas that are paid
+    for from then on. recomputed_tokens: prompt tokens that decoders computed again although they had been sent, because
+    they were evicted meanwhile.
     """
 
     seen: list[Seen]
@@ -124,9 +126,9 @@ class Fleet:
     def run(
         self, workload: Iterable[WorkloadRequest], users: int | None = None, until_s: float | None = None
     ) -> FleetOutcome:
-        """Serves requests until the last has ended. Requests come at their times, which rise, or in a closed loop of
-        `users` users. In a closed loop each user asks the next question when the last is answered. No request comes
-        after until_s."""
+        """Serves requests until the last has ended. Requests come at their own times, in ascending order, or in a
+        closed loop of `users` users. In a closed loop each user asks the next question when the last is answered. No
+        request comes after until_s."""
         self._requests = enumerate(workload)
         self._until_s = math.inf if until_s is None else until_s
         if users is None:
@@ -143,7 +145,7 @@ class Fleet:
         return FleetOutcome(seen, self._readers, self._decoders, *rest, self._encoding)
 
     def on_event(self, replica: Replica, event: Event) -> None:
-        """See Listener. Routers learn of an end when it happens, which is at the end of the step."""
+        """See Listener. Routers learn that a request has ended at the time when it ends, which is the end of a step."""
         if not isinstance(event, FinishedEvent):
             self._notebook.on_event(replica, event)
             return

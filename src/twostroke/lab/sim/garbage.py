@@ -1,4 +1,5 @@
-"""Collects garbage less often while a simulation runs, which makes many small objects that stay, and almost no cycles.
+"""Collects garbage less often while a simulation runs. A simulation makes many small objects that stay, and almost no
+cycles.
 
 Python's collector walks all young objects after each 700 new ones: a tenth of a simulation's time.
 """

@@ -1,4 +1,5 @@
-"""Guesses of a simulated engine: the production guesser with a proposer that is right at a set rate."""
+"""Guesses of a simulated engine. They come from the production guesser, with a proposer of which a given share of
+tokens is right."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class AgreeingProposer:
         return [self._guess(*each) for each in wanted]
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
-        """Returns the guess at this place of the answer. It is always the same, so that runs can be repeated."""
+        """Returns a guess of `most` tokens at this place of the answer. It is the same each time, so that runs can be
+        repeated."""
         at = len(known) - len(request.prompt_token_ids)
         right = invented_tokens(request, at, most)
         return Guess([token if self._agrees(request, at + place) else WRONG_TOKEN for place, token in enumerate(right)])

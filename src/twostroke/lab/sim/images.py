@@ -22,9 +22,9 @@ KEYS_OF_ONE = 1 << 16
 
 
 class SimulatedImages(Struct, frozen=True):
-    """The images of each prompt. rows: the image rows of each part. tokens: the number of all image rows and of the
-    marks around them. cost: the cost of encodes, piece by piece. row_bytes: the bytes of an image row on its way to
-    another replica."""
+    """The images of each prompt. rows: the number of image rows of each part that is encoded separately. tokens: the
+    number of all image rows and of the marks around them. cost: the cost of encodes, piece by piece. row_bytes: the
+    bytes of an image row on its way to another replica."""
 
     rows: tuple[int, ...]
     tokens: int

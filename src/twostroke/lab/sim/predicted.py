@@ -1,4 +1,5 @@
-"""An executor that computes nothing. A step takes the predicted time, and its tokens follow from request and place."""
+"""An executor that computes nothing. A step takes the predicted time, and each token follows from its request and its
+position."""
 
 from __future__ import annotations
 

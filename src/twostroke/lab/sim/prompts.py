@@ -11,7 +11,8 @@ from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
 
 OWN_TOKEN_BASE = 1 << 50
-"""The first token id of parts of prompts that are like no other. The ids of shared blocks lie below it."""
+"""The first token id of those parts of prompts that no other prompt has. The token ids of shared blocks lie below it.
+"""
 
 MOST_PROMPT_TOKENS = 1 << 24
 GREEDY = SamplingParams(temperature=0.0)
@@ -31,11 +32,11 @@ def prompt_tokens(asked: WorkloadRequest, number: int) -> tuple[int, ...]:
 
 
 def heart_request(asked: WorkloadRequest, number: int, name: str, adapters: int = 0) -> Request:
-    """Returns the request that a scheduler is given. number: unique in the run; the request's invented output depends
-    on it alone.
+    """Returns the request that a scheduler is given. number: is unique in the run, and alone decides the request's
+    invented output.
 
-    adapters: the number of adapters. The request uses one, drawn by its own number. Pages are shared only within an
-    adapter.
+    adapters: the number of adapters. The request uses one, which is drawn at random from `number`. Pages are shared
+    only within an adapter.
     """
     adapter = Draws(number).below(adapters) if adapters else -1
     return Request(

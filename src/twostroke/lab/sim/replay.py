@@ -1,8 +1,8 @@
 """Makes a workload of the records of a real server (or of a simulation), and compares their steps with a cost model.
 
-Token ids are not recorded. A prompt that was scored is scored again: all of it is computed, whatever is cached.
-Prefixes that were found are found again: such a prompt begins with the blocks of the latest earlier prompt that was
-long enough.
+Token ids are not recorded. A prompt that was scored is scored again, so all of it is computed, whatever is cached. A
+prompt of which a prefix was found in the cache gets such a prefix again: the first blocks of the latest earlier prompt
+that is long enough.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _unfinished(steps: Sequence[StepRecord]) -> list[RequestRecord]:
 
 
 def _blocks(ended: Sequence[RequestRecord]) -> list[tuple[int, ...]]:
-    """Returns the ids of each prompt's full pages."""
+    """Returns the block ids of each prompt, one for each full page."""
     found: list[tuple[int, ...]] = []
     fresh = 0
     for record in ended:
@@ -101,8 +101,8 @@ def _blocks(ended: Sequence[RequestRecord]) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class StepErrors:
-    """Errors of predictions. decode, mixed: the distribution of predicted over measured seconds of a step, minus 1.
-    measured_s, predicted_s: the seconds of all steps together."""
+    """Errors of predictions. decode, mixed: the distribution of predicted / measured seconds - 1, for steps without
+    prefill and for other steps; None without such steps. measured_s, predicted_s: the seconds of all steps together."""
 
     decode: Summary | None
     mixed: Summary | None

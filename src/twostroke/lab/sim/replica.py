@@ -35,7 +35,7 @@ MOST_AHEAD = 256
 
 
 MOST_ENDS = 4096
-"""The most ends of steps that are kept until their tokens are reported."""
+"""The most end times of skipped steps that are kept until the tokens of these steps are reported."""
 
 
 class Listener(Protocol):
@@ -46,8 +46,7 @@ class Listener(Protocol):
         """Takes a token, or the end of a request."""
 
     def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
-        """Takes the times at which the request got one token each. It is called before any other event of the request.
-        """
+        """Takes the times at which the request got one token each. It is called before later events of the request."""
 
 
 class StepWatch(Protocol):
@@ -57,8 +56,8 @@ class StepWatch(Protocol):
         """Called when a request enters the scheduler's queue."""
 
     def on_computed(self, replica: Replica, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-        """Called when a plan was computed and is not committed yet. The live sequences in the plan are still as
-        planned."""
+        """Called when a plan was computed and is not committed yet. The scheduler's sequences are still in the state in
+        which they were planned."""
 
     def on_step(self, replica: Replica, step: Step, end_s: float) -> None:
         """Called with one step, after its events."""
@@ -66,8 +65,8 @@ class StepWatch(Protocol):
 
 @dataclass(slots=True)
 class _Run:
-    """Steady steps that are known and not yet done. times_s: the end of each step. begin_s: the beginning of the first
-    step."""
+    """Steps that were looked ahead and are not done yet. times_s: the end of each step. begin_s: the beginning of the
+    first step."""
 
     begin_s: float
     times_s: list[float]
@@ -91,11 +90,11 @@ class Replica:
     """One engine. Requests that arrive during a step are taken in when it ends, as the engine's step thread does.
 
     busy_s: the seconds spent in steps. steps: the number of steps. last_step_s: the seconds of the last step.
-    outstanding: requests submitted and not ended, whether they have arrived or not. skips: whether many steps are done
-    at a time where nothing but one more token for each stream can happen, with the same result
+    outstanding: requests submitted and not ended, whether they have arrived or not. skips: whether many steps may be
+    done at a time, where each stream gets one token and nothing else can happen. The result is the same
     (tests/sim/test_steady.py). Nothing is skipped with a watch, which needs each step, or with adapters, whose number
-    decides what a step reads. Nothing is skipped with stages, whose plans overlap, or with a disk, which acts between
-    steps.
+    decides what a step reads. Nothing is skipped with stages, whose plans overlap, with images, whose encodes take
+    time, or with a disk, which acts between steps.
     """
 
     def __init__(
@@ -129,8 +128,8 @@ class Replica:
         self._inbox: deque[Request] = deque()
 
     def submit(self, request: Request) -> None:
-        """Takes a request that arrives at request.arrival_s, not before the last one. Raises OutOfMemory where it can
-        never fit."""
+        """Takes a request that arrives at request.arrival_s, which is not before the arrival of the last one. Raises
+        OutOfMemory for a request that can never fit."""
         tokens = len(request.prompt_token_ids) + request.max_tokens
         if not self.setup.can_serve(len(request.prompt_token_ids), request.max_tokens):
             raise OutOfMemory(
@@ -147,7 +146,7 @@ class Replica:
         self.scheduler.images.done(EncodedTiles(keys), ())
 
     def settle(self, at_s: float) -> None:
-        """Applies those of the skipped steps that begin before at_s. Queues and cache are then as they are at that
+        """Does those steps that were looked ahead and begin before at_s. Queues and cache then have the state of that
         time."""
         if self._run is not None:
             self._do_run(self._run.begun_before(at_s))
@@ -178,7 +177,8 @@ class Replica:
         return math.inf if self._disk is None else min(self._disk.next_s, self.clock.now_s + WAIT_S)
 
     def turn(self) -> None:
-        """Applies the skipped steps, or skips steps, or runs one step."""
+        """Does the steps that were looked ahead, if there are any. Otherwise looks ahead, or runs one step where that
+        finds none."""
         if self._run is not None:
             self._do_run(len(self._run.times_s))
             return

@@ -46,7 +46,8 @@ class Member:
 class Router(Protocol):
     """Chooses replicas. It is deterministic: the same requests in the same order go the same way.
 
-    looks_inside: whether it asks replicas for their load, so that they must be in their state at the arrival.
+    looks_inside: whether the router asks replicas for their load. Then the replicas must first be brought to the time
+    of the arrival.
     """
 
     looks_inside: bool
@@ -69,7 +70,7 @@ class RoundRobin:
 
 
 class LeastLoaded:
-    """Chooses the replica with the fewest requests; the first of equals. Satisfies `Router`."""
+    """Chooses the replica with the fewest requests; of several such replicas, the first. Satisfies `Router`."""
 
     looks_inside = False
 
@@ -78,11 +79,11 @@ class LeastLoaded:
 
 
 class PrefixAffinity:
-    """Chooses the least loaded of the replicas that were sent the longest beginning of this prompt, unless it has much
-    more to do than others.
+    """Chooses the least loaded of the replicas that were sent the longest beginning of this prompt. If that replica has
+    far more requests than others, chooses the least loaded replica of all.
 
-    Much more means over one and a half times the requests of the least loaded replica of all, and two. It remembers the
-    last million blocks, and the last sixty-four replicas of each block. Satisfies `Router`.
+    Far more means more than 1.5 times the requests of the least loaded replica, plus 2. The router remembers the last
+    million blocks, and the last 64 replicas of each block. Satisfies `Router`.
     """
 
     looks_inside = False

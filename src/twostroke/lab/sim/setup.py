@@ -42,16 +42,17 @@ MakeScheduler = Callable[[CacheManager, SchedulerLimits, Policy | None], Schedul
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSetup:
-    """The setup of a replica: production's objects, in numbers. pools: the pools of the cache; a plain number is a
-    count of pages that stay. kv_token_bytes: the bytes of one position in all layers.
+    """The setup of a replica: the objects and numbers from which production would build one. pools: the pools of the
+    cache; a plain number is a count of pages that stay. kv_token_bytes: the bytes of one position in all layers.
 
     context_tokens: the tokens of the longest sequence; longer requests are refused as the engine refuses them.
-    promised: objectives that the scheduler keeps. Without any it goes by arrival, with prompts in chunks that keep
-    gap_rule (None: each step is filled). acceptance: the share of guessed tokens that are right; 0 where nothing is
-    guessed. kv_tokens: positions of sequences that run together. adapters: the number of adapters; each request uses
-    one, and all are equally likely. stages: for a pipeline, the cost of each stage; each stage has a plan of its own in
-    flight. images: the images with which each prompt begins. disk: the disk on which pages of prompts are kept; None
-    without one. part_bytes: the bytes of a page in each group of layers, and of a state.
+    promised: objectives that the scheduler keeps. Without any, requests are served in order of arrival, with chunks of
+    prompts that keep gap_rule; where it is None, each step is filled. acceptance: the share of guessed tokens that are
+    right; 0 where nothing is guessed. kv_tokens: positions of sequences that run together. adapters: the number of
+    adapters; each request uses one, and all are equally likely. stages: for a pipeline, the cost of each stage; each
+    stage has a plan of its own in flight. images: the images with which each prompt begins. disk: the disk on which
+    pages of prompts are kept; None without one. part_bytes: the bytes of a page in each group of layers, and of a
+    state.
     """
 
     cost: SteadyCost
@@ -101,7 +102,8 @@ class ReplicaSetup:
         return arrival_policy(self.cost, self.gap_rule, self.page_tokens)
 
     def can_serve(self, prompt_tokens: int, output_tokens: int) -> bool:
-        """Returns False for a request that is too long. The scheduler needs room for a token after every prompt."""
+        """Returns whether a request fits into the context and the pool. The scheduler needs room for a token after
+        every prompt."""
         whole = prompt_tokens + output_tokens
         return whole <= self.context_tokens and max(whole, prompt_tokens + 1) <= self._pool_tokens
 
@@ -143,7 +145,7 @@ def replica_setup(
     """Sizes a replica as the engine sizes itself. machine, memory_bytes: the hardware and memory of each process where
     the model is divided.
 
-    Raises OutOfMemory with the arithmetic, ConfigError for formats.
+    Raises OutOfMemory with the arithmetic, ConfigError for formats that the machine cannot run.
     """
     context = min(sizes.context_tokens or min(MAX_CONTEXT, spec.max_positions), spec.longest_context)
     parts = [spec] if divided is None else divided.parts(spec)

@@ -1,7 +1,8 @@
-"""K and V of a prompt that was read, sent from the replica that computed them to the one that decodes.
+"""Sends K and V of a prompt from the replica that computed them to the replica that decodes.
 
 Pages that arrive are put into the receiver's prefix tree, where the production scheduler finds them like any prefix.
-Only full pages travel that the receiver does not have; the few positions after the last are computed again there.
+Only those full pages are sent that the receiver does not have. The receiver computes the few positions after the last
+full page again.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from twostroke.types.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Each replica's connection, which is as fast in as out. A transfer needs both ends; transfers at one end follow
-    one another."""
+    """Each replica's connection. It is as fast in as out. A transfer uses the sender's and the receiver's connection at
+    the same time; a connection carries one transfer in each direction at a time."""
 
     bytes_per_s: float
     latency_s: float = 20e-6
@@ -35,7 +36,8 @@ class Traffic:
 
 
 def send(sender: Member, receiver: Member, num_bytes: int, at_s: float, link: Link, traffic: Traffic) -> float:
-    """Takes both ends as soon as they are free, from at_s on. Returns the time at which the last byte has arrived."""
+    """Sends bytes as soon as the sender's way out and the receiver's way in are free, at at_s or later. Returns the
+    time at which the last byte has arrived."""
     begin_s = max(at_s, sender.out_free_s, receiver.in_free_s)
     free_s = begin_s + num_bytes / link.bytes_per_s
     sender.out_free_s = receiver.in_free_s = free_s
@@ -47,7 +49,7 @@ def send(sender: Member, receiver: Member, num_bytes: int, at_s: float, link: Li
 
 
 def missing_tokens(cache: CacheManager, request: Request) -> int:
-    """Returns how many tokens of the prompt's full pages the receiver does not have."""
+    """Returns how many tokens of the prompt's full pages the receiver does not have. cache: the receiver's cache."""
     tokens = request.prompt_token_ids
     full = (len(tokens) - 1) // cache.page_tokens
     return max(0, full - len(cache.match(request.cache_salt, tokens))) * cache.page_tokens

@@ -13,10 +13,11 @@ from twostroke.lab.threads.pool import SimulatedPool
 from twostroke.types.spec.formats import PANEL_ROWS
 
 READ_ON, TASKS_EACH = 4, 8
-"""The most panels of one task where few rows read weights, and the least number of tasks of a thread (linear_room.cpp).
-"""
+"""For products of few rows (linear_room.cpp). READ_ON: the most panels of one task. TASKS_EACH: the least number of
+tasks for each thread."""
 SPLITS_EACH, SPLIT_ROWS = 4, 24
-"""The number of tasks for each thread that rows are split into, and the fewest rows of a part (choose_splits)."""
+"""For products of more rows, which are split (choose_splits). SPLITS_EACH: the wanted number of tasks for each thread.
+SPLIT_ROWS: the fewest rows of a part."""
 FEW_ROWS = 4
 BETWEEN_S = 5e-6
 """Seconds that the caller works alone between two products: norms, rotation, rounding of few rows."""
@@ -66,9 +67,10 @@ class CountFigure:
 def layer_seconds(
     topology: Topology, rates: CoreRates, choice: CoreChoice, layer: tuple[Matrix, ...], rows: int
 ) -> CountFigure:
-    """Simulates one layer with the threads of a choice, on the hardware threads that the choice keeps them on.
+    """Simulates one layer with the threads of a choice. They run on the hardware threads that the choice names.
 
-    Under a quota, the time is the average over many periods that the quota needs to pay for the use of all threads.
+    Under a quota, the time is an average over many periods: at least the processor seconds of all threads, divided by
+    the quota.
     """
     machine = PoolMachine(replace(topology, quota=None), rates)
     kept = choice.cpus if choice.threads <= len(choice.cpus) else ()
@@ -83,8 +85,8 @@ def layer_seconds(
 
 
 def counts_to_try(topology: Topology) -> list[int]:
-    """Returns powers of two, all cores, the useful cores, those of a node, all hardware threads, and the quota's
-    neighbours."""
+    """Returns the numbers of threads to try: powers of two, the whole numbers next to the quota, and the number of all
+    hardware threads. The numbers of all cores, of useful cores and of one node's cores are tried too."""
     most = len(topology.cpus)
     found = {1 << power for power in range(most.bit_length())}
     found |= {len(topology.cores), len(topology.useful_cores), len(topology.of_node(topology.nodes[0]).cores)}
@@ -96,8 +98,8 @@ def counts_to_try(topology: Topology) -> list[int]:
 def all_figures(
     topology: Topology, rates: CoreRates, layer: tuple[Matrix, ...], rows: int
 ) -> tuple[CountFigure, list[CountFigure]]:
-    """Returns the figures of the choice of `choose_cores`, and those of every number to try, placed as the system
-    likes."""
+    """Returns the figures of the choice of `choose_cores`, and those of every number to try. The threads of the latter
+    run where the system places them."""
     chosen = layer_seconds(topology, rates, choose_cores(topology), layer, rows)
     tried = [CoreChoice(count, "tried") for count in counts_to_try(topology)]
     return chosen, [layer_seconds(topology, rates, each, layer, rows) for each in tried]

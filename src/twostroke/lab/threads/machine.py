@@ -15,8 +15,8 @@ class CoreRates:
     """What the parts of a machine do in a second. All figures hold for cores of full capacity.
 
     ops_per_s: one core, whether one or two of its hardware threads compute. thread_bytes_per_s: one hardware thread
-    that reads alone on its core. node_bytes_per_s: all cores that read from one memory node. core_gain: how many times
-    as much the hardware threads of a core read together as one of them alone.
+    that reads alone on its core. node_bytes_per_s: all cores that read from one memory node. core_gain: the bytes that
+    the hardware threads of one core read together, divided by those that one of them reads alone.
     """
 
     ops_per_s: float
@@ -42,8 +42,9 @@ class PoolMachine:
     rates: CoreRates
 
     def places(self, threads: int, kept_on: Sequence[int] = ()) -> tuple[Cpu, ...]:
-        """Returns the hardware threads on which the system runs `threads` threads: first threads of fast cores, evenly
-        over the nodes. kept_on: numbers of the hardware threads to choose from; empty for any.
+        """Returns the hardware threads on which the system runs `threads` threads. The first hardware thread of each
+        core comes before the second, fast cores come first, and the nodes are used evenly. kept_on: numbers of the
+        hardware threads to choose from; empty for any.
 
         There are no more places than hardware threads, because the pool starts no more threads.
         """
@@ -75,7 +76,7 @@ class PoolMachine:
 
     @property
     def _slower(self) -> float:
-        """The average slowdown of a memory access against one to the node's own memory. The memory lies on N nodes in
-        equal parts, of which N - 1 are far."""
+        """The average time of a memory access, divided by that of an access to the node's own memory. The memory lies
+        on N nodes in equal parts, of which N - 1 are far."""
         count = len(self.topology.nodes)
         return (1 + (count - 1) * self.topology.far) / count

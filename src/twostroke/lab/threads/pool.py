@@ -22,9 +22,9 @@ PERIOD_S = 0.1
 """Seconds of the period in which Linux counts a quota."""
 CALLER = 0
 SHORTEST_S = 1e-12
-"""Times that are nearer than this many seconds count as reached, because sums of times are not exact."""
+"""A time counts as reached when it is at most this many seconds away, because sums of times are not exact."""
 SMALLEST = 1e-9
-"""A task is done when no larger part of it is left, because sums of steps are not exact."""
+"""A task counts as done when at most this part of it is left, because sums of steps are not exact."""
 
 
 @dataclass(slots=True)
@@ -91,12 +91,13 @@ class SimulatedPool:
 
 
 def until_sleep(idle_since: Iterable[float], now: float) -> list[float]:
-    """Returns the seconds until it sleeps for each thread that still polls."""
+    """Returns, for each thread that still polls, the seconds until it sleeps."""
     return [since + SPIN_S - now for since in idle_since if since + SPIN_S - now > SHORTEST_S]
 
 
 class _Job:
-    """One job. A thread is due to claim a task at a certain time, works on a task, or has found none."""
+    """One job while it runs. A thread will claim a task at a known time, works on a task, or has found no more tasks.
+    """
 
     def __init__(
         self, machine: PoolMachine, places: tuple[Cpu, ...], job: PoolJob, clock: Clock, idle_since: list[float]
@@ -111,7 +112,7 @@ class _Job:
         heapq.heapify(self._ready)
 
     def run(self) -> None:
-        """Runs until all tasks are done and the caller has seen it."""
+        """Runs until all tasks are done and the caller has noticed that."""
         last = CALLER
         while self._left:
             self._meet_ready()

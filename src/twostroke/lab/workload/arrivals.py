@@ -18,13 +18,14 @@ def poisson(rate_per_s: float, count: int, draws: Draws) -> list[float]:
 
 
 def gamma_bursts(rate_per_s: float, count: int, draws: Draws, shape: float = 0.25) -> list[float]:
-    """Returns times with Gamma gaps. Shape 1 is Poisson, a smaller one comes in bursts (0.25: gaps of twice the
-    deviation), a larger one is smoother."""
+    """Returns times with Gamma gaps. Shape 1 is Poisson. With a smaller shape requests come in bursts (0.25: the gaps
+    have twice the standard deviation); with a larger one they come more evenly."""
     return _summed(count, lambda: draws.gamma(shape, 1 / rate_per_s))
 
 
 def on_off(rate_per_s: float, count: int, draws: Draws, on_s: float, off_s: float) -> list[float]:
-    """Returns times that are Poisson while on, with silence while off. rate_per_s is the mean over both."""
+    """Returns Poisson times in periods of on_s seconds, with no requests in the periods of off_s seconds between them.
+    rate_per_s is the mean over both kinds of periods."""
     busy = poisson(rate_per_s * (on_s + off_s) / on_s, count, draws)
     return [time_s + off_s * int(time_s / on_s) for time_s in busy]
 

@@ -28,10 +28,10 @@ class Figures:
     intended send to the last end; they are 0 where that is less than SHORTEST_RUN_S.
 
     prompt_tokens, output_tokens: the tokens of whole answers, from `usage`. uncounted: the number of whole answers
-    whose server sent no usage, so that chunks were counted as tokens. chunk_tokens: the output tokens a chunk; where it
-    is not 1 and the server does not send each chunk's count, ITL is the gap between chunks. send_late: sent - intended.
-    busy_mean, busy_most: requests under way, on average and at most. errors: the number of requests by reason.
-    goodput_per_s, good_share: None without objectives.
+    whose server sent no usage, so that chunks were counted as tokens. chunk_tokens: the mean number of output tokens in
+    a chunk. Where it is not 1 and the server does not send each chunk's count, ITL is the gap between chunks.
+    send_late: sent - intended. busy_mean, busy_most: requests under way, on average and at most. errors: the number of
+    requests by reason. goodput_per_s, good_share: None without objectives.
     """
 
     requests: int

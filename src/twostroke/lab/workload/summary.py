@@ -31,7 +31,8 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def counted_percentile(counted: Sequence[tuple[float, int]], share: float) -> float:
-    """Returns the `percentile` of pairs (value, how often it occurs), in any order. At least one value occurs once."""
+    """Returns the `percentile` of values. counted: pairs (value, how often it occurs), in any order; at least one value
+    occurs."""
     ordered = sorted(counted)
     total = sum(count for _, count in ordered)
     place = share * (total - 1)

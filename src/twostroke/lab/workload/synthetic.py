@@ -17,8 +17,8 @@ from twostroke.lab.workload.lengths import Lengths
 from twostroke.lab.workload.request import WorkloadRequest
 
 BLOCK_TOKENS = 16
-"""The tokens of a block of synthetic shared prompts. It is a page of this engine, so that a prefix is found to its last
-page."""
+"""The tokens of a block of synthetic shared prompts. A block has the size of a page of this engine, so that all of a
+shared prefix can be found in the cache."""
 
 INTERACTIVE, BATCH = 0, 1
 
@@ -35,7 +35,7 @@ class Load:
 
 
 def closed_loop(count: int, prompt: Lengths, output: Lengths, seed: int = 0) -> list[WorkloadRequest]:
-    """Makes requests without arrival times. Users that ask again when they are answered take them in turn."""
+    """Makes requests without arrival times. The users of a closed loop take them in turn."""
     return plain([0.0] * count, prompt, output, seed)
 
 
@@ -85,7 +85,8 @@ def shared_prefix_agents(load: Load) -> list[WorkloadRequest]:
     """Makes the requests of four kinds of agents, each kind with one long system prompt. Every turn of a session
     repeats the turns before it.
 
-    A session takes about six turns. The next turn begins after the answer could have been read and tools called.
+    A session takes about six turns. The next turn begins after the time that it takes to read the answer and to call
+    tools.
     """
     arrivals, picks = Draws(load.seed, "arrivals"), Draws(load.seed, "agents")
     system = Lengths(1024).scaled(load.tokens).median_tokens

@@ -17,7 +17,7 @@ def broken(source: str, line: int, why: str, expected: str) -> TraceError:
 
 
 def whole_number(value: Any, name: str) -> int:
-    """Returns a count that is not below zero. Raises ValueError that names the field."""
+    """Returns `value`, a whole number of at least 0. Raises ValueError with the name of the field for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value != int(value):
         raise ValueError(f"{name} is {_short(value)}, not a whole number")
     if value < 0:

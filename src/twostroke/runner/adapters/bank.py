@@ -1,7 +1,7 @@
 """The arrays that hold adapters: for each adapted tensor a bank of matrices, with a place (slot) for each adapter.
 
-A slot must not be filled while rows are computed with it. All banks lie in one array. Where the system backs this array
-with large pages, a step reads adapters faster.
+A slot must not be filled while rows are computed with its adapter. All banks lie in one array. Where the system puts
+this array into large pages, a step reads adapters faster.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int
 
 
 class AdapterBank:
-    """matrices, vectors: the numbers of the adapters, by the keys that the adapted program has and the model itself
-    does not have. memory: the device memory that holds these numbers. Each adapter's ranks change alone, so this
-    process keeps a copy of them."""
+    """The numbers of all adapters. matrices, vectors: these numbers, by the keys that only the adapted program has, and
+    not the model itself. memory: the device memory that holds these numbers. The process keeps a copy of the vectors of
+    ranks, because one adapter's ranks change at a time."""
 
     def __init__(
         self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat, memory: DeviceMemory = HOST
@@ -54,7 +54,8 @@ class AdapterBank:
                 )
 
     def fill(self, slot: int, folder: LoraFolder) -> None:
-        """Puts an adapter into a slot that no row is computed with. Raises ConfigError or CorruptModel.
+        """Puts an adapter into a slot. No row may be computed with the slot meanwhile. Raises ConfigError or
+        CorruptModel.
 
         After an error the slot adds nothing to a product.
         """
@@ -89,8 +90,8 @@ class AdapterBank:
 
 
 def _empty(banks: list[Weight], weight_format: WeightFormat, memory: DeviceMemory) -> dict[str, PackedWeight]:
-    """Makes banks of zeros, by their keys. On the host the system backs them with memory when they are written. Every
-    size is a whole number of cache lines."""
+    """Makes banks of zeros, by their keys. On the host, the system provides memory for them when they are first
+    written. Every size is a whole number of cache lines."""
     sizes = [bank.experts * weight_format.data_bytes(bank.rows, bank.columns) for bank in banks]
     room, made, end = memory.zeros(sum(sizes)), dict[str, PackedWeight](), 0
     for bank, size in zip(banks, sizes, strict=True):

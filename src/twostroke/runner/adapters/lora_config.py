@@ -28,8 +28,8 @@ HONOURED = frozenset(
     "init_lora_weights bias".split()
 )
 WITHOUT_EFFECT = frozenset(
-    # Fields about training, bookkeeping, and the layout of the model's own matrices. The layout of the adapter's
-    # tensors is the same in any case.
+    # These fields concern training, bookkeeping, and the layout of the model's own matrices. The layout of the
+    # adapter's tensors is the same in any case.
     "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode lora_dropout fan_in_fan_out "
     "megatron_core layers_pattern qalora_group_size runtime_config ensure_weight_tying eva_config "
     "lora_ga_config".split()
@@ -39,7 +39,8 @@ PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 
 
 class LoraConfig(Struct, frozen=True):
-    """rank, alpha: the values for modules that no pattern fits. targets, excluded: endings of names, or one regular
+    """The fields of adapter_config.json that change what an adapter computes. rank, alpha: the values for modules that
+    no pattern fits. ranks, alphas: the values by pattern. targets, excluded: endings of names, or one regular
     expression.
 
     layers: the layers that the adapter changes; empty for all. Patterns are regular expressions over endings of names.
@@ -129,7 +130,7 @@ def _refused(
 
 
 def _patterns(fields: Fields, name: str) -> list[tuple[str, Fields]]:
-    """Returns each pattern of a mapping, with the fields from which its value can be read."""
+    """Returns the keys of a mapping, which are patterns. The value of each can be read from the returned fields."""
     group = fields.group(name)
     if group is None:
         return []

@@ -40,7 +40,8 @@ _OTHER_KINDS = {
 
 
 class LoraModule(Struct, frozen=True):
-    """stored: the module's name in the file. rank: the rank of its matrices. scaling: the factor of the product B A."""
+    """A module that an adapter changes. stored: the module's name in the file. rank: the rank of its matrices. scaling:
+    the factor of the product B A."""
 
     stored: str
     rank: int

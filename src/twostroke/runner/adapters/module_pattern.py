@@ -1,9 +1,9 @@
 """Regular expressions over names of modules, matched in bounded time.
 
 Files of adapters hold regular expressions from untrusted authors, and Python's `re` takes exponential time for some of
-them. This module lets Python parse an expression. It is matched without going back, by the set of places where each
-part may end. An expression that takes more than MAX_STEPS is refused, and so are look-around, back-references and the
-like.
+them. This module lets Python parse an expression. The expression is then matched without going back: each part turns
+the set of places where it may begin into the set where it may end. An expression that takes more than MAX_STEPS is
+refused, and so are look-around, back-references and the like.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class ModulePattern:
         return len(name) in self._ends(self._tree, name, frozenset({0}))
 
     def _ends(self, items: Iterable[Any], name: str, starts: Places) -> Places:
-        """Returns the places where a match of all items, one after the other, may end. starts: the places where it may
-        begin."""
+        """Returns the places where a match of all items, one after the other, may end. starts: the places where the
+        match may begin."""
         for kind, value in items:
             if not starts:
                 break

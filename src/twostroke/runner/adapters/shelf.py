@@ -1,4 +1,4 @@
-"""The adapters of an engine, by name: loaded, taken by requests, unloaded. Any thread may use this module.
+"""Loads and unloads the adapters of an engine by name, and lends them to requests. Any thread may use this module.
 
 After an adapter is unloaded, no new request can ask for it. Its slot is free when the last request that uses it has
 ended.
@@ -22,7 +22,8 @@ OpenFolder = Callable[[Path], LoraFolder]
 
 
 class LoadedAdapter(Struct, frozen=True):
-    """path: the folder that it was loaded from."""
+    """An adapter that requests can ask for. path: the folder from which it was loaded. taken: the slot and the salt
+    that its requests get."""
 
     name: str
     path: Path
@@ -98,8 +99,8 @@ class AdapterShelf:
                 self._require(name)
 
     def take(self, name: str) -> TakenAdapter:
-        """Takes an adapter for a request that begins. Its slot does not change until it is given back. Raises
-        InvalidRequest for a name that is not loaded."""
+        """Takes an adapter for a request that begins. The adapter stays in its slot until the request gives it back.
+        Raises InvalidRequest for a name that is not loaded."""
         with self._changed:
             taken = self._require(name).taken
             self._uses[taken.slot] += 1
@@ -133,11 +134,11 @@ class AdapterShelf:
         if not free:
             raise ConfigError(
                 f"All {self._bank.count} places for adapters are taken.",
-                why="One that was unloaded keeps its place until the last request that has it ends.",
+                why="An unloaded adapter keeps its place until the last request that uses it ends.",
                 fix="Unload one, or start the engine with a larger --max-adapters.",
             )
         return free[0]
 
 
 def _taken_name(name: str) -> ConfigError:
-    return ConfigError(f"No adapter may be called {name!r}: the model is.", fix="Give it another name.")
+    return ConfigError(f"No adapter may be called {name!r}: the model has this name.", fix="Give it another name.")

@@ -5,9 +5,9 @@
 
 While a step runs, the next one is queued after it by a guess of its plan (`early_steps`). Its token ids are copied on
 the device from the results of the step before. The executor's interface is the usual one: it takes a plan and returns
-the plan's result. Rows that were begun are dropped where the plan does not ask for them, because their sequence has
-ended. The plan's other rows are computed after those that were begun. Rows do not depend on one another, so all tokens
-are the same as those of whole steps.
+the plan's result. A row that was begun is dropped where the plan does not ask for it, for example because its sequence
+has ended. The plan's other rows are computed after the rows that were begun. Rows do not depend on one another, so all
+tokens are the same as those of whole steps.
 
 A dropped row has written K and V of one position that no sequence has computed. The device runs steps in the order in
 which they were started, so a sequence that gets the page later also writes it later.
@@ -64,8 +64,8 @@ class EarlyForward(Protocol):
 
 @dataclass(slots=True)
 class _Begun:
-    """A step that was started. tokens: the tokens sampled in the step before it, by request id, once they are known.
-    found: those sequences of the step that a plan asked for."""
+    """A step that was started. ordered: its sequences. tokens: the tokens sampled in the step before it, by request id,
+    once they are known. found: those of its sequences that the plan asks for."""
 
     slot: int
     ordered: Sequence[PlannedSequence]
@@ -76,7 +76,7 @@ class _Begun:
     device_s: float = 0.0
 
     def keep(self, plan: Plan) -> set[str]:
-        """Drops the rows that the plan does not ask for. Returns the request ids of the others."""
+        """Drops the rows that the plan does not ask for. Returns the request ids of the rows that are kept."""
         tokens, begun = self.tokens, {each.request.request_id: each for each in self.ordered}
         same = {
             name
@@ -156,8 +156,8 @@ class EarlyRunner:
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 
     def _begin_early(self, later: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
-        """Starts the next step after these parts. Returns None where it cannot be started; then the error appears when
-        its plan is executed."""
+        """Starts the next step after these parts. Returns None where the step cannot be started; then the error is
+        raised when the step's plan is executed."""
         if not later:
             return None
         try:
@@ -184,8 +184,8 @@ class EarlyRunner:
 
 
 def _follows(sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> list[tuple[int, I32Array]]:
-    """Returns for each part its slot and pairs: the row of each sequence that has one row, and the row of the part that
-    gives the sequence's token."""
+    """Returns the argument `follows` of `EarlyForward.begin`: for each part its slot, and pairs of a sequence's row and
+    the row of the part that gives the token for it."""
     rows = {each.request.request_id: row for row, each in enumerate(sequences)} if parts else {}
     found: list[tuple[int, I32Array]] = []
     for part in parts:

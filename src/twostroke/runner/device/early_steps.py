@@ -1,5 +1,5 @@
-"""Decides which step a device may begin before the results of the step ahead are looked at, and whether a plan asks for
-it.
+"""Decides which step a device may begin before the host has read the results of the step ahead. Decides later whether a
+plan asks for what was begun.
 
 Sequences that decode have one more token in the next step, whatever the token before it is. The host knows everything
 of such a step but these tokens, which are on the device. A row that was begun is used only where the plan that is made
@@ -17,12 +17,12 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 NOT_KNOWN_YET = 0
 """The token id that stands in place of a token on the device. Every vocabulary has it."""
 STEADY = (None, Hold.SEQUENCES, Hold.PAGES, Hold.CALL)
-"""The reasons of waiting requests with which the next step admits no request, unless a sequence ends."""
+"""The values of `Plan.held` with which the next step admits no request, unless a sequence ends."""
 
 
 class OneMore(Sequence[int]):
-    """The known tokens and one more that is not known yet. The length stays that of `known` at the beginning plus one,
-    even if `known` grows."""
+    """The known tokens and one more that is not known yet. Its length does not change, even if `known` grows. Reading
+    any of its tokens gives NOT_KNOWN_YET."""
 
     __slots__ = ("_length",)
 

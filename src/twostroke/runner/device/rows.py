@@ -82,7 +82,7 @@ def asked_of(sequence: PlannedSequence, changes: Changes | None) -> bytes:
 
 
 def with_lists(row: bytes, where: Sequence[int]) -> bytes:
-    """Returns the row with, for each of LISTS, its place and the number of its entries."""
+    """Returns the row with the place and the number of entries of each of LISTS. where: these numbers, list by list."""
     return row[:_LISTS_AT] + _PLACES.pack(*where) + row[_LISTS_AT + _PLACES.size :]
 
 

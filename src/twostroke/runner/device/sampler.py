@@ -66,9 +66,9 @@ class SamplingForward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SampledRows:
-    """A sequence that samples. first: its first row of logits. changed: for each row that was asked for, whether its
-    request changes the logits; the row of its last known token comes first, then those of guesses. reason: why it is
-    sampled on the host; None where the device samples it. fault: the error of its token mask."""
+    """A sequence that samples. first: its first row of logits. changed: for each of its rows, whether the request
+    changes the logits; the row of the last known token comes first, then those of guesses. reason: why it is sampled on
+    the host; None where the device samples it. fault: the error of its token mask."""
 
     sequence: PlannedSequence
     first: int
@@ -79,9 +79,8 @@ class SampledRows:
 
 @dataclass(frozen=True, slots=True)
 class WantedRows:
-    """found: the sequences that sample. asked: an array (R,) of SAMPLE_INPUT, one entry for each row. lists: the bytes
-    of the lists that the entries refer to.
-    """
+    """The inputs of a step's sampling. found: the sequences that sample. asked: an array (R,) of SAMPLE_INPUT, one
+    entry for each row. lists: the bytes of the lists that the entries refer to."""
 
     found: list[SampledRows]
     asked: Rows
@@ -91,7 +90,7 @@ class WantedRows:
 @dataclass(slots=True)
 class _Lists:
     """The entries of the rows' lists, one after the other. Equal entries are stored once. end: the end of the entries,
-    in bytes from the first row on. room: the largest end."""
+    in bytes from the first row on. room: the largest value that `end` may have."""
 
     end: int
     room: int
@@ -199,9 +198,9 @@ class DeviceSampler:
         return SampledRows(sequence, first, tuple(changed))
 
     def wanted_next(self, before: WantedRows, sequences: Sequence[PlannedSequence]) -> WantedRows | None:
-        """Returns the same as `wanted`, made quickly from the inputs of the step before. before: the inputs of the same
-        sequences one position back, one row for each sequence, of which none needs the token before it on the host.
-        Returns None where more than the draws may differ."""
+        """Returns the same as `wanted`, but makes it quickly, by copying the inputs of the step before and changing the
+        draws. before: the inputs of the same sequences one position back, one row for each. No row may need the token
+        before it on the host. Returns None where more than the draws may differ."""
         if before.asked["changed"].any():
             return None
         asked = before.asked.copy()

@@ -33,8 +33,8 @@ _FUNCTIONS: Mapping[str, Function] = {"Identity": lambda x: x, "Tanh": np.tanh}
 
 
 class DenseStep(Struct, frozen=True, eq=False):
-    """weight: (outputs, inputs) float32. bias: (outputs,), or None. function: the activation function that is applied
-    to each element."""
+    """One step Dense. weight: (outputs, inputs) float32. bias: (outputs,), or None. function: the activation function
+    that is applied to each element."""
 
     weight: F32Array
     bias: F32Array | None
@@ -46,8 +46,8 @@ class DenseStep(Struct, frozen=True, eq=False):
         return len(self.weight)
 
     def __call__(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns (outputs,) of a vector (inputs,). It uses no matrix library, because the sums of such a library may
-        depend on its number of threads."""
+        """Returns the vector (outputs,) that the step makes from a vector (inputs,). It uses no matrix library, because
+        the sums of such a library may depend on its number of threads."""
         made = np.einsum("oi,i->o", self.weight, vector.astype(np.float32))
         if self.bias is not None:
             made = made + self.bias

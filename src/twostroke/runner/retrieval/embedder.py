@@ -21,9 +21,9 @@ NO_OUTPUT = SamplingParams(temperature=0.0, max_tokens=0)
 
 
 class EmbeddingOptions(Struct, frozen=True):
-    """prompt_name: the name of the model's prompt that stands before the text; None for its default, if it has one.
-    most_tokens: the length to which longer texts are cut, special tokens included; with None they are refused. trusted:
-    whether control tokens in the text count as control tokens."""
+    """How a text becomes a prompt. prompt_name: the name of the model's prompt that stands before the text; None for
+    its default, if it has one. most_tokens: the length to which longer texts are cut, special tokens included; with
+    None they are refused. trusted: whether control tokens in the text count as control tokens."""
 
     prompt_name: str | None = None
     most_tokens: int | None = None
@@ -34,8 +34,8 @@ AS_IS = EmbeddingOptions()
 
 
 class VectorOptions(Struct, frozen=True):
-    """dimensions: how many numbers of the vector are kept, the first ones; None for all. normalized: whether the kept
-    numbers are then scaled to length 1."""
+    """What is returned of a vector. dimensions: how many of the vector's first numbers are kept; None for all.
+    normalized: whether the kept numbers are then scaled to length 1."""
 
     dimensions: int | None = None
     normalized: bool = True
@@ -51,8 +51,8 @@ class Embedder:
     files: SentenceFiles = field(default_factory=SentenceFiles)
 
     def prompt(self, text: str | Sequence[int], options: EmbeddingOptions = AS_IS) -> Prompt:
-        """Returns the prompt that the engine computes for a text. Token ids are taken as they are. Raises
-        InvalidRequest."""
+        """Returns the prompt that the engine computes for a text. Token ids in place of a text are taken as they are.
+        Raises InvalidRequest."""
         if not isinstance(text, str):
             return Prompt(self._as_given(text, options), NO_OUTPUT, pooling=PooledRows(self.pooling))
         before = self._before(options)

@@ -26,13 +26,14 @@ BEFORE = (
     'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
 )
 AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-"""The text after a pair in the prompt, from the model page of Qwen3-Reranker; BEFORE is the text before it."""
+"""The text after a pair in the prompt, from the model page of Qwen3-Reranker. BEFORE is the text before the pair."""
 
 
 class PairOptions(Struct, frozen=True):
-    """instruction: tells what makes a document relevant, for models that read an instruction. most_tokens: the longest
-    prompt; the document is cut to fit, and with None a prompt that is too long is refused. most_document_tokens: the
-    longest document; longer ones are cut. trusted: whether control tokens in the texts count as control tokens."""
+    """How a pair of texts becomes a prompt. instruction: tells what makes a document relevant, for models that read an
+    instruction. most_tokens: the longest prompt; the document is cut to fit, and with None a prompt that is too long is
+    refused. most_document_tokens: the longest document; longer ones are cut. trusted: whether control tokens in the
+    texts count as control tokens."""
 
     instruction: str | None = None
     most_tokens: int | None = None

@@ -17,8 +17,8 @@ from twostroke.ops.operands import F32Array
 from twostroke.runner.sampling.random_draw import DRAW_BITS
 
 _FIRST_LOOK, _LOOK_MORE = 512, 8
-"""How many candidates are sorted first, and how many times more are sorted next. The top-p set is nearly always among
-the first."""
+"""How many candidates are sorted first, and by which factor this number grows for each further look. The top-p set is
+nearly always among the first."""
 _BLOCK = 512
 _PLACE_BITS, _MAGNITUDE = 32, np.int32((1 << 31) - 1)
 
@@ -61,7 +61,8 @@ def top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: fl
 
 
 def looks(least: int, vocabulary: int) -> Iterable[int]:
-    """Yields how many candidates are sorted, in rising order up to all, at least `least` of them."""
+    """Yields the numbers of candidates to sort, one after the other. They rise from at least `least` to the whole
+    vocabulary."""
     look = max(_FIRST_LOOK, least)
     while look < vocabulary:
         yield look
@@ -80,9 +81,9 @@ def largest(logits: NDArray[np.floating[Any]], count: int) -> IdArray:
 
 
 def _falling(values: NDArray[np.floating[Any]]) -> IdArray:
-    """Returns the places of values, the largest first. Equal values stay in their order. Whole numbers are sorted many
-    times faster than floats, so the bits of a 32-bit value become a number that falls with it, and its place follows.
-    """
+    """Returns the places of values, the largest first. Equal values stay in their order. Each 32-bit value becomes a
+    whole number that falls as the value rises; its low bits hold the place. Whole numbers are sorted many times faster
+    than floats."""
     if values.dtype != np.float32:
         return _falling_wide(values)
     bits = (values + np.float32(0)).view(np.int32)  # -0 becomes 0, which it is equal to
@@ -93,8 +94,8 @@ def _falling(values: NDArray[np.floating[Any]]) -> IdArray:
 
 
 def _falling_wide(values: NDArray[np.floating[Any]]) -> IdArray:
-    """Does the same for 64-bit values. A sort that is not stable is quicker. After it, the places of equal values are
-    sorted as whole numbers, each after the number of its group."""
+    """Does the same as `_falling` for values of 64 bits. It uses a sort that is not stable, because that is quicker.
+    Then it puts the places of equal values in order, as whole numbers that begin with the number of their group."""
     order: IdArray = np.argsort(-values)
     found = values[order]
     differs = found[1:] != found[:-1]

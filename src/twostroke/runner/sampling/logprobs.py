@@ -33,5 +33,5 @@ def logprob_of(best: float, total: int, token_id: int, logit: float, top: Iterab
 
 
 def log_total(best: float, total: int) -> float:
-    """Returns the difference between each logit and its log probability."""
+    """Returns the number that is subtracted from each logit to get its log probability."""
     return best + ln_of_sum(total)

@@ -1,7 +1,7 @@
 """The tokens of one row that may still be chosen, with the numbers that samplers need.
 
-All numbers are functions of the logits. Weights are whole numbers (ADR 17). Every other number is made from them by
-steps that are rounded once, so that it is the same on every machine.
+All numbers are functions of the logits. Weights are whole numbers (ADR 17). Every other number is made from weights by
+operations that each round once, so that it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ BEST_WEIGHT = 1 << WEIGHT_BITS
 
 
 class SamplerRow:
-    """logits: the tokens' logits after the request's changes. temperature: the temperature with
-    which weights are made. vocab_size: the number of tokens of the vocabulary, including those that may not be chosen.
+    """One row of logits, on which samplers work. logits: the tokens' logits after the request's changes. temperature:
+    the temperature with which weights are made. vocab_size: the number of tokens of the vocabulary, including those
+    that may not be chosen.
 
     memory: the result of the samplers' `remember` after the token before; empty at the first token. scored: see
     `score`.
@@ -98,7 +99,8 @@ class SamplerRow:
             self.temperature, self._weights = temperature, None
 
     def score(self, near: NearScore) -> None:
-        """Sets other logits for the same tokens, at temperature 1: scores by their probabilities until now."""
+        """Replaces the logits of the tokens by scores, at temperature 1. near: makes a score from a token's present
+        probability."""
         self.scored, scores = self._weigh.near(self.weights, self.total, near)
         self.logits, self.temperature, self._weights = scores, 1.0, None
 

@@ -33,8 +33,8 @@ def sample_rows(weigh: Weigh, rows: F32Array, sequence: PlannedSequence) -> tupl
 
 
 def _behind(weigh: Weigh, first: SampledToken, rows: F32Array, sequence: PlannedSequence) -> list[SampledToken]:
-    """Returns the tokens after the first. The mask of the request is unchanged when this function returns, because a
-    commit moves it."""
+    """Returns the tokens after the first. The request's mask has its old state when this function returns, because only
+    a commit may move the mask on."""
     request, num_output = sequence.request, sequence.num_output_tokens
     known, mask = list(sequence.known_token_ids), request.mask
     sampled, token_id, memory = list[SampledToken](), first.token_id, first.memory
@@ -62,8 +62,8 @@ def as_if_right(sequence: PlannedSequence) -> Iterator[tuple[PlannedSequence, Ch
     row that cannot count: the guess before it ends the text, or is forbidden, or the request's mask fails there.
 
     It is used where all rows are sampled at once. Each sequence is valid until the next one is asked for. The iterator
-    must be used up, because only then the mask of the request is as before. Raises ValueError where the mask fails at
-    the first row.
+    must be used to its end, because only then the request's mask gets its old state back. Raises ValueError where the
+    mask fails at the first row.
     """
     request, num_output, mask = sequence.request, sequence.num_output_tokens, sequence.request.mask
     changes = changes_of(sequence)

@@ -1,4 +1,5 @@
-"""Makes the options of a load run into a workload: synthetic ones by name or by numbers, traces from their text."""
+"""Makes a workload from the options of a load run: a synthetic one by its name or by numbers, or a trace from its text.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Trace:
 @dataclass(frozen=True, slots=True)
 class LoadAsk:
     """The options of a load run. users: the users of a closed loop. rate_per_s: the requests a second of an open loop.
-    With neither there is one user, or the trace's own times are kept.
+    With neither of the two, a trace with times keeps them, a named workload has one request a second, and others have
+    one user.
 
     burstiness: the shape of the gaps' Gamma distribution, 1 is Poisson. prompt, output: the lengths of synthetic
     requests.
@@ -93,7 +95,7 @@ def _check(ask: LoadAsk) -> None:
     if ask.trace is not None and ask.named is not None:
         raise ConfigError("--trace and --workload are two workloads.", fix="Give one of them.")
     if ask.burstiness != POISSON and ask.rate_per_s is None:
-        raise ConfigError("--burstiness is of arrivals, and there is no --rate.", fix="Add --rate.")
+        raise ConfigError("--burstiness changes arrivals by --rate, and there is no --rate.", fix="Add --rate.")
     if ask.rate_scale != 1.0 and (ask.trace is None or ask.users is not None or ask.rate_per_s is not None):
         raise ConfigError(
             "--rate-scale changes the times of a trace.", fix="Use it with --trace, without --rate and --concurrency."

@@ -1,5 +1,5 @@
-"""Finds the words that make exact prompts. A tokenizer counts their tokens where one is given, else the server's usage
-does."""
+"""Finds words for prompts of an exact number of tokens. A tokenizer counts tokens where one is given; otherwise the
+server's `usage` gives the counts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from twostroke.types.errors import ConfigError
 
 
 async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | None) -> WordList:
-    """Finds the words of which prompts are made. Raises ConfigError where the server answers no probe, or nothing
-    counts its tokens."""
+    """Finds the words of which prompts are made. Raises ConfigError where the server answers no probe, or where neither
+    a tokenizer nor the server counts tokens."""
 
     async def by_usage(text: str) -> int:
         seen = await client.ask(text, 1, client.now_s())

@@ -1,4 +1,5 @@
-"""Decides when requests are sent: each when its user has the last answer, or each at its own time."""
+"""Decides when requests are sent: in a closed loop when a user has the answer to the last request, in an open loop at
+each request's arrival time."""
 
 from __future__ import annotations
 

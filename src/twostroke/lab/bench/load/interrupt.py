@@ -1,4 +1,4 @@
-"""Makes Ctrl-C a request to stop: the first one sets an event, a second one interrupts."""
+"""Lets Ctrl-C stop a run in order: the first one sets an event, a second one interrupts at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from twostroke.system import here
 
 @contextlib.contextmanager
 def stopped_by_interrupt(stop: asyncio.Event) -> Iterator[None]:
-    """Lets the first SIGINT inside the context set `stop`. Does nothing outside the main thread, and where loops have
-    no signals."""
+    """Lets the first SIGINT inside the context set `stop`. Does nothing outside the main thread, or where event loops
+    cannot handle signals."""
 
     def stopping(_kind: signal.Signals) -> None:
         if stop.is_set():

@@ -14,7 +14,7 @@ TINY = 1e-12
 
 Place = Callable[[tuple[float, float]], tuple[float, float]]
 Box = tuple[float, float, float, float]
-"""Left, top, right, bottom."""
+"""The edges of a box: left, top, right, bottom."""
 
 
 @dataclass(frozen=True, slots=True)

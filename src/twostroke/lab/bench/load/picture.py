@@ -14,7 +14,7 @@ WORDS_IN_A_LINE, LINE_HEIGHT = 150, 15
 
 
 def sweep_svg(found: Sweep) -> str:
-    """Returns an SVG document. A walk that was not made has no panels."""
+    """Returns an SVG document. A sweep without numbers of users, or without prompt lengths, has no panels for them."""
     panels = [*_users_panels(found), *_length_panels(found)]
     columns = 2
     rows = max(1, -(-len(panels) // columns))

@@ -79,7 +79,7 @@ class LoadReport:
         return lines
 
     def as_json(self, requests: bool = True) -> dict[str, Any]:
-        """The report as plain values. requests: also give an entry for each request."""
+        """The report as plain values. requests: whether it also has an entry for each request."""
         value: dict[str, Any] = {
             "version": VERSION,
             "server": {"base_url": self.facts.base_url, "model": self.facts.model},

@@ -25,8 +25,8 @@ from twostroke.text.tokenizer import Tokenizer
 TICK_S = 0.5
 WARMUP_STREAM = 0x5EED
 PREPARED_TOKENS = 20_000_000
-"""Up to this many tokens in all, the prompts are written before the run. Beyond it, each prompt is written just before
-it is sent (a millisecond)."""
+"""Where all prompts together have at most this many tokens, they are made before the run. Otherwise each prompt is made
+just before it is sent, which takes a millisecond."""
 
 Watch = Callable[[Progress], None]
 """A function that is called twice a second while a run goes on."""
@@ -127,8 +127,8 @@ class Session:
 
 @contextlib.asynccontextmanager
 async def open_session(target: Target, clock: Callable[[], float], count_words: bool) -> AsyncIterator[Session]:
-    """Finds the server and its model. count_words: whether some prompts have no text. Raises ConfigError where the
-    server does not answer as required."""
+    """Finds the server and its model. count_words: whether some prompts have no text of their own, so that words for
+    them must be found. Raises ConfigError where the server does not answer as required."""
     address = base_url(target.url)
     async with open_connections(target.api_key, target.silence_s) as connections:
         facts = await find_model(connections.kept, address, target.model)

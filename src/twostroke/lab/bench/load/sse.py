@@ -9,8 +9,8 @@ MAX_EVENT_BYTES = 16 << 20
 
 
 class EventReader:
-    """Takes bytes in pieces of any size and returns the data of whole events. Raises ValueError for an event without an
-    end."""
+    """Takes bytes in pieces of any size and returns the data of whole events. Raises ValueError for an event of more
+    than MAX_EVENT_BYTES."""
 
     def __init__(self) -> None:
         self._rest = b""

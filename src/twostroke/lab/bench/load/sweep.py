@@ -66,9 +66,8 @@ class UsersPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the cost model predicts for the same points. ttft, itl: pairs (tokens, seconds). words: which model is
-    predicted, and from which measurement.
-    """
+    """What the cost model predicts for the same points. ttft, itl: pairs (tokens, seconds). words: a text that names
+    the model that is predicted, and the measurement that predictions are made from."""
 
     words: str
     users: tuple[UsersPrediction, ...]
@@ -98,8 +97,8 @@ that the walk over lengths has drawn."""
 
 
 async def walk(session: Session, ask: SweepAsk, note: Note, watch: Watch) -> Sweep:
-    """Measures the lengths first, then the users, until an interrupt. Raises ConfigError where no request of a point
-    was answered."""
+    """Measures each prompt length first, then each number of users; an interrupt ends the sweep early. Raises
+    ConfigError where no request of a point was answered."""
     found = Sweep(session.facts.model, ask)
     for length in ask.lengths:
         measured = await _point(session, ask, length, 1, ask.seed + length, watch)

@@ -1,8 +1,8 @@
 """Makes prompts of an exact number of tokens, from words of one token each.
 
 A tokenizer splits text at spaces before it merges. Words that are one token each after a space therefore make as many
-tokens as there are words, in any order. A tokenizer finds these words, or the server does, whose `usage` counts the
-tokens.
+tokens as there are words, in any order. These words are found by counting tokens, with a tokenizer or by the server's
+`usage`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ OPENING = "Read"
 REPEATS, ENOUGH_WORDS, RANDOM_WORDS = 8, 12, 16
 
 Count = Callable[[str], Awaitable[int]]
-"""Returns the tokens of a whole prompt with this text, including what the server puts around it."""
+"""Returns the number of tokens of a whole prompt with this text, including the tokens that the server puts around it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,15 @@ class WordList:
         count = max(1, request.prompt_tokens - self.fixed_tokens)
         chosen: list[str] = []
         for block in request.block_ids:
-            # The fixed tokens stand at the beginning, so the words of a block begin earlier than its tokens by that
-            # number.
+            # The fixed tokens come first, so the words of a block lie that many tokens later in the prompt than the
+            # block does in the request.
             chosen += self._draw(Draws(mix(seed) ^ block, "block"), request.block_tokens)
         chosen += self._draw(Draws(seed, f"prompt {index}"), count - len(chosen))
         return self.before.join([OPENING, *chosen[:count]])
 
     def _draw(self, draws: Draws, count: int) -> list[str]:
-        """Draws random words for the beginning, which tells prompts apart. The other words follow in the order of the
-        list, repeated as needed, which is quick."""
+        """Draws random words for the beginning, which tells prompts apart. The other words are taken in the order of
+        the list, which is repeated as needed, because that is quick."""
         size = len(self.words)
         head = [self.words[draws.below(size)] for _ in range(min(count, RANDOM_WORDS))]
         left, start = count - len(head), draws.below(size)

@@ -22,8 +22,7 @@ def python_of(folder: Path, peer: Peer) -> Path | None:
 
 
 def install(folder: Path, peer: Peer, variables: Mapping[str, str], note: Callable[[str], None]) -> Path:
-    """Makes the environment, or makes it anew where an installation did not finish; returns its interpreter. Raises
-    ConfigError.
+    """Makes the environment, where no finished one exists. Returns its interpreter. Raises ConfigError.
 
     variables: the environment of the installer, to which the peer's own are added.
     """

@@ -61,7 +61,7 @@ class Session:
         finally:
             watch.cancel()
         if not line:
-            raise PeerFault(f"{self.peer.title} ended during {command}.", why=f"Its words are in {self._log.name}.")
+            raise PeerFault(f"{self.peer.title} ended during {command}.", why=f"Its output is in {self._log.name}.")
         answer = json.loads(line)
         if "missing" in answer:
             raise Missing(f"{self.peer.title}: {answer['missing']}.")

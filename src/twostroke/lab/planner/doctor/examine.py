@@ -47,7 +47,7 @@ class Effort:
 FULL = Effort()
 
 TRIES = 3
-"""How often each part is measured at most, where other programs take part of the cores."""
+"""How often a part is measured at most. It is measured again where other programs took part of the cores."""
 
 AGAIN_S, MOST_S = 15.0, 45.0
 
@@ -83,8 +83,8 @@ def machine_busy(share: float) -> MachineBusy:
 class Quiet:
     """Measures again what other programs disturbed, TRIES times at most, and keeps the result that was disturbed least.
 
-    clock: returns seconds; None for no bound. After AGAIN_S nothing is measured again. After MOST_S a machine that was
-    disturbed is given up (MachineBusy).
+    clock: returns seconds; None sets no limits of time. After AGAIN_S nothing is measured again. After MOST_S a machine
+    that was disturbed is given up (MachineBusy).
     """
 
     def __init__(

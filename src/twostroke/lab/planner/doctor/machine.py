@@ -21,9 +21,9 @@ Examine = Callable[[MeasuredMachine, Callable[[], float], Note], Calibration]
 
 @dataclass(frozen=True, slots=True)
 class ThisMachine:
-    """What the doctor knows before measuring. level: the instruction-set level of the kernels. better_level: a level
-    that this CPU runs and that is not built; None where `level` is its best. placing: the reason for the number of
-    `cores`."""
+    """What the doctor knows before measuring. level: the instruction-set level of the kernels. better_level: a better
+    level that this CPU could run but that is not built; None where `level` is the CPU's best. placing: the reason for
+    the number of `cores`."""
 
     patient: MeasuredMachine
     level: str
@@ -48,7 +48,7 @@ class ThisMachine:
 
     def measure(self, note: Note, how: Examine = examine) -> tuple[Calibration, Path | None]:
         """Measures now and stores the result. Also returns the path of the file; None where other programs disturbed
-        the measurement, and an older one stays. Raises Contradiction or MachineBusy, and then stores nothing. Raises
+        the measurement, which is then not stored. Raises Contradiction or MachineBusy, and then stores nothing. Raises
         ConfigError, before anything is measured, where the result could not be stored."""
         check_place(self.cache_folder)
         calibration = self._examined(note, how)

@@ -1,9 +1,10 @@
 """Measures what a step takes in addition to its kernels, on the real engine with the embedded model.
 
 Whole steps are timed, and the kernels' times according to their figures are subtracted. The rest has two parts. One is
-Python's share: schedule, batch, sample, commit. The other is how much longer the ops of a step take in an engine than
-one after the other in a loop. The reasons are caches that Python emptied, and the time in which the second thread
-wakes. The embedded model is so small that an error in its own time, with int8 like most models, matters little.
+Python's share: schedule, batch, sample, commit. The other is the additional time that a step's ops take in an engine,
+compared with the same ops in a loop. The reasons are caches that Python emptied, and the time until the second thread
+is awake. The embedded model is small, so an error in the time of its kernels matters little. It is run in int8, like
+most models.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ STEPS, CONTEXT = 64, 512
 WEIGHTS = "int8"
 SHORT, LONG, PROMPTS = 48, 480, 15
 BESIDE, BETWEEN = 32, 12
-"""BESIDE: the tokens of the prompt of a stream that decodes meanwhile. BETWEEN: its steps from one measured prompt to
-the next."""
+"""BESIDE: the number of prompt tokens of the stream that decodes while prompts are measured. BETWEEN: the number of
+steps from one measured prompt to the next."""
 SMALL_VOCABULARY, LARGE_VOCABULARY = 1 << 10, 1 << 17
 
 
@@ -53,15 +54,16 @@ class Taken:
     model_s: float
 
     def beside(self, kernels_s: float) -> float:
-        """Returns the seconds of the step without the kernels. Where the kernels' figures are too high, these are the
-        seconds outside the model."""
+        """Returns the seconds of the step without the kernels' predicted time. Where kernels_s is larger than model_s,
+        only model_s is subtracted."""
         return self.whole_s - min(kernels_s, self.model_s)
 
 
 class HostMeter(NoObserver):
     """An observer that records the time of decode steps, from the end of one to the end of the next.
 
-    The reader's turn is included. Steps that read a prompt count from their own beginning.
+    So the time in which the caller reads the tokens is included. A step that reads a prompt is timed from its own
+    beginning.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -134,8 +136,8 @@ def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
 def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
     """Returns the times of a step that reads one prompt next to a stream that decodes: the median of several prompts.
 
-    All prompts differ, and a few other steps come between two of them. So caches hold as little of the data that
-    reading needs as in a server. Lengths differ a little around `rows`.
+    All prompts differ, and a few other steps come between two of them. So the data that a prompt's step needs is as
+    seldom in caches as in a server. Lengths differ a little around `rows`.
     """
     meter.forget()
     steady = SamplingParams(temperature=0.0, max_tokens=(PROMPTS + 1) * (BETWEEN + 1), ignore_eos=True)
@@ -158,7 +160,7 @@ def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
 def _mean_of_most(times: Sequence[Taken]) -> Taken:
     """Returns the mean times without the slowest twentieth, which other processes disturbed.
 
-    It is not the median, because Python itself takes longer now and then, and that time counts.
+    The median would leave out the times at which Python itself takes longer, and these must count.
     """
     most = sorted(times, key=lambda taken: taken.whole_s)[: max(1, len(times) * 19 // 20)]
     return Taken(statistics.fmean(each.whole_s for each in most), statistics.fmean(each.model_s for each in most))

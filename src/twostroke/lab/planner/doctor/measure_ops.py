@@ -26,31 +26,33 @@ from twostroke.ops.quant.formats import INT8
 from twostroke.types.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
 
 ROWS = (1, 4, 5, 8, 16, 32, 64, 128, 256, 512)
-"""Numbers of rows to time. They lie around the steps in the kernels' times: matrix registers begin at 5 rows, their
-tiles have 16 and 32."""
+"""Numbers of rows to time. They lie around the jumps in the kernels' times: matrix registers are used from 5 rows on,
+and their tiles have 16 or 32 rows."""
 FEW_ROWS = (1, 4, 8, 32, 128, 256)
 WARM_ROWS_LIMIT = 64
 """The number of rows from which on products are bound by arithmetic, so that it does not matter where the weights are.
 """
 WARM_BYTES, COLD_BYTES = 32 << 20, 176 << 20
-"""The bytes that a step reads: up to WARM_BYTES they stay in caches until the next step, from COLD_BYTES on they come
-from memory.
+"""Bounds of the bytes that a step reads. Up to WARM_BYTES they stay in caches until the next step; from COLD_BYTES on
+they come from memory.
 
-COLD_BYTES lies between a model of 116 MB in int4 and one of 230 MB in int8, on a machine whose cache of 480 MB belongs
-to many.
+COLD_BYTES lies between a model of 116 MB in int4 and one of 230 MB in int8, on a machine whose cache of 480 MB is
+shared with other users.
 """
 
 SMALL_BYTES = 4 << 20
 """The bytes of the ring of small layers, which is as large as the embedded model."""
 MOST_OF_FEATURES = 0.4
-"""The largest share of the large layer's time that features may take."""
+"""The largest share of the large layer's time that inputs and outputs (features) may take. A larger share means a
+disturbed timing."""
 PRODUCTS, LAYER_OPS = 3, 8
 """PRODUCTS: the number of calls among a layer's ops that compute products. LAYER_OPS: the number of all its ops."""
 
 DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4
 DECODE_BATCHES, WARM_BATCHES = 16, 2
-"""The number of batches, each with its own K and V, that are used in turn. They take 134 MB in bf16; or 17 MB, which
-are enough where the context is short."""
+"""The numbers of batches, each with its own K and V, that are used in turn. With DECODE_CONTEXT, K and V of
+DECODE_BATCHES take 134 MB in bf16 and come from memory. Those of WARM_BATCHES take 17 MB and stay in caches, and so do
+those of DECODE_BATCHES with SHORT_CONTEXT."""
 
 PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
@@ -70,8 +72,8 @@ class OpTimer:
         self._numbers = np.random.default_rng(1)
 
     def linear(self, weight_format: WeightFormat, start_s: float, rows: Sequence[int] = ROWS) -> LinearRates:
-        """Returns seconds by number of rows: for each weight, from memory and from caches, and for each feature of each
-        row.
+        """Returns curves by the number of rows: the seconds for each weight, read from memory or from caches, and the
+        seconds for each feature of each row.
 
         Two layers of different sizes separate the time of weights from that of features. start_s: the seconds of
         starting one op, which are counted elsewhere.
@@ -121,8 +123,8 @@ class OpTimer:
         """Returns a curve of the seconds for one activation byte, by the number of rows. The curve is for norms, rope,
         KV writes, and ops that wait for one another.
 
-        The time is that of a whole layer minus that of its products and its attention. start_s: the seconds that
-        starting one op takes; they are subtracted, because the cost model adds them for each op.
+        The time is that of a whole layer without its products and its attention. start_s: the seconds that starting one
+        op takes; they are subtracted, because the cost model adds them for each op.
         """
         kv = pages_in(self._memory, KVKind.BF16, SMALL)
         layers = layers_in(self._memory, SMALL, INT8, SMALL_BYTES)

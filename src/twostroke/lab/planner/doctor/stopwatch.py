@@ -20,8 +20,8 @@ class Stopwatch:
     least_s: float = LEAST_S
 
     def times(self, calls: Sequence[Call], first: int = 0) -> tuple[list[float], int]:
-        """Returns the seconds of each call, taking `calls` in turn from `first` on, and the place after the last call
-        taken."""
+        """Makes `calls` in turn, from number `first` on. Returns the seconds of each call, and the number of the call
+        that would be next."""
         taken: list[float] = []
         at, began = first % len(calls), self.clock()
         now = began
@@ -33,8 +33,8 @@ class Stopwatch:
         return taken, at
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """Returns the usual seconds of a call. One call is made before, in which threads wake up and scratch memory is
-        taken."""
+        """Returns the median seconds of a call. One call that is not timed comes first; in it threads wake up and
+        scratch memory is allocated."""
         calls[0]()
         return usual(self.times(calls)[0])
 

@@ -1,4 +1,4 @@
-"""The production scheduler for a simulator that knows the tokens to come: streams are not planned one by one.
+"""The production scheduler for a simulator that knows all tokens in advance, so that it need not plan each stream.
 
 A stream is a sequence that decodes and can only go on by one token a step. `schedule` begins a step for all streams at
 once where their pages are available, and plans the other sequences next to them as usual. `skip` skips steps that
@@ -51,14 +51,14 @@ class LoadBeside(StepLoad):
 
 
 class AdmissionBeside(PageAdmission):
-    """Admission that counts the pages of all streams without a look at each."""
+    """Admission that counts the pages of all streams without looking at each of them."""
 
     def __init__(self, cache: CacheManager, watermark_pages: int, streams: Streams) -> None:
         super().__init__(cache, watermark_pages)
         self._streams = streams
 
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
-        """See PageAdmission. The answer is the same as with a look at each running sequence."""
+        """See PageAdmission. The answer is the same as if each running sequence were looked at."""
         streams = self._streams
         if not len(streams):
             return super().fits_now(sequence, matched, running)
@@ -76,8 +76,8 @@ class NoMissReasons(MissReasons):
 
 
 class LookAheadScheduler(Scheduler):
-    """A scheduler that looks ahead. continuation: returns the tokens to come. on_tokens: called with a stream's tokens
-    when it ends or is planned again.
+    """A scheduler that looks ahead. continuation: returns the tokens that a stream will get. on_tokens: called with a
+    stream's tokens when it ends or is planned again.
 
     A policy does not observe steps that contain only streams: they take the predicted time, so its estimates would not
     change. The reasons of prefix misses are not looked for: they belong to records of steps, and a simulation keeps

@@ -1,12 +1,12 @@
 """Finds steps in which each stream gets one token and nothing else happens to it, and does all of them at once.
 
-Skipped steps leave queues and cache as planned and committed ones would. Only the page ids of single sequences may
-differ (a test in tests/sim compares both). Two kinds of steps can be skipped:
+Skipped steps leave queues and cache in the same state as steps that are planned and committed. Only the ids of a
+sequence's pages may differ (a test in tests/sim compares both). Two kinds of steps can be skipped:
 
 `steps`: all running sequences are streams, and the steps give nothing but their tokens.
 - No sequence ends before the last of the steps. In the last step, sequences that reach their length end.
 - Pages suffice, some perhaps taken from the prefix tree in the same order, so no sequence is preempted.
-- No waiting sequence can be admitted: there is no place in a step, or no room. Room only shrinks until one ends.
+- No waiting sequence can be admitted, for lack of places or of pages. Until a sequence ends, room only shrinks.
 
 `begin_one`: the other sequences are planned as usual, next to streams that are not looked at. The streams' pages are
 available.
@@ -91,9 +91,9 @@ class SteadyDecode:
         return self._cache.pages_left
 
     def _join(self) -> None:
-        """Adds the running sequences that decode to the streams. A sequence that reads its prompt is not added: the
-        page with the prompt's last token may be in the tree already, and is then given back at once. From the first
-        output token on, each page is unique."""
+        """Adds the running sequences that decode to the streams. A sequence that reads its prompt is not added. Its
+        page with the prompt's last token may be in the tree already; then its own page is given back at once. From the
+        first output token on, each page is unique."""
         streams, running = self._streams, self._queues.running
         if len(streams) == len(running):
             return

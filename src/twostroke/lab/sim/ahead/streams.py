@@ -1,4 +1,5 @@
-"""Running sequences that each get one token in every step. A stream is not looked at until a page is full or it ends.
+"""Running sequences that each get one token in every step. Such a stream is looked at only when a page is full or when
+the stream ends.
 
 A stream's `known` and `computed` are updated once a page and not in each step, so a step touches only a few sequences.
 A stream has as many pages as after single steps; only their ids may differ.
@@ -24,7 +25,7 @@ OnTokens = Callable[[Request, int, int], None]
 class Streams:
     """The streams of one scheduler. Steps are counted from 0; `clock` is the number of the next step.
 
-    bases: for each stream, the position that it computes in the next step, less clock. since: for each stream, its
+    bases: for each stream, the position that it computes in the next step, minus clock. since: for each stream, its
     first step. to_grow: the streams that begin a page in the next step and do not own it yet. due: for each step, the
     streams whose page is full after it. ends: for each step, the streams that have their last token after it.
     """
@@ -96,7 +97,7 @@ class Streams:
         clock, cache = self._clock, self._cache
         for sequence in self._to_grow:
             if not cache.grow(sequence.request.request_id, self._bases[sequence] + clock + 1):
-                raise ValueError("steps were skipped and are more than were allowed")
+                raise ValueError("more steps were skipped than were allowed")
         self._to_grow = []
 
     def skip(self, steps: int) -> list[Live]:

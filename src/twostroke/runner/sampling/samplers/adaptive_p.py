@@ -25,8 +25,8 @@ class AdaptiveP(Struct, frozen=True):
         return cls(params.adaptive_target, params.adaptive_decay) if params.adaptive_target >= 0.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        """Scores tokens by their distance from the aim. The aim is as far from the target as the mean so far, on the
-        other side. See SamplerLink."""
+        """Scores tokens by the distance of their probability from the aim. The aim is as far from the target as the
+        mean of the probabilities so far, but on the other side. See SamplerLink."""
         total, count = self._sums(row)
         aim = min(1.0, max(0.0, 2.0 * self.target - total / count))
         row.score(NearScore(aim, _WIDTH, _PEAK, _SHARPNESS))

@@ -1,8 +1,8 @@
 """DRY, "don't repeat yourself": makes a token less likely if it would continue a repetition, the more the longer the
 repetition is.
 
-The repetition is the longest one with which the known tokens end and which stood before the same token earlier. It is a
-function of the tokens alone. So it changes logits as penalties do, and may also change which token is the most likely.
+The repetition is the longest sequence with which the known tokens end and which stood before the same token earlier. It
+depends on the tokens alone. So DRY changes logits as penalties do, and may also change which token is the most likely.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Dry(Struct, frozen=True):
         return cls(multiplier, base, allowed, params.dry_penalty_last_n, params.dry_breaker_ids)
 
     def lowered_in(self, sequence: PlannedSequence) -> Lowered:
-        """Returns what `lowered` returns for the known tokens of a sequence. Where many are looked at, the repetitions
-        are kept from row to row."""
+        """Returns what `lowered` returns for the known tokens of a sequence. Where more than LEAST_TOKENS tokens are
+        read, the repetitions are kept from row to row."""
         known = sequence.known_token_ids
         window = self._window(known)
         if window <= LEAST_TOKENS:
@@ -64,8 +64,8 @@ class Dry(Struct, frozen=True):
         return self._penalties(*np.array(longest, np.int32).reshape(-1, 2).T)
 
     def repetitions(self, known: Sequence[int]) -> dict[int, int]:
-        """Returns for each token that continued an earlier copy of the end of the known tokens: the length of the
-        longest repetition."""
+        """Returns lengths by token id. Each token stood after an earlier copy of the end of the known tokens; its
+        length is that of the longest such copy."""
         tokens = list(known[len(known) - self._window(known) :])
         found = dict[int, int]()
         for place, length in runs_at_end(tokens, self.breakers).items():

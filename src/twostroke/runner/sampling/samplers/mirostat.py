@@ -23,7 +23,8 @@ ZIPF_TOKENS = 100
 
 
 class Mirostat(Struct, frozen=True):
-    """target: the wanted surprise, in bits. rate: how fast the limit follows. The limit is the memory.
+    """Holds the surprise of the output near a target. target: the wanted surprise, in bits. rate: how fast the limit
+    follows. The limit of surprise is the sampler's memory.
 
     The limit begins at twice the target. It moves by the rate times (target - surprise of the chosen token). Each
     version leaves out tokens in its own way. Satisfies `RememberingSampler`.
@@ -84,6 +85,6 @@ class ZipfMirostat(Mirostat, frozen=True):
 
 @cache
 def _steps() -> tuple[float, ...]:
-    """Returns the logarithms by which the frequencies of Zipf's law fall from place to place, where its exponent is 1.
-    """
+    """Returns by how much the logarithm of the frequency falls from each place to the next under Zipf's law with the
+    exponent 1."""
     return tuple(ln((place + 2) / (place + 1)) for place in range(ZIPF_TOKENS - 1))

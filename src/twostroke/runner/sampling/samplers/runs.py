@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from twostroke.types.plan import PlannedSequence
 
 LEAST_TOKENS = 512
-"""Fewer tokens are looked through in each row: that is quicker than keeping anything."""
+"""Up to this many tokens, runs are found anew for each row, because that is quicker than keeping them."""
 MOST_STEPS = 16
-"""After more new tokens the runs are found again instead of token by token."""
+"""Where a sequence has more new tokens than this, its runs are found anew and not updated token by token."""
 MOST_KEPT_TOKENS = 1 << 22
-"""The tokens of all sequences that one thread keeps. Each takes up 26 bytes."""
+"""The most tokens whose runs one thread keeps, in all sequences together. Each token takes 26 bytes."""
 _MOST_COMPARED = 2
-"""Comparisons for each token, after which the runs are found all at once."""
+"""The most comparisons for each token of a text. After that many, `_all_at_once` finds the runs."""
 
 
 def same_beginnings(tokens: Sequence[int]) -> list[int]:
-    """Returns for each place how many tokens from there on are the same as those from the beginning on. (The Z
-    algorithm; D. Gusfield, Algorithms on Strings, Trees, and Sequences, 1997, section 1.4.)"""
+    """Returns a number for each place: how many tokens from this place on are the same as those from the beginning on.
+    (The Z algorithm; D. Gusfield, Algorithms on Strings, Trees, and Sequences, 1997, section 1.4.)"""
     size, left, right = len(tokens), 0, 0
     found = [size] * size
     for place in range(1, size):
@@ -43,8 +43,8 @@ def same_beginnings(tokens: Sequence[int]) -> list[int]:
 
 
 def runs_at_end(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
-    """Returns for each earlier place of the last token how many tokens up to it are the same as those at the end. A run
-    stops at a breaker. The mapping is in the order of places, or in the reverse order."""
+    """Returns a number for each earlier place of the last token: how many tokens up to this place are the same as those
+    at the end. A run stops at a breaker. The mapping is in the order of places, or in the reverse order."""
     size, found, place, compared = len(tokens), dict[int, int](), -1, 0
     if size < 2 or tokens[-1] in breakers:
         return found
@@ -71,8 +71,8 @@ def _length(tokens: list[int], place: int, breakers: Set[int]) -> int:
 
 
 def _all_at_once(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
-    """Returns the runs in time that grows with the number of tokens alone. A text that repeats itself all along, such
-    as one token many times, would otherwise take the square of it."""
+    """Returns the runs in time that grows with the number of tokens alone. Otherwise the time for a text that repeats
+    itself all along, such as one token many times, would grow with the square of the number of tokens."""
     backwards, end = tokens[::-1], len(tokens) - 1
     most = next((place for place, token in enumerate(backwards) if token in breakers), len(tokens))
     lengths = enumerate(same_beginnings(backwards))
@@ -80,8 +80,8 @@ def _all_at_once(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
 
 
 class KeptRuns:
-    """The runs at the end of one sequence. size: the number of its tokens. known: the tokens as they came at the last
-    row."""
+    """The runs at the end of one sequence. size: the number of its tokens. known: the list of tokens that the sequence
+    had at the last row."""
 
     def __init__(self, sequence: PlannedSequence, breakers: Set[int]) -> None:
         self.known, self.breakers, self.size = sequence.known_token_ids, breakers, len(sequence.known_token_ids)
@@ -94,8 +94,8 @@ class KeptRuns:
         self._runs[np.fromiter(found.keys(), np.int64, len(found)) + 1] = list(found.values())
 
     def follows(self, sequence: PlannedSequence) -> bool:
-        """Returns whether these are the runs of the first tokens of the sequence. The list of a running sequence is
-        only appended to, so its tokens are compared only where it is another list."""
+        """Returns whether these are the runs of the first tokens of the sequence. Tokens are only appended to the list
+        of a running sequence. So tokens are compared only where the sequence has another list."""
         known, request = sequence.known_token_ids, sequence.request
         if request.prompt_token_ids is not self._prompt or not 0 <= len(known) - self.size <= MOST_STEPS:
             return False
@@ -106,8 +106,9 @@ class KeptRuns:
         return list(known[start : self.size]) == own
 
     def add(self, token_id: int) -> None:
-        """Goes on to the next token. A run that ends at a place with this token is longer by one than the run that
-        ended before that place. So the length of the run up to place p is at index p + 1."""
+        """Appends the next token and updates the runs. A run that ends at a place with this token is longer by one than
+        the earlier run that ended just before the place. The length of the run up to place p is stored at index p + 1.
+        """
         size = self.size
         if size + 2 > len(self._tokens):
             self._grow()
@@ -123,7 +124,7 @@ class KeptRuns:
         self.size = size + 1
 
     def with_more(self, known: Sequence[int]) -> KeptRuns:
-        """Returns the runs of more tokens, of which these are the first; this object stays as it is."""
+        """Returns the runs of `known`, which begins with the tokens of this object. This object stays as it is."""
         other = copy.copy(self)
         other._grow()
         for token_id in known[self.size :]:
@@ -140,7 +141,7 @@ class KeptRuns:
         return self._tokens[places[enough] + 1], lengths[enough]
 
     def _grow(self) -> None:
-        """Makes arrays of its own, with room for as many tokens more."""
+        """Replaces the arrays by copies of twice the size, which no other object shares."""
         self._tokens, self._differs, self._runs, self._next = (
             np.concatenate([each, np.zeros_like(each)])
             for each in (self._tokens, self._differs, self._runs, self._next)

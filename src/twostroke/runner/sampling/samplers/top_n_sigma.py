@@ -12,8 +12,8 @@ from twostroke.types.sampling_params import SamplingParams
 
 class TopNSigma(Struct, frozen=True):
     """Keeps the tokens whose logits are within `deviations` standard deviations of the largest logit. The standard
-    deviation is computed over all possible tokens and before the temperature, which would change both sides of the
-    comparison by the same factor. Satisfies `SamplerLink`."""
+    deviation is computed over all possible tokens and before the temperature. The temperature would change both sides
+    of the comparison by the same factor. Satisfies `SamplerLink`."""
 
     deviations: float
 
@@ -29,8 +29,8 @@ class TopNSigma(Struct, frozen=True):
 
 
 def least_within(peak: float, bound: float) -> np.float32:
-    """Returns the smallest 32-bit number whose distance from `peak`, as a 64-bit number and at most MOST_APART, is at
-    most `bound`."""
+    """Returns the smallest 32-bit number that lies at most `bound` below `peak`. The difference is computed in 64 bits.
+    Returns -inf where `bound` is MOST_APART or more."""
     if bound >= MOST_APART:
         return np.float32(-np.inf)
     found = np.float32(peak - bound)

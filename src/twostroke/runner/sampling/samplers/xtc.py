@@ -1,4 +1,4 @@
-"""XTC, "exclude top choices": in some rows, all likely tokens but the least likely of them are left out."""
+"""XTC, "exclude top choices": in some rows, all likely tokens are left out except the least likely of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MOST_THRESHOLD = 0.5
 
 
 class Xtc(Struct, frozen=True):
-    """probability: the probability with which it acts on a row. threshold: the least probability of a likely token.
-    Satisfies `SamplerLink`."""
+    """The sampler XTC. probability: the probability with which it acts on a row. threshold: the least probability of a
+    likely token. Satisfies `SamplerLink`."""
 
     probability: float
     threshold: float

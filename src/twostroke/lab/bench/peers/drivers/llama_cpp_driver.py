@@ -1,8 +1,8 @@
 """Drives llama.cpp through llama-cpp-python. A GGUF is written from the checkpoint and quantized by llama.cpp itself:
 int8 to Q8_0, int4 to Q4_0, other weights to the type that is asked for.
 
-For a published checkpoint, the caller has written an exact file, which is quantized. For random weights the driver
-writes one, in which q and k rows are not reordered for its rope: the work is the same.
+For a published checkpoint, the caller has written a file with exact weights, which is quantized. For random weights the
+driver writes a file without reordering the rows of q and k for llama.cpp's rope, because the work is the same.
 """
 
 import ctypes
@@ -201,7 +201,7 @@ class Driver:
         return self.lib.llama_model_size(self.model)
 
     def gap(self, context, new_tokens):
-        """Returns the seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        """Returns the seconds that 95% of the gaps between one stream's tokens do not exceed."""
         self._forget()
         self._feed(self._prompt(context))
         arrivals = []

@@ -84,7 +84,7 @@ class Driver:
         return batch * new_tokens / (time.perf_counter() - began)
 
     def gap(self, context, new_tokens):
-        """Returns the seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        """Returns the seconds that 95% of the gaps between one stream's tokens do not exceed."""
         generator = self._begun([self._ids(context)], new_tokens)
         arrivals = []
         for _ in range(new_tokens):

@@ -15,7 +15,8 @@ from protocol import bits_of, likeliest, random_ids, serve
 
 
 def group_size(model):
-    """Returns the columns of a group of int4: nncf refuses a size that does not divide the columns of every matrix."""
+    """Returns the number of columns in a group of int4. nncf refuses a number that does not divide the columns of every
+    matrix."""
     with open(os.path.join(model, "config.json")) as file:
         config = json.load(file)
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
@@ -76,7 +77,8 @@ class Driver:
         return tokens / (time.perf_counter() - began)
 
     def decode(self, batch, context, new_tokens):
-        """Returns tokens a second of all streams, from the difference of two calls: to one token and to new_tokens + 1.
+        """Returns tokens a second of all streams, from the difference of two calls: one for 1 new token, one for
+        new_tokens + 1.
 
         A call before both puts the prompts into the engine's prefix cache, where it has one.
         """
@@ -98,8 +100,8 @@ class Driver:
 
     def logprobs(self, texts, top):
         """See protocol.py. LLMPipeline returns the likeliest token alone, so the exported model itself is run by
-        OpenVINO's runtime, with the pipeline's settings. It reads each text at once, so K and V are not rounded.
-        """
+        OpenVINO's runtime, with the pipeline's settings. The model reads each text in one step, so K and V are not
+        rounded."""
         import numpy as np
         import openvino
 

@@ -5,9 +5,10 @@ A driver is an object with load(model, weights, threads, context, sequences) and
 prefill(tokens), decode(batch, context, new_tokens), cached(tokens), gap(context, new_tokens). Each returns seconds or
 tokens a second, according to its command. logprobs(texts, top) takes texts as lists of token ids. For each token of a
 text but the last it returns the ids of the `top` likeliest next tokens and their log probabilities. weight_bytes()
-returns how many bytes hold all weights. prepare(model, weights), where there is one, exports the checkpoint;
-files(model, weights) are the paths that a start reads. weights: int8, int4, another format of ours, or a type of GGUF
-files such as Q4_K_M. For such a type, the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
+returns how many bytes hold all weights. prepare(model, weights), which not every driver has, exports the checkpoint.
+files(model, weights) returns the paths that a start reads. weights: int8, int4, another format of ours, or a type of
+GGUF files such as Q4_K_M. For such a type, the engine reads the file that `gguf_path` names, which llama.cpp's driver
+wrote.
 """
 
 import json
@@ -34,15 +35,15 @@ class Unable(Exception):
 
 
 def gguf_path(model, weights):
-    """Returns the path of the GGUF file with a type of weights, next to a checkpoint's folder. A model that is itself a
-    GGUF file is returned."""
+    """Returns the path of the GGUF file with this type of weights, next to the checkpoint's folder. For a model that is
+    itself a GGUF file, returns `model`."""
     if model.endswith(".gguf"):
         return model
     return f"{model.rstrip('/')}-{weights}.gguf"
 
 
 def bits_of(weights):
-    """Returns 8 or 4. Raises Unable for types of GGUF files."""
+    """Returns 8 for int8 and 4 for int4. Raises Unable for other weights."""
     if weights not in ("int8", "int4"):
         raise Unable(f"its driver reads no {weights} files")
     return int(weights[3:])
@@ -88,7 +89,7 @@ def steady_rate(arrivals):
 
 
 def long_gap(arrivals):
-    """Returns the gap between two tokens that 95% of the gaps do not exceed. arrivals: the times of one stream's tokens
+    """Returns the seconds that 95% of the gaps between tokens do not exceed. arrivals: the times of one stream's tokens
     in seconds."""
     gaps = sorted(after - before for before, after in zip(arrivals[:-1], arrivals[1:], strict=True))
     return gaps[min(len(gaps) - 1, len(gaps) * 95 // 100)]

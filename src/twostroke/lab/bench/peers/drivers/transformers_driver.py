@@ -53,7 +53,7 @@ class Driver:
         return [[likeliest(row, top) for row in text] for text in rows]
 
     def gap(self, context, new_tokens):
-        """Returns the seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        """Returns the seconds that 95% of the gaps between one stream's tokens do not exceed."""
         arrivals = []
         with self.torch.inference_mode():
             made = self.model(self._ids(1, context), use_cache=True, logits_to_keep=1)

@@ -97,7 +97,7 @@ class Driver:
         return sum(formats(weight).total_bytes(weight.all_rows, weight.columns) for weight in weights)
 
     def gap(self, context, new_tokens):
-        """Returns the seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        """Returns the seconds that 95% of the gaps between one stream's tokens do not exceed."""
         stream = self.llm.engine.stream([self._prompt(context, new_tokens)])
         return long_gap([time.perf_counter() for delta in stream for _ in delta.token_ids])
 

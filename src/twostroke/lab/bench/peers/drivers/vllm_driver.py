@@ -43,8 +43,8 @@ class Driver:
         return tokens / self._generate([self._ids(tokens)], 1)
 
     def decode(self, batch, context, new_tokens):
-        """Returns tokens a second of all streams, from the difference of two calls: to one token and to new_tokens + 1,
-        with cached prompts."""
+        """Returns tokens a second of all streams, from the difference of two calls with cached prompts: one for 1 new
+        token, one for new_tokens + 1."""
         rows = [self._ids(context) for _ in range(batch)]
         took = [self._generate(rows, count) for count in (1, 1, new_tokens + 1)]
         return batch * new_tokens / (took[2] - took[1])

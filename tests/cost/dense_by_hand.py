@@ -63,9 +63,9 @@ def by_hand(
 
 
 def losses(hidden: int, vocab: int, chosen: WeightFormat) -> Work:
-    """The work of giving the largest logits of one row back what rounding took. Float weights have nothing to find."""
+    """The work of giving the largest logits of one row back what rounding took: zeros next to float weights."""
     added = Work(MENDED, activation_bytes=4 * 2 * MENDED + 8 * MENDED)
     if chosen.kind in EXACT:
-        return added
+        return added + Work(0, activation_bytes=4 * 2 * MENDED)
     row_bytes = chosen.total_bytes(vocab, hidden) // vocab
     return added + Work(2 * MENDED * hidden, NEIGHBOURS * MENDED * row_bytes, 0, 4 * (vocab + hidden))

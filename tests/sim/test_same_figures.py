@@ -71,13 +71,13 @@ EVEN = replace(setup(num_pages=400, step_tokens=256), gap_rule=GapRule(0.002, 3)
 SCALED = Autoscale(1, 5, 4.0, 0.05, 0.1, 0.5)
 
 CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
-    "tight": (FleetPlan(TIGHT), load(1, 120, 20), "0c969ed7effed835cabc", "36906c936deb9b9a278e"),
-    "full": (FleetPlan(WIDE), load(2, 300, 1), "31fb640be0ea14a3b1be", "9d4eaccade8a9a615f0b"),
-    "objectives": (FleetPlan(KEPT), load(3, 200, 2), "fb1ad31e4a2dd903430a", "5e0fb36793cd2702ba63"),
-    "gaps": (FleetPlan(EVEN), load(7, 200, 20), "6926f3f44ef1e7e0b466", "9ae71e0accef99cc50a9"),
-    "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "101eac786f10e69dfcd5"),
-    "split": (FleetPlan(TIGHT, 2, 2), load(5, 100, 8), "861af5a65763d796f2be", "7559d57bc46b290b6642"),
-    "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "c4fd07c078df2e9d6f6c", "19df620cebea7a594d11"),
+    "tight": (FleetPlan(TIGHT), load(1, 120, 20), "d7b1332f484634e7d76d", "e851404beeb575463424"),
+    "full": (FleetPlan(WIDE), load(2, 300, 1), "fade7252c401022cd6fb", "601e671978a918e43936"),
+    "objectives": (FleetPlan(KEPT), load(3, 200, 2), "df8405bc05b98468530c", "07a90df8ebfa9fb66df7"),
+    "gaps": (FleetPlan(EVEN), load(7, 200, 20), "89bf380c27a267653b2f", "ffd77788ddc8a5977aad"),
+    "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "9b835e1c92a55e4ced27", "e1c05c95e901112f3982"),
+    "split": (FleetPlan(TIGHT, 2, 2), load(5, 100, 8), "fb6831eced0bfa920892", "0b427787883854dd0e19"),
+    "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "386586931907553e75e7", "660c4bec49192ddbc7f4"),
 }
 """name: (what runs, load, digest of the whole run, digest of a run that keeps records)."""
 

@@ -104,6 +104,7 @@ class World:
         self._page_asks: dict[tuple[int, int], int] = {}
         self._page_links: dict[tuple[int, int], tuple[int, str, ReplicaCore]] = {}
         self.cores: dict[str, ReplicaCore] = {}
+        self._every: list[ReplicaCore] = []  # kept, so that no later start of a replica has the id of an earlier one
         self.hung: set[str] = set()
         self.links: dict[str, int] = {}
         self._link_numbers = itertools.count(1)
@@ -169,6 +170,7 @@ class World:
         loop = StepLoop(book, model, lambda: self.now, faults.append, lambda: None)
         core = ReplicaCore(LoopStreams(loop, SameTime(), explainer()), pages)  # type: ignore[arg-type]
         self.cores[name] = core
+        self._every.append(core)
         self.hung.discard(name)
         self._connect(name)
         self._turn(name, core)

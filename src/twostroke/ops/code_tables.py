@@ -31,7 +31,7 @@ def e2m1_codes(bits: U8Array) -> I8Array:
 
 
 def e2m1_bits(codes: I8Array) -> U8Array:
-    """The inverse of `e2m1_codes`. Raises ValueError for a code that is not twice a float of 4 bits."""
+    """The inverse of `e2m1_codes`. A code is twice a float of 4 bits (E2M1). Raises ValueError for any other code."""
     octets = codes.view(np.uint8)
     if octets.tobytes().translate(None, E2M1_CODES.tobytes()):
         raise ValueError("a code is not twice a float of 4 bits")

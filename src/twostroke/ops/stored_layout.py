@@ -67,7 +67,7 @@ _OFFSETS = {
 
 
 _THIRD_PLACES = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=np.uint16)
-"""The element [q, i] is the number of the bit, of 16, that holds the third bit of column 4 q + i."""
+"""In a word of 16 bits, the third bit of column 4 q + i is the bit with the number [q, i]."""
 
 
 class StoredValues(Struct, frozen=True, eq=False):

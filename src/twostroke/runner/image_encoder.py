@@ -37,9 +37,9 @@ The arrays for all patches of an image of 4,096 x 4,096 pixels would take hundre
 
 
 class TowerValues(Struct, frozen=True, eq=False):
-    """Values of an encoder's program. pixels: takes patches. places: takes the learned places of patches. added: the
-    rows that are added after layers of the language model, in addition to the encoder's result. fold: the place at
-    which patches become fewer rows."""
+    """Values of an encoder's program. pixels: the input with the pixels of patches. places: the input with the learned
+    embeddings of their places; None where there are none. added: the rows that are added after layers of the language
+    model, in addition to the encoder's result. fold: the place at which patches become fewer rows."""
 
     pixels: Value
     places: Value | None = None

@@ -59,7 +59,8 @@ class ImageInputs:
         return len(self._taken)
 
     def by_value(self, numbers: F32Array) -> dict[Value, F32Array]:
-        """Returns the pieces of image rows (rows, width * pieces) by the values that take them here."""
+        """Divides image rows (rows, width * pieces) into their pieces. Returns the pieces that this process takes, by
+        the input value of its program."""
         parts = zip(self._taken, np.split(numbers, self.pieces, axis=1), strict=True)
         return {value: part for value, part in parts if value is not None}
 

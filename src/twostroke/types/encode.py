@@ -52,7 +52,7 @@ class EncodePace(Struct, frozen=True):
     factors: tuple[float, ...] = (1.0,) * len(PieceKind)
 
     def of(self, kind: PieceKind) -> float:
-        """Returns the factor of a kind."""
+        """Returns how many times longer than predicted a piece of this kind may take."""
         return self.factors[kind]
 
 

@@ -200,7 +200,7 @@ class Plan:
 
     @property
     def unfinished(self) -> PlannedSequence | None:
-        """The sequence of the span, where the step does not compute its last piece; else None."""
+        """The sequence whose span of image rows is not complete after this step; None where there is none."""
         return None if self.span is None or self.span.ends else self.span.planned
 
     @property

@@ -10,7 +10,7 @@ DRAFT, MEDUSA, EAGLE, MTP = "draft", "medusa", "eagle", "mtp"
 BY_MODEL = (DRAFT, MEDUSA, EAGLE)
 """The additional ways of an engine that loaded a draft model or heads. Each is asked for as WAY:MODEL."""
 SHIPPED_HEADS = (MEDUSA, EAGLE)
-"""The ways that may be asked for without a folder: their heads for the embedded model are shipped."""
+"""The ways to guess for which no folder needs to be named: heads for the embedded model are part of the package."""
 INSIDE = (MTP,)
 """The ways whose heads are in the model's own checkpoint; they are asked for by the word alone."""
 LOADED = (*BY_MODEL, *INSIDE)

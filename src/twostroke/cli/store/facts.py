@@ -128,8 +128,8 @@ def found_here(model: str, revision: str | None = None) -> ModelFolder:
 
 
 def named_file(model: str, path: Path) -> str:
-    """Returns the name of a file of a hub for a name that does not say which file is meant. Returns other names as they
-    are. path: the file or folder that was found for the name."""
+    """Returns the full name, with the file, where `model` names a hub repository without a file and `path` is the file
+    that was found. Returns `model` unchanged in other cases."""
     from twostroke.assembly.settings.names import meant
     from twostroke.weights.hub.reference import reference_of
 

@@ -29,8 +29,8 @@ Record = Explanation | str
 
 
 def explained(account: Account, records: Sequence[Record]) -> Explanation:
-    """Returns one explanation, made from the records of all stays. records: one for each stay; it is empty when the
-    replica refused the request."""
+    """Returns one explanation of a request, made from the records of the replicas that had it. records: one for each
+    stay at a replica; it is empty when the replica refused the request."""
     story, stays = _Story(account), account.stays
     for index, (stay, record) in enumerate(zip(stays, records, strict=True)):
         lost = stays[index - 1] if index and stays[index - 1].end is StayEnd.LOST else None

@@ -42,7 +42,7 @@ SILENCE_S = 3.0
 """The silence in seconds, without even a heartbeat, after which a replica that is asked is considered lost."""
 MOST_SOURCES = 64
 MEASURED_BYTES = 64 << 10
-"""The least bytes of an answer from which the rate is measured."""
+"""The rate is measured from answers of at least this many bytes."""
 NEW_SHARE = 0.3
 """The weight of the last answer in the measured rate."""
 

@@ -243,9 +243,9 @@ class CacheManager:
         return True
 
     def reserve(self, sequence_id: str, num_tokens: int, left: int = 0) -> Tables | None:
-        """Own pages for positions [0, num_tokens), as `grow` does, and return them as one table for each group. Returns
-        None when there are not enough pages. left: when it is not 0, also returns None unless more than this number of
-        pages could be allocated. In a window's table, pages before the window are -1.
+        """Allocates pages for positions [0, num_tokens), as `grow` does, and returns them as one table for each group.
+        Returns None when there are not enough pages. left: where this is not 0, nothing is allocated either while at
+        most so many pages are left. In a window's table, pages before the window are -1.
 
         Returns the same object as before while the pages have not changed.
         """

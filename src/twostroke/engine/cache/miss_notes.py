@@ -12,8 +12,8 @@ from twostroke.engine.cache.prefix_tree import Node, PrefixTree, root_path
 from twostroke.types.prefix import MissReason, PrefixMiss
 
 COMPARED_SIBLINGS = 256
-"""How many successors of a page, the latest ones, are compared with a prompt to find the token at which it departs from
-them."""
+"""At most this many of a page's successors, the latest, are compared with a prompt. The comparison finds the first
+token in which the prompt differs."""
 
 
 class MissNotes:

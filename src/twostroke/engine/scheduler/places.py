@@ -1,4 +1,4 @@
-"""Places of a batch between calls: a request need not wait until a call with many completions has ended some of them.
+"""Divides the places of a batch among API calls. So a new request need not wait for a call with many completions.
 """
 
 from __future__ import annotations

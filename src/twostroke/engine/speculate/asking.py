@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 MEMORY = 0.99
-"""The factor by which an ask counts less after the next one: about the last 100 decide."""
+"""Each call of the proposer multiplies the weight of all earlier calls by this factor. So about the last 100 calls
+decide."""
 PRIOR_ASKS, PRIOR_TOKENS = 32.0, 64.0
 """The record begins with this many asks and this many accepted tokens: two tokens for each ask."""
 TRUSTED_ASKS = 24

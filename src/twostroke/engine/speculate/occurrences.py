@@ -62,11 +62,11 @@ class Occurrences:
             chains.add(tokens)
 
     def of_end(self, text: Sequence[int], tokens: Sequence[int], depth: int, most: int) -> list[Occurrence]:
-        """Returns places of `tokens`, as added, that follow a run equal to the last tokens of `text`: at most `most`,
-        latest first.
+        """Finds where the last tokens of `text` also stand in `tokens`, which were added before. Returns the positions
+        after these matches, the latest first, and at most `most` of them.
 
-        At each place, SHORTEST to `depth` tokens agree. When places agree in a long run, only such places are returned.
-        `text` and `tokens` may be the same list.
+        A match has SHORTEST to `depth` tokens. Where there are long matches, only these are returned. `text` and
+        `tokens` may be the same list.
         """
         length = len(text)
         for chains in self._chains:

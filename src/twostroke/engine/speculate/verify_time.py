@@ -17,8 +17,9 @@ PLAIN_AGAIN_STEPS = 64
 EXPIRES_STEPS = 512
 """Evidence that is older than this many steps is dropped, so that one slow hour does not end guessing for ever."""
 LEAST, MOST = 0.001, 1000.0
-"""The bounds of measured over predicted. They are wide: a prediction may be a guess for a machine that nobody has
-measured. The ratio of two steps decides what pays, and bounds that both steps reach would hide it."""
+"""The bounds of the ratio of a measured time to a predicted one. They are wide, because a prediction may be far off on
+a machine that nobody has measured. What pays is decided by comparing two such ratios: narrow bounds would make both the
+same."""
 _KEPT_PREDICTIONS = 4096
 
 
@@ -92,8 +93,8 @@ class VerifyTime:
         return known and plain is not None and self._step - plain.last_step <= PLAIN_AGAIN_STEPS
 
     def _ratio(self, streams: int, size: int) -> float:
-        """Returns the ratio of the nearest class at or below `size` that was seen lately, or else the ratio of steps
-        without guesses."""
+        """Returns the ratio of measured to predicted time for steps of this size. Steps of a size are a class.
+        Where that of `size` was not seen lately, the next smaller one counts, at last that of steps without guesses."""
         for each in range(size, 0, -1):
             ratios = self._classes.get((streams.bit_length(), each))
             if ratios is not None and self._step - ratios.last_step <= EXPIRES_STEPS:

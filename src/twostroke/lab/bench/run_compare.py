@@ -59,7 +59,8 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Result:
     """Everything that was measured. rounds: the number of rounds begun; the raw figures show which engines had their
-    turn. limits: the highest limits measured, at the beginning and around each case. positions: the number of tokens
+    turn. limits: the machine's rates of reading and of products, the highest of those measured at the
+    beginning and around each case. positions: the number of tokens
     over which the errors are means."""
 
     model: str

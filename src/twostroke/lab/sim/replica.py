@@ -65,8 +65,8 @@ class StepWatch(Protocol):
 
 @dataclass(slots=True)
 class _Run:
-    """Steps that were looked ahead and are not done yet. times_s: the end of each step. begin_s: the beginning of the
-    first step."""
+    """Steps that were simulated in advance and have not ended yet. times_s: the end of each step. begin_s: the
+    beginning of the first step."""
 
     begin_s: float
     times_s: list[float]

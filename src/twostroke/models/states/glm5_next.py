@@ -121,8 +121,8 @@ def _attending(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _seen_whole(fields: Fields) -> int:
-    """Returns the longest sequence of which a layer that chooses groups sees all positions. The last group, which is
-    not whole, is always seen."""
+    """Returns the largest length of a sequence at which layers that choose groups still see every position. An
+    incomplete last group is always seen."""
     if not fields.boolean("index_kpool_always_select_tail", True):
         raise fields.wrong("index_kpool_always_select_tail", "The last positions would not be seen.")
     pool = fields.integer("index_kpool", 1, MAX_POSITIONS, default=16)

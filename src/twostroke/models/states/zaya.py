@@ -1,8 +1,8 @@
 """ZAYA 1: attention whose q and k pass two short convolutions, experts that a small network chooses (Zyphra 2026).
 
-Compressed convolutional attention (Figliolia et al. 2025): a convolution of each channel, one within each head, next to
-the mean of q and k; half of v is made from the row before. A router also reads the value that the router of the layer
-before has read.
+Compressed convolutional attention (Figliolia et al. 2025): q and k pass a convolution of each channel and one within
+each head, and the mean of q and k is added. Half of v is made from the row before. A router also reads the value that
+the router of the layer before has read.
 """
 
 from __future__ import annotations

@@ -111,6 +111,5 @@ def _numbers(weight: Weight) -> int:
 
 
 def _distinct(part: Tensor) -> int:
-    """Returns how many distinct numbers a bias has. An order whose heads all begin at the same number repeats the bias.
-    """
+    """Returns how many distinct numbers a bias has. Where all heads have the same numbers (step 0), they count once."""
     return part.order.count if part.order is not None and part.order.step == 0 else part.length

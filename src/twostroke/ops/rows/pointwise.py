@@ -87,7 +87,7 @@ def steps_of(program: int) -> Iterator[int]:
 
 
 class _Operands(Struct, frozen=True):
-    """The operands that steps read, apart from the value itself."""
+    """The operands of a program of pointwise steps, in addition to the value that the steps change."""
 
     a: float
     b: float

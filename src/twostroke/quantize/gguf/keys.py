@@ -154,8 +154,8 @@ def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def _turned_part(config: Mapping[str, Any], share: float) -> list[float]:
-    """Returns the divisors of Gemma 4: 1 for each pair of a head that is rotated, and a huge number that stops the
-    rotation of the others."""
+    """Returns the divisors of Gemma 4's rotary frequencies: 1 for each pair of channels that is rotated. Each other
+    pair of a head gets a huge number, which stops its rotation."""
     by_layer = (config.get("per_layer_config") or {}).values()
     dim = next((each["head_dim"] for each in by_layer if "head_dim" in each), config.get("global_head_dim") or 512)
     half = int(dim) // 2

@@ -27,8 +27,8 @@ _FORM = re.compile(
     rb'"(?:response_format|json_schema|structured_outputs|guided_[a-z]+|grammar|ebnf|regex|output_config|output_format'
     rb'|custom)"|"strict"\s*:\s*true|"tool_choice"\s*:\s*(?:"required"|"any"|\{)|"format"\s*:\s*\{|\\u00[4-7]'
 )
-"""The fields by which a request asks for a form. Escaped ASCII letters (\\u0041) may hide the name of such a field, and
-ordinary programs do not write them, so they count as such a field."""
+"""The fields by which a request asks for a grammar. An escaped ASCII letter (\\u0041) may hide the name of such a
+field. Ordinary programs write none, so a body with one is handled as if it had such a field."""
 HEAVY_BYTES = 64 * 1024
 """Reading a body longer than this takes memory that is given back to the system afterwards."""
 

@@ -9,8 +9,8 @@ from twostroke.engine.disk.contract import DiskCounts
 
 
 class FleetDisk:
-    """members: returns the present replicas. The figures of a replica are as old as its last frame. The frame that
-    reports the end of a request already counts the pages that this end gave to be written."""
+    """members: returns the present replicas. The figures of a replica are as old as its last frame. When a
+    request ends, its pages are queued for the disk. The frame that reports the end already counts them."""
 
     def __init__(self, members: Callable[[], Sequence[FleetMember]]) -> None:
         self._members = members

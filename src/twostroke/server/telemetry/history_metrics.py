@@ -28,7 +28,7 @@ def fills(ledger: Ledger, recent: Recent) -> Mapping[str, float]:
 
 
 class HistoryCollector(Collector):
-    """One gauge, labelled by history."""
+    """One gauge: how full each bounded history of measurements is. Its label is the name of the history."""
 
     def __init__(self, ledger: Ledger, recent: Recent) -> None:
         self._ledger = ledger

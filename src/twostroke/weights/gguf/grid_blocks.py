@@ -97,8 +97,8 @@ def _iq3_s(raw: U8Array) -> StoredValues:
 
 
 def _shifted(codes: I8Array, negative: NDArray[np.bool_]) -> I8Array:
-    """Moves each eight codes up or down by an eighth. Takes codes (n, 32, 8) with the values -1, 0, 1. Returns eight
-    times the results, (n, 256)."""
+    """Adds 1/8 to all codes of a group of eight, or subtracts it. codes: (n, 32, 8) with the values -1, 0, 1. negative:
+    (n, 32), true where it is subtracted. Returns the results times 8, (n, 256)."""
     moved = codes * np.int8(8) + np.where(negative, np.int8(-1), np.int8(1))[:, :, None]
     return moved.reshape(len(codes), 256)
 

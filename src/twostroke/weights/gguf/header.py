@@ -205,11 +205,12 @@ class HeaderReader:
 
 
 def strings_within(buffer: bytes, at: int, count: int) -> tuple[int, int]:
-    """Returns how many of the `count` strings from `at` on begin in the next SCANNED_BYTES, and where the string after
-    them begins. At least 8 bytes must be in the buffer.
+    """Scans the next SCANNED_BYTES from `at`, where `count` strings follow each other. Returns the number of strings
+    that begin there, and the place at which the next one begins. At least 8 bytes must be in the buffer.
 
-    A length below 256 is a byte and seven zeros, so NumPy finds all such lengths at once. NumPy also finds at once
-    which strings end where the next one begins. A loop in Python from length to length takes ten times as long.
+    A string begins with its length in 8 bytes. A length below 256 is one byte and seven zeros, so NumPy finds all such
+    lengths at once. NumPy also finds at once which strings end where the next one begins. A loop in Python from length
+    to length takes ten times as long.
     """
     seen = np.frombuffer(buffer, np.uint8, min(SCANNED_BYTES, len(buffer) - at), at)
     zero = seen == 0

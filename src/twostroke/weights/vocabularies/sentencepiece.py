@@ -134,7 +134,7 @@ def _added(config: Mapping[str, Any], found: list[dict[str, Any]]) -> list[dict[
 
 
 def _put_charsmap(members: dict[str, Any], stored: Any) -> None:
-    """Puts the table of characters that are replaced before the other steps of the normalizer."""
+    """Adds the table of replaced characters to `members`. The normalizer applies it before its other steps."""
     if not stored:
         return
     if not isinstance(stored, bytes) or not is_sound_charsmap(stored):

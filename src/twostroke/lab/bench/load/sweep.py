@@ -1,4 +1,5 @@
-"""Measures one number of users after another, and prompt lengths: throughput and latency, TTFT and ITL by length."""
+"""Measures throughput and latency for each of several numbers of users, and TTFT and ITL for each of several prompt
+lengths."""
 
 from __future__ import annotations
 

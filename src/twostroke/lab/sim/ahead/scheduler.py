@@ -46,7 +46,7 @@ class LoadBeside(StepLoad):
         return [*map(Segment.decode, self.stream_starts), *StepLoad.segments(self)]
 
     def streams(self) -> list[Segment]:
-        """Returns the segments of the streams, and of the other sequences that decode."""
+        """Returns the segments (the part of a step that one sequence has) of all sequences that decode."""
         return [*map(Segment.decode, self.stream_starts), *StepLoad.streams(self)]
 
 

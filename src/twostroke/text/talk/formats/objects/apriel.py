@@ -1,4 +1,4 @@
-"""Apriel 1.5 and 1.6: the prompt opens the thought in words of its own."""
+"""Apriel 1.5 and 1.6: the prompt ends with a fixed sentence, not with a tag, and the thought begins after it."""
 
 from __future__ import annotations
 

@@ -301,8 +301,7 @@ class Ledger:
         self._num_decoding += 1
 
     def _pass_over(self, plan: Plan, base_s: float) -> None:
-        """Counts the step's time as waiting for the decoding sequences that the plan left out because of a limit. A
-        sequence that is part of another plan in flight is not counted."""
+        """Counts the step as waiting for decoding sequences that a limit left out and that are in no plan in flight."""
         inside = {sequence.request.request_id for sequence in plan.sequences}
         for request_id, live in self._live.items():
             if live.phase is Phase.DECODING and request_id not in inside and request_id not in self.in_flight:

@@ -34,7 +34,7 @@ from twostroke.lab.planner.doctor.stopwatch import Stopwatch
 from twostroke.lab.planner.doctor.synthetic import LARGE, LayerShape, layers_in, pages_in, random_memory
 from twostroke.ops.operands import AttentionBatch, F32Array, PackedWeight, U8Array
 from twostroke.ops.quant.formats import FORMATS
-from twostroke.types.spec.formats import PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
+from twostroke.types.spec.formats import PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat
 from twostroke.weights.stored import HELD
 
 SHAPES = {"1b": LARGE, "8b": LayerShape(4096, 14336, 32, 8, 128)}
@@ -193,7 +193,7 @@ def known_format(name: str) -> str:
 
 def kv_of(chosen: WeightFormat) -> KVKind:
     """Returns the usual format of K and V for weights of this format."""
-    return KVKind.BF16 if chosen.kind in (WeightKind.F32, WeightKind.BF16) else KVKind.INT8
+    return KVKind.BF16 if chosen.kind.is_float else KVKind.INT8
 
 
 class Bench:

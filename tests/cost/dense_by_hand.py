@@ -8,11 +8,10 @@ from typing import Any
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import StepWork
 from twostroke.cost.work import Work
-from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
+from twostroke.types.spec.formats import KVKind, WeightFormat
 
 NORM_FLOPS, ROPE_FLOPS, SILU_FLOPS = 4, 3, 5
 MENDED, NEIGHBOURS = 20, 16  # logits of a row that get their losses back; rows that are read with a row of the head
-EXACT = (WeightKind.F32, WeightKind.BF16)
 
 
 def seen(segments: Sequence[Segment], window: int) -> tuple[int, int]:
@@ -65,7 +64,7 @@ def by_hand(
 def losses(hidden: int, vocab: int, chosen: WeightFormat) -> Work:
     """The work of giving the largest logits of one row back what rounding took: zeros next to float weights."""
     added = Work(MENDED, activation_bytes=4 * 2 * MENDED + 8 * MENDED)
-    if chosen.kind in EXACT:
+    if chosen.kind.is_float:
         return added + Work(0, activation_bytes=4 * 2 * MENDED)
     row_bytes = chosen.total_bytes(vocab, hidden) // vocab
     return added + Work(2 * MENDED * hidden, NEIGHBOURS * MENDED * row_bytes, 0, 4 * (vocab + hidden))

@@ -1,4 +1,4 @@
-// best_losses: what rounding the inputs of a product takes from the largest results of each row. The products of few rows of the matrix are
+// best_losses finds how much the largest results of a product lose by rounding its inputs, for each row. The products of few rows of the matrix are
 // computed, in floats.
 #include "twostroke/checks.h"
 #include "twostroke/linear_job.h"

@@ -1,4 +1,4 @@
-"""best_losses: what rounding the inputs of a product takes from the largest results of each row (ADR 80).
+"""best_losses finds how much the largest results of a product lose by rounding its inputs, for each row (ADR 80).
 
     out (R, 2 C) float32 = [losses (R, C) | numbers (R, C)], logits (R, N) float32 = linear(x, W), x (R, columns).
 
@@ -22,13 +22,9 @@ from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.unpack import packed_values
-from twostroke.types.spec.formats import WeightKind
 
 BEST = 20
-"""How many logits of a row get back what rounding took from them. An answer lists at most so many."""
-
-EXACT = (WeightKind.F32, WeightKind.BF16)
-"""The kinds of weights whose products round no inputs."""
+"""This many logits of a row get back what rounding took from them. An answer lists at most so many tokens."""
 
 READ_TOGETHER = 16
 """Rows of a panel that share each line of memory: to read one of them is to read all."""
@@ -37,7 +33,7 @@ READ_TOGETHER = 16
 def reference(out: F32Array, logits: F32Array, x: F32Array, weight: PackedWeight, first: int = 0) -> None:
     """See the module."""
     out[...] = 0
-    if weight.format.kind in EXACT:
+    if weight.format.kind.is_float:
         return
     count = out.shape[1] // 2
     order = np.where(np.isnan(logits), -np.inf, -logits), np.where(np.isnan(logits), 0, 1)
@@ -82,7 +78,7 @@ class BestLosses(Op):
     def cost(self, formats: StoredFormats) -> OpCost:
         """Counts one read of the logits, and for each of the largest a row of the matrix with its neighbours. Next to
         a matrix of floats only zeros are written."""
-        if formats.format_for(self.weight).kind in EXACT:
+        if formats.format_for(self.weight).kind.is_float:
             return OpCost(per_row=Work(0, activation_bytes=4 * self.out.width))
         count, columns = self.out.width // 2, self.weight.columns
         row_bytes = formats.weight_bytes(self.weight) // max(1, self.weight.rows)

@@ -27,7 +27,6 @@ from twostroke.ops.program.values import Indices, Value, Weight
 from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.stored_layout import stored_product
 from twostroke.ops.unpack import unpack
-from twostroke.types.spec.formats import WeightKind
 
 FIRST_POSITIONS = 6
 """The positions at the beginning of a text whose rows have two codes: kFirstPositions of first_positions.h."""
@@ -53,7 +52,7 @@ def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Array | None = None) -> None:
     """See the module."""
-    if weight.format.kind in (WeightKind.F32, WeightKind.BF16):
+    if weight.format.kind.is_float:
         result = x @ unpack(weight).T
     else:
         result = _integer_reference(x, weight, positions)

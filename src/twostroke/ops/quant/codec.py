@@ -66,7 +66,7 @@ def pack_weight(values: F32Array, weight_format: WeightFormat, bias: F32Array | 
         raise ValueError(f"a weight must be a matrix with at least one element, not of shape {values.shape}")
     _refuse_unusable(values)
     rows, columns = values.shape
-    if weight_format.kind in (WeightKind.F32, WeightKind.BF16):
+    if weight_format.kind.is_float:
         return PackedWeight(weight_format, rows, columns, _aligned(pack_floats(values, weight_format)), bias=bias)
     if weight_format.has_column_scales:
         q, scales = quantize_columns(values)

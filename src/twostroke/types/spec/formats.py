@@ -66,6 +66,11 @@ class WeightKind(enum.IntEnum):
     SUPER3 = 30
 
     @property
+    def is_float(self) -> bool:
+        """Whether the kind keeps floats. Products with them round no inputs."""
+        return self in (WeightKind.F32, WeightKind.BF16)
+
+    @property
     def is_stored(self) -> bool:
         """Whether the kind keeps codes and scales of a file without rounding: ops/stored_layout.py."""
         return self >= WeightKind.FLAT8

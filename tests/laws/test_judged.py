@@ -106,6 +106,7 @@ def test_a_judge_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_daily_run_keeps_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "TIER", Tier())
     users = kept._folder()
     monkeypatch.setattr(kept, "TIER", Tier(daily=True))
     assert kept._folder() != users and kept._folder().parent == Path(os.environ[private_cache.RUN_FOLDER])

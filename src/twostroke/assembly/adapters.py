@@ -1,4 +1,4 @@
-"""Plans adapters before anything is loaded, and builds the shelf that holds them."""
+"""Plans LoRA adapters before anything is loaded, and builds the shelf, the object that holds the loaded adapters."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ MORE_ADAPTERS, LATER_RANK = 8, 16
 
 
 class AdapterPlan(Struct, frozen=True, eq=False):
-    """Adapters whose numbers are not read yet. asked: their names and folders. model: the model that they adapt.
+    """Adapters whose weights are not read yet. asked: their names and folders. model: the model that they adapt.
 
-    program: the model's fused program with places for adapters. weight_format: the format of the adapters' matrices.
+    program: the model's fused program, which also computes adapters. parts: the products that adapters may change.
+    weight_format: the format of the adapters' matrices.
     """
 
     asked: tuple[tuple[str, Path], ...]
@@ -47,7 +48,7 @@ class AdapterPlan(Struct, frozen=True, eq=False):
 
     @property
     def counted(self) -> Model:
-        """The model as a cost model counts it: a row costs more in the program that has places for adapters."""
+        """The model as a cost model counts it: a row costs more in the program that also computes adapters."""
         return replace(self.model, program=self.program)
 
     def added_to(self, needs: MemoryNeeds, step_tokens: int, sequences: int) -> MemoryNeeds:
@@ -57,7 +58,8 @@ class AdapterPlan(Struct, frozen=True, eq=False):
         return structs.replace(needs, buffer_bytes=buffers, adapter_bytes=held)
 
     def check_beside(self, guessing: GuessingModel | None) -> None:
-        """Raises ConfigError where heads guess: heads were trained on the hidden states of the model alone."""
+        """Raises ConfigError where guesses come from speculative heads or layers (Medusa, EAGLE, MTP): these were
+        trained on the hidden states of the model without adapters."""
         if guessing is not None and not isinstance(guessing, DraftModel):
             raise ConfigError(
                 "--speculate with heads and adapters cannot be together.",
@@ -75,11 +77,11 @@ class AdapterPlan(Struct, frozen=True, eq=False):
 
 
 def plan_adapters(resolver: Resolver, model: Model) -> AdapterPlan | None:
-    """Plans the adapters that are asked for, from their headers alone. Returns None where no adapter has a place.
-    Raises ConfigError that names the adapter.
+    """Plans the adapters that are asked for, from the headers of their files alone. Returns None where no adapter is
+    given and none can be loaded later. Raises ConfigError that names the adapter.
 
-    Where no adapter can be loaded later, only the matrices that the given adapters change have banks. Otherwise every
-    product of the model has a bank.
+    Where no adapter can be loaded later, only the products that the given adapters change get room for adapter
+    matrices. Otherwise every product of the model gets it.
     """
     given = resolver.pick(AdapterSettings.adapter, (), "none asked for")
     folder = resolver.pick(AdapterSettings.adapter_folder, None, "none: clients load none")

@@ -1,4 +1,5 @@
-"""Loads layers that guess tokens ahead of the model, and builds their proposer."""
+"""Loads draft layers, which guess tokens ahead of the model from its hidden states (MTP, EAGLE), and builds their
+proposer."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ NORMS = ("rms_norm", "layer_norm")
 
 
 class AheadLayer(NamedTuple):
-    """One layer. spec: the layer together with the weights that it shares with the model. own: the layer alone, which
-    is loaded."""
+    """One draft layer. made: its program. spec: the layer as a model, with the weights that it shares with the target
+    model. own: the same without the shared weights, for loading."""
 
     made: AheadProgram
     spec: Model
@@ -56,8 +57,8 @@ class AheadModel:
     that are used once each in turn. way: the way to speculate, in the user's words. file: the file in the folder; None
     where the folder itself is the checkpoint.
 
-    read: the model's hidden states of all rows. enter: the call that turns these hidden states into the layer's input.
-    Only its operands after the result and the input are used; they belong to the model or to the layer. tokens: for
+    read: the model's hidden states of all rows. enter: a call such as a norm, which turns these hidden states into the
+    layer's input. Only the weights among its operands are used; they belong to the model or to the layer. tokens: for
     each token of the layer's head, the model's token id; empty where both have the same ids. Satisfies `GuessingModel`.
     """
 
@@ -82,7 +83,7 @@ class AheadModel:
         return 4 * self.rows(settings) * self.width
 
     def rows(self, settings: Resolved) -> int:
-        """The most rows of one step of a layer."""
+        """The most rows that a draft layer computes in one pass."""
         return max(PROMPT_ROWS, int(settings.steps.max_sequences))
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
@@ -94,8 +95,8 @@ class AheadModel:
 
 
 def embedding_and_norm(spec: Model, option: str) -> tuple[Weight, Op, LastHidden]:
-    """Returns the parts of a model that such a layer reads: the embedding, the last norm and the last hidden state.
-    Raises ConfigError where the model lacks one of them."""
+    """Returns the parts of a target model that draft layers read: the embedding, the last norm and the last hidden
+    state. option: the user's option, for the message. Raises ConfigError where the model lacks one of these parts."""
     hidden = last_hidden(spec.program)
     tables = [call for call in spec.program.body if call.NAME == "embed"]
     embedding = next((item for call in tables for item in call.operands() if isinstance(item, Weight)), None)
@@ -111,7 +112,8 @@ def embedding_and_norm(spec: Model, option: str) -> tuple[Weight, Op, LastHidden
 def models_of(
     made: AheadProgram, spec: Model, name: str, ignored: tuple[str, ...], prefixes: tuple[tuple[str, str], ...] = ()
 ) -> AheadLayer:
-    """Returns the layer as a model, together with the part of it that is loaded. ignored, prefixes: see CommonFacts."""
+    """Returns a draft layer as a model of its own. spec: the target model. name: the layer's name in messages. ignored,
+    prefixes: see CommonFacts."""
     whole = replace(
         spec,
         architecture=name,
@@ -167,7 +169,7 @@ def _bound(
     settings: Resolved,
     num_pages: tuple[int, ...],
 ) -> BoundLayer:
-    """Returns one layer together with its memory."""
+    """Returns one draft layer with its weights and its step memory, ready to run."""
     made, program = layer.made, layer.made.program
     matrices = {**own.matrices, **{shared.key: weights.matrices[shared.key] for shared in made.shared}}
     sizes = MemorySizes(num_pages, settings.steps.context, ahead.rows(settings), settings.steps.max_sequences)
@@ -191,5 +193,5 @@ def _enter(
 
 
 def _is_guessed(request: Request, way: str) -> bool:
-    """Returns whether the layer guesses for this request."""
+    """Returns whether the draft layers guess for this request."""
     return request.speculate in (None, way)

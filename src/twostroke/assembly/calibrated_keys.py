@@ -1,4 +1,5 @@
-"""Puts the key factors that `twostroke quantize --to keys` left next to a model into the program that is run."""
+"""Scales keys before they are quantized. Puts into the model's program the key factors that `twostroke quantize --to
+keys` wrote next to the model: one power of two for each channel of K."""
 
 from __future__ import annotations
 
@@ -53,8 +54,9 @@ def factors_beside(spec: Model, folder: Path, kind: KVKind) -> KeyFactors | None
 
 
 def with_factors(spec: Model, found: KeyFactors | None, kind: KVKind) -> Model:
-    """Returns the model with these factors. Raises UnsupportedModel where its keys or queries are read a second time.
-    """
+    """Returns the model whose keys are divided by these factors, and whose queries are multiplied by them. Raises
+    UnsupportedModel where the factors do not fit, or where the program also uses the unscaled keys or queries
+    elsewhere."""
     if found is None:
         return spec
     factors = found.factors(kind)

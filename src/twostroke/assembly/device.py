@@ -107,8 +107,8 @@ def able_to_guess(device: CudaDevice | None, guessing: GuessingModel | None, res
 def settle_early_steps(
     device: CudaDevice | None, spec: Model, guessing: GuessingModel | None, resolver: Resolver
 ) -> None:
-    """Settles `early_steps` with its reason. Raises ConfigError where early steps are asked for and are not possible.
-    """
+    """Settles `early_steps` with its reason: whether a GPU begins the next decode step before the host has read the
+    tokens of this one. Raises ConfigError where early steps are asked for and are not possible."""
     asked = resolver.asked_value(DeviceSettings.early_steps) or AUTO
     if asked == OFF:
         resolver.pick(DeviceSettings.early_steps, OFF, "")
@@ -136,8 +136,9 @@ def settle_early_steps(
 def needs_on(
     device: CudaDevice | None, needs: MemoryNeeds, spec: Model, settings: Resolved, guessing: GuessingModel | None
 ) -> MemoryNeeds:
-    """Returns the memory to reserve. On a GPU only scratch memory counts, because the driver's own use is already
-    subtracted. Programs use the same scratch memory in turn, but each has its own inputs."""
+    """Returns the memory to reserve. On a GPU, the scratch memory of the kernels is added, and the memory of this
+    process is not counted. Programs run one after the other and share the scratch memory; each has inputs of its own.
+    """
     if device is None:
         return needs
     programs = [spec.program] if guessing is None else [spec.program, *guessing.programs]
@@ -155,5 +156,6 @@ def backing_of(device: CudaDevice | None, memory: StepMemory) -> KvPrefault:
 
 
 def settler_on(device: CudaDevice | None, weights: ModelWeights, machine: Machine) -> Settler:
-    """Returns the settler that moves mapped weights into huge pages, where the CPU reads them."""
+    """Returns the settler, which moves mapped weights into huge pages. On a GPU it moves nothing, because only the CPU
+    reads mapped weights."""
     return settler_of(weights if device is None else replace(weights, mapped=None), machine)

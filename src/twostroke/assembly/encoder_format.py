@@ -20,22 +20,23 @@ WIDE = {"f32": KVKind.F32, "bf16": KVKind.BF16}
 """For each format of weights that are not rounded to whole numbers, the kind of K and V."""
 USUAL = "int8"
 TWO_CODES = "int16"
-"""The name of the format in which each weight has two codes of int8."""
+"""The name of the format in which each weight is stored as two int8 codes: the rounded weight, and its rounding error,
+rounded too."""
 AFTER_ATTENTION = "o"
-"""The role of the matrices that stay float32 next to weights with two codes. They are the smallest, and the rounding of
-their inputs is the largest part of the error that two codes leave (ADR 70)."""
+"""The role of the attention output matrices, which stay float32 in the format TWO_CODES. They are the smallest, and the
+rounding of their inputs is the largest part of the error that is left in this format (ADR 70)."""
 AS_THE_MODEL = "usual"
 """The name for the format that follows from that of the language model."""
 
 
 class EncoderFormat(Struct, frozen=True):
-    """weights: the name of the format of an encoder's matrices. kv: the kind of its K and V. two_codes: whether each
-    rounded weight has a second code for what the first one loses.
+    """The formats in which an encoder of images computes. weights: the name of the format of its matrices. kv: the kind
+    of its K and V. two_codes: whether each rounded weight has a second int8 code for its rounding error.
 
     An encode is limited by arithmetic, and CPUs multiply bytes four times as fast as floats. So K and V are bytes
     wherever weights are rounded. Files whose language model is quantized have their encoder in 16 bits; it is rounded
-    to int8, as other checkpoints of 16 bits are. The rounding of weights is most of an encode's error, and an encode
-    with second codes takes half again as long.
+    to int8, as other checkpoints of 16 bits are. The rounding of weights is most of an encode's error. With second
+    codes, an encode takes 1.5 times as long.
     """
 
     weights: str
@@ -62,8 +63,9 @@ class EncoderFormat(Struct, frozen=True):
         return (lambda weight: F32 if weight.role == AFTER_ATTENTION else chosen(weight)) if self.two_codes else chosen
 
     def model(self, model: Model) -> Model:
-        """Returns the encoder with the changes that this format needs. K and V that become whole numbers are rotated
-        first. Weights with two codes have one product for each code."""
+        """Returns the encoder with the changes that this format needs. K and V that are stored as int8 are rotated
+        first. With `two_codes`, each product with a rounded matrix is followed by a product with the matrix of rounding
+        errors."""
         made = with_rotation(model, self.kv)
         if self.two_codes:
             program = fuse(made.plain, (fuse_linear_add,))

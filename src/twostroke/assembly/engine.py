@@ -104,7 +104,7 @@ class Heart:
 
     @property
     def session(self) -> Session:
-        """The stepper's session."""
+        """The session of this engine: it keeps the requests and turns their tokens into text."""
         return self.stepper.session
 
     @made_once
@@ -263,8 +263,8 @@ def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None
 def _forward_and_memory(
     found: Found, weights: ModelWeights, resolved: Resolved, place: RunPlace, group: ranks.StartedGroup | None
 ) -> tuple[Forward, StepMemory, AdapterShelf | None]:
-    """Returns the program where it runs, the arrays of its steps, and the adapters. With adapters, the program is the
-    one that has places for them."""
+    """Returns the program compiled for the device that runs it, the arrays of its steps, and the shelf of adapters or
+    None. With adapters, the program also computes adapters."""
     pools, part, program, shelf = own_pools(found.spec, found.kv_plan), found.part, found.part.program, None
     if found.adapters is not None:
         shelf, program = found.adapters.build(place.memory), found.adapters.program

@@ -88,7 +88,7 @@ class Found:
 
     @property
     def name(self) -> str:
-        """See `name_of`."""
+        """The model's name for messages; see `folders.name_of`."""
         return name_of(self.folder)
 
 
@@ -104,7 +104,7 @@ class FoundEncoder(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """See `name_of`."""
+        """The model's name for messages; see `folders.name_of`."""
         return name_of(self.folder)
 
 
@@ -159,7 +159,8 @@ def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
 
 
 def find_model(model: str, options: Mapping[str, Any]) -> Found:
-    """Resolves every setting up to memory, and downloads the model where `model` is a hub id. Raises TwostrokeError."""
+    """Resolves all settings of the engine, including memory, and downloads the model where `model` is a hub id.
+    Settings of a server are not resolved here. Raises TwostrokeError."""
     resolver = Resolver(collect(options, asked_by_environment()))
     asked = ranks.asked_division(resolver)
     division = None if asked is None else asked.division

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 CALIBRATED = "calibrated weights for"
-"""The beginning of the reason where `calibrated` has found weights."""
+"""The first words of the reason of the setting `weights` where `calibrated` has found calibrated weights."""
 
 SHIPPED = {EMBEDDED: spark_path, "spark-draft": spark_draft_path}
 
@@ -57,10 +57,11 @@ def texts_of(resolver: Resolver, folder: Path) -> tuple[Tokenizer, ChatTemplate 
 def locate(
     model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
 ) -> ModelFolder:
-    """Returns the folder of the embedded model, a folder, a GGUF file, or a hub id (downloaded); or of an alias of one
-    of these.
+    """Returns the folder of a model. model: the name of the embedded model, a folder, a GGUF file, a hub id (which is
+    downloaded), or an alias of one of these.
 
-    kept: the folder into which GGUF files, and folders without tokenizer.json, are unfolded.
+    kept: the cache folder. A GGUF file, or a folder without tokenizer.json, gets a folder there with the files that the
+    engine reads.
     """
     name = meant(model)
     if name in SHIPPED:
@@ -74,7 +75,8 @@ def locate(
 
 def calibrated(resolver: Resolver, found: ModelFolder, kept: Path | None) -> ModelFolder:
     """Returns the same model with the weights that `twostroke quantize` made for the format of `--weights`, where the
-    cache folder `kept` has a record of them. The setting's reason tells this, or why they are not used."""
+    cache folder `kept` has a record of them. The reason of the setting `weights` tells which weights are used, and why.
+    """
     asked = resolver.asked_value(ModelSettings.weights)
     result = None if asked is None or kept is None else kept_result.kept_result(kept, found.path, asked)
     if asked is None or result is None:

@@ -1,4 +1,5 @@
-"""Builds the compiler of a model's grammars, which a server prepares after its first answers."""
+"""Builds the compiler of grammars (structured output) for a model. A server prepares it in the background after the
+start."""
 
 from __future__ import annotations
 
@@ -12,28 +13,27 @@ from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 
 DELAY_S = 1.0
-"""The delay in seconds before the background work. Reading the vocabulary and starting a process take a second of
-processor time for 262,144 tokens. The end of the start and the first answer should not share cores, and the
-interpreter's lock, with this work."""
+"""The delay in seconds before the background preparation begins. It takes a second of processor time for 262,144
+tokens. The delay keeps it from slowing the end of the start and the first answer."""
 
 
 class GrammarsWhenAsked:
-    """Prepares nothing; the first grammar prepares the parts that it needs. An engine without a server uses this class.
-    """
+    """Prepares nothing ahead: the first request with a grammar makes the compiler prepare itself. An engine without a
+    server uses this class."""
 
     def __init__(self, compiler: GrammarCompiler) -> None:
         self._compiler = compiler
 
     def start(self) -> None:
-        """Does nothing here. A subclass begins its work in the background."""
+        """Does nothing here. GrammarsAhead begins to prepare the compiler in the background."""
 
     def close(self) -> None:
-        """Ends the work that `start` has begun. Closing twice is harmless."""
+        """Ends the preparation that `start` has begun. Closing twice is harmless."""
 
 
 class GrammarsAhead(GrammarsWhenAsked):
-    """Prepares the parts that the first grammar needs, in the background. A grammar that comes earlier prepares them at
-    once. A server uses this class, because its requests may ask for grammars."""
+    """Prepares the compiler in the background, before a request needs it. A request with a grammar that comes earlier
+    prepares it at once. A server uses this class, because its requests may ask for grammars."""
 
     def __init__(self, compiler: GrammarCompiler) -> None:
         super().__init__(compiler)
@@ -41,8 +41,8 @@ class GrammarsAhead(GrammarsWhenAsked):
         self._thread = threading.Thread(target=self._run, name="twostroke-grammars", daemon=True)
 
     def start(self) -> None:
-        """Begins the work DELAY_S seconds later. Where the system begins no more threads, the first grammar does it.
-        """
+        """Begins to prepare the compiler DELAY_S seconds later. Where the system begins no more threads, the first
+        request with a grammar prepares it."""
         begun(self._thread)
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ Preparation = Callable[[GrammarCompiler], GrammarsWhenAsked]
 def grammars_of(
     tokenizer: Tokenizer, vocab_size: int, ends: frozenset[int], closing: ExitStack, preparation: Preparation
 ) -> tuple[GrammarCompiler, GrammarsWhenAsked]:
-    """Returns the compiler, and the object that prepares it once started."""
+    """Returns the compiler, and the object whose `start` prepares the compiler."""
     made = GrammarCompiler(tokenizer, vocab_size, ends)
     closing.callback(made.close)
     ahead = preparation(made)

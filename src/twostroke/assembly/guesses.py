@@ -1,4 +1,5 @@
-"""Builds the guessing of tokens: proposers, the draft model where there is one, the limiter."""
+"""Builds the objects that guess tokens (speculative decoding): proposers, the draft model where there is one, and the
+limiter of how many guesses a step verifies."""
 
 from __future__ import annotations
 
@@ -47,17 +48,17 @@ from twostroke.weights.packed.cache_choice import kept_folder
 
 
 class GuessingModel(Protocol):
-    """A draft model or heads, whose weights are not read yet."""
+    """A draft model, heads or draft layers, whose weights are not read yet."""
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """The programs that the draft or the heads run."""
+        """The programs that the draft model, the heads or the draft layers run."""
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """Returns the memory that the model and its draft or heads need together."""
 
     def input_bytes(self, settings: Resolved) -> int:
-        """Returns the further bytes that it needs on a device, for hidden states that this process sends there."""
+        """Returns the further bytes that a device needs for the hidden states that this process sends there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Opens the files of heads, compares them with what their program reads, and loads them."""
+"""Opens the files of speculative heads and draft layers (Medusa, EAGLE, MTP), compares their tensors with what their
+program reads, and loads them."""
 
 from __future__ import annotations
 
@@ -53,9 +54,8 @@ def check_sizes(checkpoint: Checkpoint, own: Model, option: str, spec: Model) ->
 
 
 def load_heads(folder: Path, name: str | None, own: Model, settings: Resolved) -> ModelWeights:
-    """Packs the heads into memory, in the formats of the model. name: the file's name; None where the folder is a
-    checkpoint.
-    """
+    """Packs the weights of speculative heads or of a draft layer into memory, in the formats of the target model. name:
+    the file's name; None where the folder is a checkpoint."""
     packer = NativePacker(settings.cpu.cpu_level, settings.cpu.threads, settings.cpu.cpus)
     with closing(packer), errors_of(str(folder)):
         with Checkpoint.open(folder) if name is None else open_heads(folder, name, folder.name) as checkpoint:

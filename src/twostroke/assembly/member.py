@@ -1,4 +1,5 @@
-"""Builds a member of a group: its part of the model, its memory, its exchange."""
+"""Builds a member, a process that holds one rank of a model whose work is divided: its part of the model, its memory,
+and the exchange of partial results with the other ranks."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ Report = Callable[[str], None]
 
 @dataclass(eq=False)
 class CalledRank:
-    """A rank that a leader has called. sockets: the connections for numbers, by rank; empty for ranks that share
-    memory.
+    """A rank that its leader has called. line: the connection for commands. sockets: the connections over which ranks
+    exchange partial results, by rank; empty for ranks that share memory.
 
     memory: the descriptor of the shared memory; None without it.
     """
@@ -61,7 +62,7 @@ class CalledRank:
     memory: int | None = None
 
     def exchange(self, level: str) -> Exchange:
-        """The exchange of numbers between this rank and the others."""
+        """The exchange of partial results between this rank and the others."""
         begin = self.begin
         if self.memory is not None:
             sizes = (begin.rank, begin.ranks, begin.width, begin.limit_s)
@@ -187,7 +188,7 @@ def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: 
 
 
 def _inputs(begin: RankBegin, spec: Model, part: Model, memory: StepMemory) -> ImageInputs | None:
-    """Returns the object that takes image rows; None where the model reads no images."""
+    """Returns the object that writes image rows into this member's inputs; None where the model reads no images."""
     if begin.sight is None:
         return None
     return ImageInputs(memory, taken_rows(spec.program, part.program), begin.sight.filler)

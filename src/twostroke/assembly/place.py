@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class RunPlace(Struct, frozen=True):
-    """The place where programs run. ops: the ops of this machine's processor, which also weigh the tokens that are
-    sampled on the host. device: the CUDA device; None where everything runs on the processor."""
+    """The device on which programs run. ops: the kernels of this machine's processor; they also sample the tokens that
+    are chosen on the host. device: the CUDA device; None where everything runs on the processor."""
 
     ops: CpuOps
     device: CudaDevice | None = None
 
     @property
     def memory(self) -> DeviceMemory:
-        """The memory in which arrays for the kernels are made."""
+        """The memory in which the arrays for the kernels are allocated."""
         return HOST if self.device is None else self.device
 
     def weights(self, weights: ModelWeights) -> ModelWeights:
@@ -48,7 +48,8 @@ class RunPlace(Struct, frozen=True):
         return weights if self.device is None else placed(weights, self.device)
 
     def compiled(self, program: Program, memory: StepMemory) -> Forward:
-        """Returns the program, compiled for `memory`, which was made in `self.memory`."""
+        """Returns the program, compiled to run on the arrays of `memory`. These arrays lie on the device, where there
+        is one."""
         return self.ops.compile(program, memory) if self.device is None else self.device.compile(program, memory)
 
     def runner(
@@ -76,8 +77,8 @@ class RunPlace(Struct, frozen=True):
         early: bool,
         images: ImageSteps | None = None,
     ) -> Executor:
-        """Returns what `runner` returns, with this thread's own RunDelay. early: a device begins a step before the
-        results of the step before it are read."""
+        """Returns the runner of a model's steps, which also measures how long its thread waits for a core. early: a
+        device may begin a step before the results of the step before it are read."""
         delay = RunDelay()
         plain = self.runner(forward, memory, vocabulary, delay, readers, images)
         if not early or readers or not isinstance(forward, cuda.CudaForward):

@@ -1,7 +1,7 @@
-"""Plans the needs of a model that is one of several on a machine, before its process is started.
+"""Plans the memory of a model that is one of several on a machine, before its process is started.
 
-Such a model's KV cache does not get the rest of the memory, as it does where a model is alone. It holds one context, or
-eight chats of 4,096 tokens where the context is shorter than these together.
+Such a model's KV cache does not get the rest of the memory, as it does where a model is alone. It has room for the
+longest context, and for at least eight chats of 4,096 tokens.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class ModelTexts(Struct, frozen=True):
 
 
 def plan_model(model: str, options: Mapping[str, Any]) -> PlannedProcess:
-    """Resolves every setting up to memory. Raises TwostrokeError, for example where the model does not fit at all."""
+    """Resolves all settings of the engine, including memory. Raises TwostrokeError, for example where the model does
+    not fit at all."""
     refuse_later_adapters(collect(options, asked_by_environment()))
     found = find_model(model, options)
     settings, plan = found.resolver.resolved(), found.kv_plan
@@ -71,7 +72,8 @@ def plan_model(model: str, options: Mapping[str, Any]) -> PlannedProcess:
 
 
 def read_texts(found: Found) -> ModelTexts:
-    """Returns the objects that a front builds from a model's folder. Raises TwostrokeError."""
+    """Returns the objects that a front, the process that serves HTTP before the engines, builds from a model's folder.
+    Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     generation, closing = read_generation_defaults(folder), ExitStack()

@@ -1,4 +1,4 @@
-"""Finds the layers of a model's own checkpoint that predict further tokens."""
+"""Finds the MTP layers of a model's own checkpoint: layers that predict further tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from twostroke.weights.tensors import with_prefix
 
 OPTION = f"--speculate {MTP}"
 OTHERS = ("model.", "lm_head.", "mtp.")
-"""The prefixes of the names of all other tensors of a checkpoint."""
+"""The prefixes of the tensors of a checkpoint that do not belong to its MTP layers. A layer's own tensors are read by
+name all the same."""
 
 
 def find_prediction(folder: Path, spec: Model) -> AheadModel:

@@ -12,13 +12,14 @@ from twostroke.types.images import SpanLayers
 
 
 def sight_frame(how: GivenRows, filler: int | None, program: Program) -> RankSight:
-    """Returns what a member must know. program: the program with a place for image rows."""
+    """Returns the message that tells a member how image rows come into the model. how: the way they come in. filler:
+    see runner/step_images.py. program: the program with an input for image rows."""
     turns = (rope.turns.axes for rope in program.ropes if rope.turns is not None)
     return RankSight(how.scaled, how.added, {len(axes): axes for axes in turns}, how.spans.name, filler)
 
 
 def seeing_model(spec: Model, sight: RankSight | None) -> Model:
-    """Returns a member's model with a place for image rows. It is the same model as the leader's. Raises BackendError
+    """Returns a member's model with an input for image rows. It is the same model as the leader's. Raises BackendError
     where the name in `sight.spans` is unknown."""
     if sight is None:
         return spec
@@ -31,7 +32,8 @@ def seeing_model(spec: Model, sight: RankSight | None) -> Model:
 
 
 def takers_of(division: Division, spec: Model) -> tuple[tuple[int, ...], ...]:
-    """Returns for each piece of an image row the members whose parts take it, by their places among the members."""
+    """Returns for each input of the program that takes image rows the members whose part of the model has that input. A
+    member is given by its index in `division.members`."""
     taken = [taken_rows(spec.program, division.part(spec, rank).program) for rank in division.members]
     pieces = len(taken_rows(spec.program, spec.program))
     return tuple(

@@ -70,8 +70,8 @@ SHARED_HERE: tuple[Field[Any], ...] = (CpuSettings.threads, DiskSettings.cache, 
 
 
 class RankPlaces(Struct, frozen=True):
-    """The places of the processes of a division. addresses: the addresses of members on other machines, by rank; empty
-    for processes of this machine.
+    """Tells where the processes of a division run. addresses: the addresses of members on other machines, by rank;
+    empty for processes of this machine.
 
     timeout_s: the longest time in seconds that one rank waits for another inside a step. A rank that takes longer is
     considered hung. sight: how image rows come into the members' parts; None for a model that reads no images.
@@ -89,7 +89,8 @@ class RankPlaces(Struct, frozen=True):
 
 
 def asked_division(resolver: Resolver) -> RankPlaces | None:
-    """Returns the division that was asked for; None for one process. Settles both counts. Raises ConfigError."""
+    """Returns the division that was asked for; None for one process. Settles the settings `tensor_parallel` and
+    `pipeline_parallel`. Raises ConfigError."""
     tensor = resolver.pick(RankSettings.tensor_parallel, 1, "default: one process has every layer's matrices")
     stages = resolver.pick(RankSettings.pipeline_parallel, 1, "default: one process has all layers")
     listed = resolver.asked_value(RankSettings.rank_addresses) or ()
@@ -116,8 +117,8 @@ def asked_division(resolver: Resolver) -> RankPlaces | None:
 def seeing_places(
     resolver: Resolver, places: RankPlaces | None, plan: SightPlan | None, spec: Model
 ) -> RankPlaces | None:
-    """Returns the places with the facts by which members take image rows, and records which process encodes. spec: the
-    model with a place for image rows."""
+    """Returns `places` with the facts from which members know how image rows come into their parts. Records in the
+    setting `images` which process encodes. spec: the model with an input for image rows."""
     if places is None or plan is None:
         return places
     reason, division = resolver.resolved().reason_of(ImageSettings.images), places.division
@@ -126,11 +127,12 @@ def seeing_places(
 
 
 def room_beside(places: RankPlaces | None, machine: Machine, encoder_bytes: int, more_bytes: int) -> Machine:
-    """Returns a process's share of this machine where the leader has an encoder of images. All processes share what
-    the encoder leaves. more_bytes: how much more the leader needs than the largest process without an encoder.
+    """Returns a process's share of this machine where the leader has an encoder of images. The processes share the
+    memory that the encoder leaves. more_bytes: how many more bytes the leader needs than the largest process would need
+    without an encoder.
 
-    The machine is returned unchanged where a limit on addresses holds for each process alone, and where members run on
-    other machines.
+    The machine is returned unchanged where members run on other machines. It is also unchanged where `shared_bytes` is
+    known, so that each process has a limit of its own.
     """
     if places is None or places.addresses or machine.shared_bytes is not None:
         return machine
@@ -166,7 +168,8 @@ def _refuse_beside(resolver: Resolver) -> None:
 
 @dataclass(eq=False)
 class StartedGroup:
-    """A group whose members load. It owns their processes, their lines, and the exchange. spec: the whole model."""
+    """A group of ranks whose members are loading. It owns their processes, the connections to them, and the exchange of
+    partial results. spec: the whole model."""
 
     division: Division
     spec: Model
@@ -183,8 +186,8 @@ class StartedGroup:
         return leader.LeadingForward(forward, self.group, head_needs_members=self.division.way == divisions.TENSOR)
 
     def sender(self, images: ImageRows | None) -> ImageSender | None:
-        """Returns the object that sends members the image rows of a plan; None for a model that reads no images. An
-        encode ends where a member was lost."""
+        """Returns the object that sends members the image rows of a plan; None for a model that reads no images. If a
+        member is lost while an image is encoded, the encode is ended by an error."""
         if images is None:
             return None
         images.kept.before_piece = self.group.require_whole
@@ -328,7 +331,8 @@ def _group(lines: Sequence[RankLine], first: int, describe: Callable[[int], str]
 
 
 def _reach(places: RankPlaces, spec: Model, begin: RankBegin, level: str) -> StartedGroup:
-    """Reaches members that already listen: first by a line to each, then by the connections for numbers."""
+    """Connects to members that already listen on other addresses: first one connection to each for commands, then one
+    to each for the exchange of partial results."""
     division = places.division
     ranks, secret = division.members, link.secret_key(places.secret)
     where = dict(zip(ranks, places.addresses, strict=True))

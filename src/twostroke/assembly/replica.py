@@ -1,4 +1,4 @@
-"""Builds a replica: the engine of `assemble` without its session, reached through a socket."""
+"""Builds a replica: the engine of `assemble`, which fronts reach through a socket."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ USUAL_ROWS = 256
 
 @dataclass(eq=False)
 class BuiltReplica:
-    """A replica with its engine. replica: the server of frames. heart: the engine, or the encoder of images; it is
-    closed together with the server. facts: figures to show to people."""
+    """A replica with its engine. replica: the server that answers the messages of fronts. heart: the engine, or the
+    encoder of images; it is closed together with the server. facts: figures to show to people."""
 
     replica: ReplicaServer
     heart: assemble.Heart | EncoderHeart
@@ -183,8 +183,8 @@ def why_not(task: Task, num_adapters: int, request: Request) -> str:
 
 
 def _shared_rows(heart: assemble.Heart) -> SharedRows | None:
-    """Returns the object that encodes images for other replicas and keeps the rows; None for a model that reads no
-    images."""
+    """Returns the object through which this replica encodes images for other replicas, and keeps the image rows that
+    others encoded for it. Returns None for a model that reads no images."""
     cost = heart.scheduler.images.cost
     if heart.images is None or cost is None:
         return None

@@ -44,10 +44,10 @@ def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, pieces: bool) -
 
 
 def front_eyes(resolver: Resolver, spec: Model, folder: Path, fingerprint: str, closing: ExitStack) -> Eyes | None:
-    """Returns the object that opens images at a front; None where the replicas read no images. fingerprint: the
-    replicas' rules for images; empty where they read none.
+    """Returns the object that opens images at a front, the process that serves HTTP before the replicas; None where the
+    replicas read no images. fingerprint: the fingerprint of the replicas' rules for images; empty where they read none.
 
-    Raises ConfigError where this front would make other tiles.
+    Raises ConfigError where this front would cut an image into other tiles than the replicas do.
     """
     if not fingerprint:
         return None

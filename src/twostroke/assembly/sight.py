@@ -62,15 +62,16 @@ else:
 NO_ENCODER = "its files hold no encoder of images that is implemented"
 NO_PILLOW = "Pillow is not installed, which opens image files: pip install 'twostroke[images]'"
 PROBE_LINES = 2
-"""The number of lines of image rows of the tile that proves an encoder's arithmetic."""
+"""The number of lines of image rows in the probe tile. Two encoders that make the same rows of this tile compute with
+the same arithmetic."""
 
 
 class SightPlan(Struct, frozen=True, eq=False):
     """An encoder whose weights are not read yet, and how images become its tiles. most_rows: the most image rows of a
     tile.
 
-    stored: the names of the encoder's tensors in the language model's checkpoint. kept_bytes: the bytes that are kept
-    between two pieces in which the language model computes rows of an image that see each other; 0 without such pieces.
+    stored: the names of the encoder's tensors in the language model's checkpoint. kept_bytes: 0, or in models that
+    compute an image in pieces the bytes that are kept from one piece to the next.
     """
 
     encoder: SightEncoder
@@ -119,8 +120,9 @@ class SightPlan(Struct, frozen=True, eq=False):
         )
 
     def span_s(self, spec: Model, steps: StepCost, step_tokens: int) -> float:
-        """Returns the predicted seconds of the shortest step that works on an image of `most_rows` rows next to a
-        stream. It is for models in which rows of an image see each other. steps: predicts steps of the model."""
+        """Returns the predicted seconds of the shortest step that decodes one sequence and works on an image of
+        `most_rows` rows. It is for models in which rows of an image see each other. steps: predicts steps of the model.
+        """
         rows, stream = self.most_rows, Segment.decode(0)
         if self.kept_bytes:
             pieces = span_cost(span_parts(spec.program), steps, step_tokens)
@@ -148,8 +150,8 @@ class SightPlan(Struct, frozen=True, eq=False):
         memory: StepMemory,
         programs: tuple[Program, Program],
     ) -> ImageSteps:
-        """Loads the encoder, and returns the objects that work on images in steps. programs: that of the whole model,
-        and that of the part which this process computes."""
+        """Loads the encoder, and returns the objects that encode images and compute image rows in the engine's steps.
+        programs: the program of the whole model, and the program of the part that this process computes."""
         kept, sight = self.kept(settings, machine, where), self.encoder.sight
         inputs = ImageInputs(memory, taken_rows(*programs), sight.filler, turned=self.how.axes is not None)
         width = sum(value.width for value in (self.encoder.model.program.logits, *self.encoder.model.program.kept))
@@ -168,7 +170,7 @@ class SightPlan(Struct, frozen=True, eq=False):
         return SpanRunner(own, memory, images, kept, sampled, kept_head, time.perf_counter)
 
     def kept(self, settings: Resolved, machine: Machine, where: RunPlace) -> KeptRows:
-        """Loads the encoder, and returns it with the rows that it will make and keep."""
+        """Loads the encoder, and returns the store that encodes tiles with it and keeps their image rows."""
         encoder, sight, form = self.encoder, self.encoder.sight, self.form(settings)
         model = form.model(encoder.model)
         with closing(NativePacker(settings.cpu.cpu_level, settings.cpu.threads, settings.cpu.cpus)) as packer:
@@ -218,10 +220,10 @@ def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
 
 
 def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
-    """Returns the learned places (places, width). Where the tower has a row in addition to the patches, its place comes
-    first, and the row's own numbers are added to it.
+    """Returns the learned position embeddings of an encoder (positions, width). Where the encoder has a class token,
+    its position comes first, and the token's own vector is added to it.
 
-    Raises CorruptModel where the tensor has another number of places.
+    Raises CorruptModel where the tensor has another number of positions.
     """
     found = _numbers(checkpoint, learned.tensor)
     if found.ndim not in (2, 3) or found.size != learned.rows * found.shape[-1]:
@@ -257,7 +259,7 @@ def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> 
 def find_sight(
     resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any], *, pieces: bool
 ) -> tuple[Model, SightPlan | None]:
-    """Returns the model with a place for image rows, and its encoder. For a model that reads no images, returns the
+    """Returns the model with an input for image rows, and its encoder. For a model that reads no images, returns the
     model unchanged, and None. pieces: whether rows of an image that see each other may be computed in pieces. Raises
     ConfigError or ModelError where images are asked for and cannot be read."""
     asked, found, why = resolver.asked_value(ImageSettings.images), None, NO_ENCODER
@@ -282,8 +284,8 @@ def find_sight(
 
 
 def sight_of_replicas(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightPlan | None:
-    """Returns the plan of the encoder that a front's replicas have. The front reads only its rules. Raises ConfigError,
-    ModelError."""
+    """Returns the plan of the encoder that a front's replicas have. The front uses only the plan's rules for opening
+    and cutting images. Raises ConfigError, ModelError."""
     most = resolver.asked_value(ImageSettings.image_tokens) or IMAGE_TOKENS
     found, _ = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, sys.maxsize, wanted=True)
     resolve_images(resolver)

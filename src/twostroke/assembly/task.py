@@ -1,4 +1,5 @@
-"""Decides the task that a checkpoint is served for, and builds what a model needs that makes vectors or scores.
+"""Decides the task that a checkpoint is served for, and builds the objects that models for vectors (embeddings) or
+scores need.
 
 The first rule that applies decides. `--task` is the strongest. Then comes the architecture: an encoder or a model
 without a head makes embeddings, a ForSequenceClassification makes scores. Then come the files of sentence-transformers.

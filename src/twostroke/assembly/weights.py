@@ -53,8 +53,8 @@ NOT_PACKED = ":made here"
 def load(
     folder: Path, spec: Model, resolved: Resolved, machine: Machine, progress: Progress | None, report: Report
 ) -> CachedWeights:
-    """Returns packed weights. They are mapped from the cache, packed into it, or packed into memory (with the cache
-    off, or for f32 of the embedded model).
+    """Returns packed weights. They are mapped from the cache folder, or packed into it. They are packed into memory
+    where the cache is off or its folder cannot hold them.
 
     machine: the part of the host that this engine may use.
     """
@@ -115,17 +115,18 @@ def _is_made(vector: Vector) -> bool:
 
 
 def checked(loaded: CachedWeights, report: Report, closing: ExitStack) -> BackgroundCheck:
-    """Returns a check of the weights that runs after the start, once it is started. `closing` ends it."""
+    """Returns a check of the weights' file against its checksums. Its `start` begins the check in a thread, and
+    `closing` ends it."""
     check = BackgroundCheck(loaded.file, report)
     closing.callback(check.close)
     return check
 
 
 class Worker(Protocol):
-    """An object that works in a thread of its own."""
+    """An object with a thread of its own: the check of weights, or one that makes memory faster to read."""
 
     def start(self) -> None:
-        """Begins the work."""
+        """Begins the thread."""
 
 
 def begin_close(machine: Machine, *workers: Worker) -> None:

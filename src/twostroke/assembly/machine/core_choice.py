@@ -11,9 +11,9 @@ from twostroke.system.cpu_list import ANY, write_cpus
 MOST_THREADS = 256
 """The most threads that the native pool holds."""
 WORTH_A_THREAD = 1.25
-"""The least gain in throughput for which a fraction of a core in a quota gets its own thread. With this thread, all
-threads stand still for a part of each period. On two cores a quota of 1.5 did 1.1 to 1.25 times as much with two
-threads as with one. A quota of 1.1 did 0.8 to 1.0 times as much."""
+"""How much larger a CPU quota must be than its whole cores, as a factor, before the fraction gets one more thread. With
+that thread, the system stops all threads for a part of each quota period. On two cores a quota of 1.5 did 1.1 to 1.25
+times as much with two threads as with one. A quota of 1.1 did 0.8 to 1.0 times as much."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,8 +118,8 @@ def _nodes(root: Path) -> dict[int, int]:
 
 
 def _far(root: Path, used: Sequence[int]) -> float:
-    """Returns `Topology.far`. A line of distances has a column for each node that is online, in order of the nodes'
-    numbers."""
+    """Returns the mean distance from a node to the memory of another node, where the distance to its own memory is 1.
+    The file `distance` of a node has a column for each node that is online, in order of their numbers."""
     folder = root / "sys/devices/system/node"
     online, found = node_numbers(root), []
     for node in used:

@@ -159,7 +159,8 @@ def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) ->
 
 
 def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
-    """Returns the limiter that sizes prompts next to running streams, and the reason."""
+    """Returns the name of the limiter that decides how many prompt tokens a step computes together with decoding
+    sequences, and the reason."""
     if promised:
         return ITL_LIMITER, "prompts next to streams take what --itl leaves of each step, by predicted step times"
     if step_asked:
@@ -168,9 +169,12 @@ def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
 
 
 def tell_whole_images(resolver: Resolver, rows: int, seconds: float, *, in_pieces: bool) -> None:
-    """Adds a time to the limiter's reason: the least time of a step with rows of an image, where these rows see each
-    other. Does so only where this time is longer than the limiter's bound. seconds: the predicted time of the shortest
-    such step next to a stream. in_pieces: whether a step may compute a part of these rows."""
+    """Adds a time to the reason of `step_limiter`: how long a step with image rows takes at least. Does so only where
+    rows of an image see each other, and this time is longer than the limiter's bound.
+
+    rows: the most rows of an image. seconds: the predicted time of the shortest such step that also decodes a sequence.
+    in_pieces: whether a step may compute a part of the rows.
+    """
     settled = resolver.resolved()
     steps = settled.steps
     bound_s = {GAP_LIMITER: GapRule().least_s, ITL_LIMITER: steps.itl}.get(steps.step_limiter)
@@ -182,7 +186,8 @@ def tell_whole_images(resolver: Resolver, rows: int, seconds: float, *, in_piece
 
 
 def step_rule(steps: StepSettings) -> str:
-    """Returns in words the rule that sizes prompts next to streams; empty where only max_step_tokens limits them."""
+    """Returns in words the rule that limits the prompt tokens of a step that also decodes sequences; empty where only
+    max_step_tokens limits them."""
     promised = f"ItlLimiter (--itl {1e3 * steps.itl:g}ms)" if steps.itl is not None else ""
     return {GAP_LIMITER: f"GapLimiter ({GapRule()})", ITL_LIMITER: promised}.get(steps.step_limiter, "")
 
@@ -306,8 +311,8 @@ def place_of(asked: Mapping[str, Asked]) -> Resolved:
 
 
 def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:
-    """Resolves the bounds on waiting requests, on each key and on time. pool_tokens: the tokens that the KV cache
-    holds."""
+    """Resolves the limits on load: the requests and tokens that may wait, the requests and tokens of one API key, the
+    bytes of bodies, and the deadline. pool_tokens: the tokens that the KV cache holds."""
     resolver.pick(LoadSettings.queued_requests, QUEUED_REQUESTS, "default")
     words = f"{QUEUED_POOLS} times what the KV cache holds"
     resolver.pick(LoadSettings.queued_tokens, QUEUED_POOLS * pool_tokens, words)

@@ -30,11 +30,11 @@ PREFIX = "TWOSTROKE_"
 class Machine:
     """The resources that this process may use, read once at start. memory_source: the limit that decides
     `available_bytes`, in words. shared_bytes: the bytes that the process and its children may use together; None where
-    they are `available_bytes`.
+    `available_bytes` is this number.
 
     placing: the hardware threads of the `cores`, and the reason for their number. topology: None where the system
-    describes none. close: where this process shares the machine, the hardware threads of its own memory node; else
-    empty, for all.
+    describes none. close: the hardware threads of this process's own memory node, where several processes share the
+    machine; otherwise empty, which means all.
     """
 
     cores: int
@@ -48,8 +48,9 @@ class Machine:
     close: tuple[int, ...] = ()
 
     def share(self, count: int, place: int = 0) -> Machine:
-        """Returns the share of process number `place` of `count` on this machine. A limit on addresses holds for each
-        process alone."""
+        """Returns the share of process number `place` of `count` on this machine. The memory is divided among the
+        processes. A limit on the address space (`ulimit -v`) is not divided, because it holds for each process alone.
+        """
         shared = self.available_bytes if self.shared_bytes is None else self.shared_bytes
         source = self.memory_source
         if shared // count < self.available_bytes:

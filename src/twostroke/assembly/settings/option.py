@@ -23,7 +23,7 @@ class Setting(Generic[T]):
 
 class Field(Generic[T]):
     """A field of a group of settings. On an object of the group, the name gives the value. On the class of the group,
-    it gives this description, which is used to ask for a value and to settle it."""
+    it gives this description, by which the resolver asks for a value and sets it."""
 
     name = ""
 
@@ -118,11 +118,11 @@ class Group:
 
     @classmethod
     def of(cls, settled: Mapping[str, Setting[Any]]) -> Self:
-        """Returns the group with those of its settings that are settled."""
+        """Returns the group with those of its settings that have a value."""
         return cls(**{each.name: settled[each.name] for each in fields(cls) if each.name in settled})
 
     def has(self, field: Field[Any]) -> bool:
-        """Returns whether this setting of the group is settled."""
+        """Returns whether this setting of the group has a value yet."""
         return field.name in self.__dict__
 
     @classmethod

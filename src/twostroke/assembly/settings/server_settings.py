@@ -206,7 +206,7 @@ class StoredSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageSettings(Group):
-    """Settings of the other servers that the page may use."""
+    """Settings of the other servers that the web page of this server may use."""
 
     mcp: ListOption[tuple[str, str]] = ListOption(
         "NAME=URL",

@@ -96,7 +96,7 @@ def _read_stdin() -> str:
 
 
 def explained(llm: Any, request_id: str) -> str:
-    """Returns the explanation of each completion, for people."""
+    """Returns a text that tells what the time of each completion of this request went to."""
     from twostroke.cost.explain.explanation import words
 
     return "\n\n".join(words(each) for each in llm.explain(request_id))

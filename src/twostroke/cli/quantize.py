@@ -118,7 +118,8 @@ KL and perplexity are measured."""
 
 
 def _check_copy(model: str, output: Path | None) -> None:
-    """Raises ConfigError where there would be no folder for the factors of keys."""
+    """Checks the folder to which --to keys writes key_factors.json. Raises ConfigError where --output is no folder, and
+    where the embedded model is named without --output."""
     from twostroke.assembly.folders import SHIPPED
 
     if output is None and model in SHIPPED:

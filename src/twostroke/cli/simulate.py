@@ -1,4 +1,5 @@
-"""`twostroke simulate`: the production scheduler and cache under a virtual clock, on any machine, in any number."""
+"""`twostroke simulate`: the production scheduler and cache under a virtual clock, for any hardware and any number of
+replicas."""
 
 from __future__ import annotations
 

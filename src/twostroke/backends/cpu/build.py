@@ -59,8 +59,8 @@ LEVELS: dict[str, dict[str, str]] = {
 CONTAINS = {"avxvnni": ("avx2",), "amx": ("avx512",), "dotprod": ("neon",), "i8mm": ("dotprod", "neon")}
 """For each level, the lower levels whose code it also contains."""
 SHARED = {"avxvnni": "avx2", "amx": "avx512", "dotprod": "neon", "i8mm": "dotprod"}
-"""For some levels, the level with which they share files that have no code for them; these files are compiled once.
-Code uses the added instructions of such a level only by name: no compiler makes them from plain code."""
+"""For some levels, a lower level: a source file without code for the level itself is compiled once, for the lower
+level. The compiler makes no instructions of such a level from plain code, only from code that names them."""
 ANY_CPU = ("level.cpp", "settle.cpp", *(f"{system}.cpp" for system in SUFFIXES))
 """Sources that are compiled for every CPU in all libraries: they are called before a level is chosen."""
 FLAGS = (

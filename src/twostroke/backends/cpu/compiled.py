@@ -1,5 +1,5 @@
-"""Compiles a program to native calls. The calls are written once, together with the places of the three sizes in them;
-a step fills in the sizes."""
+"""Compiles a program to native calls, which are encoded once, when the engine is built. Each step fills in three sizes:
+its tokens, its sequences and its rows of logits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 
 
 class Runner(Protocol):
-    """The backend that runs the words of calls."""
+    """The backend that runs encoded native calls: the ops of the CPU, or of a CUDA device."""
 
     @property
     def numbers(self) -> Mapping[str, int]:
-        """The number of each op in the backend's library, by the op's name."""
+        """The number of each op in the backend's native library, by the op's name."""
 
     @property
     def structs(self) -> Structs:
@@ -33,7 +33,7 @@ class Runner(Protocol):
 
 
 class CompiledProgram:
-    """Satisfies `runner.forward.Forward`: a program bound to one memory."""
+    """A program whose native calls are encoded for the arrays of one StepMemory. Satisfies `runner.forward.Forward`."""
 
     def __init__(self, runner: Runner, program: Program, memory: StepMemory) -> None:
         self._runner, self._memory = runner, memory
@@ -63,7 +63,7 @@ class CompiledProgram:
 
 
 class _Half:
-    """The calls of the body, or of the head."""
+    """The encoded calls of the body, or of the head."""
 
     def __init__(self, runner: Runner, calls: Iterable[Op], memory: StepMemory) -> None:
         names: list[str] = []

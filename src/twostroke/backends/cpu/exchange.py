@@ -18,7 +18,8 @@ PIECE_BYTES = 4 << 20
 
 
 class Exchange:
-    """One rank's end of an exchange. Once joined to a `CpuOps`, it must outlive that object.
+    """One rank's end of the exchange of partial results between the ranks of a model. Once joined to a `CpuOps`, it
+    must outlive that object.
 
     level: the level of the library whose ops use it. limit_s: the longest wait for another rank, in seconds.
     """
@@ -72,7 +73,8 @@ class Exchange:
                 self._library.ts_exchange_end(self.handle)
 
     def close(self) -> None:
-        """Frees the exchange. It must be called after the ops that use it are closed. Closing twice is harmless."""
+        """Frees the native memory of this rank's end. It must be called after the ops that use it are closed. Closing
+        twice is harmless."""
         # Waits for an `end` that another thread has begun. After a destroy, that `end` would read freed memory and end
         # any open socket.
         with self._ending:

@@ -1,4 +1,4 @@
-"""Checks that the kernels still compute: one small product with a known answer, on every thread of the pool."""
+"""Checks that the kernels still compute: one small rms_norm with a known answer, on every thread of the pool."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ROWS, WIDTH = 256, 64
 
 
 def check_kernels(ops: CpuOps) -> None:
-    """Raises BackendError where the kernels refuse the product or give a wrong result. It takes microseconds. Only the
-    thread that owns the ops may call it."""
+    """Runs a small rms_norm with a known answer. Raises BackendError where the kernels refuse the call or give a wrong
+    result. It takes microseconds. Only the thread that owns the ops may call it."""
     x = np.full((ROWS, WIDTH), 3.0, np.float32)
     out, weight = np.zeros_like(x), np.full(WIDTH, 2.0, np.float32)
     ops.rms_norm(out, x, weight, 0.0)

@@ -22,9 +22,10 @@ pieces of 32."""
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """The kernel of an op for first_row to last_row rows. format: the format of its weights, or of K and V; "" where it
-    has neither. last_row: None where the kernel is the same for all larger numbers of rows. kernel: the name of a C++
-    function; "" where the op has one form for each format. heads: the condition on the size of a head, or ""."""
+    """One line of the table: the kernel of an op for first_row to last_row rows. format: the format of its weights, or
+    of K and V; "" where it has neither. last_row: None where the kernel is the same for all larger numbers of rows.
+    kernel: the name of a C++ function; "" where each format has a single kernel without a name. heads: the condition on
+    the size of a head, or ""."""
 
     op: str
     format: str
@@ -49,12 +50,12 @@ class KernelNames(Protocol):
     """A backend that tells which kernel it takes."""
 
     def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
-        """Returns the name of the kernel that an op takes for `rows` rows; None where the op has one form for each
-        format."""
+        """Returns the name of the kernel that an op takes for `rows` rows; None where the op has a single kernel for
+        each format, so that nothing is chosen."""
 
 
 def kernel_table(ops: KernelNames, names: frozenset[str] | None = None) -> list[KernelRow]:
-    """Returns all rows for the named ops (None: for every op), in the order of the ops' names."""
+    """Returns all lines of the table for the named ops (None: for every op), in the order of the ops' names."""
     chosen = sorted(registry() if names is None else names)
     return [row for name in chosen for row in _of_op(ops, registry()[name])]
 
@@ -88,7 +89,8 @@ def _ask(ops: KernelNames, op: type[Op], weight: WeightKind, kv: KVKind, rows: i
 
 
 def _runs(op: str, word: str, kernels: list[str], heads: str = "") -> Iterator[KernelRow]:
-    """Yields one row for neighbouring numbers of rows with the same kernel."""
+    """Yields one line of the table for each range of row counts that has the same kernel. kernels: the kernel for 1
+    row, 2 rows and so on."""
     first = 0
     for index, kernel in enumerate(kernels):
         last = index + 1 == len(kernels)

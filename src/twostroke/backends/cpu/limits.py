@@ -20,8 +20,8 @@ WINDOWS, WINDOW_S = 4, 0.025
 """How many windows measure each rate, and the seconds of one window. The quickest window counts."""
 
 SPREAD_S, SPREAD_IN_A_ROW = 0.3, 3
-"""The longest time that threads are kept busy until each has a core of its own, in seconds, and how often in a row that
-must be observed."""
+"""How the measurement waits until each thread has a core of its own: at most SPREAD_S seconds, until this was observed
+SPREAD_IN_A_ROW times in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Limits:
         return asdict(self)
 
     def words(self) -> str:
-        """Returns the limits in one sentence."""
+        """Returns the measured rates of this machine in one sentence."""
         return (
             f"{self.threads} threads of this machine read {self.read_bytes_per_s / 1e9:.1f} GB/s and do "
             f"{self.f32_flops_per_s / 1e9:,.0f} GFLOP/s in float32 and {self.int8_ops_per_s / 1e9:,.0f} GOP/s in int8 "
@@ -70,7 +70,8 @@ def _each_figure(found: Sequence[Limits], choose: Callable[[list[float]], float]
 
 
 class LimitMeter(NativeContext):
-    """Measures limits. It owns the threads and, where none is given, the memory to read. Close it after use."""
+    """Measures the limits of this machine. It owns the threads and, where none is given, the memory to read. Close it
+    after use."""
 
     def __init__(self, num_threads: int, clock: Callable[[], float], memory: U8Array | None = None) -> None:
         super().__init__(None, num_threads)
@@ -78,8 +79,8 @@ class LimitMeter(NativeContext):
         self._memory = np.ones(READ_BYTES, np.uint8) if memory is None else memory
 
     def measure(self, rounds: int = 3) -> Limits:
-        """Returns the highest figures of `rounds` rounds, each of which runs the three loops in turn. A disturbance can
-        only make a limit look lower."""
+        """Returns the highest rates of `rounds` rounds. Each round measures reading memory, float32 products and int8
+        products, one after the other. A disturbance can only make a rate look lower."""
         return highest_limits([self._once() for _ in range(rounds)])
 
     def _once(self) -> Limits:

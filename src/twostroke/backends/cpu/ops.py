@@ -37,7 +37,8 @@ class CpuOps(NativeContext):
     """Runs ops, one call at a time: its pool and scratch memory belong to one caller. `ops.rms_norm(out, x, weight,
     eps)` runs that op, and so on.
 
-    Wrong operands raise BackendError and write nothing. weigh: makes weights for sampling, in the caller's thread.
+    Wrong operands raise BackendError and write nothing. weigh: computes the sampling weights of a row of logits
+    (unnormalized probabilities), in the caller's thread.
     """
 
     def __init__(self, level: str | None, num_threads: int, cpus: str = ANY) -> None:
@@ -52,7 +53,7 @@ class CpuOps(NativeContext):
         self._check("read_weights", self._library.ts_context_read(self._context, int(reading)))
 
     def join(self, exchange: Exchange) -> None:
-        """Sets the exchange through which calls exchange values with other ranks from now on."""
+        """Sets the exchange through which calls send partial results to other ranks from now on."""
         self._check("join", self._library.ts_context_join(self._context, exchange.handle))
 
     @property
@@ -61,17 +62,18 @@ class CpuOps(NativeContext):
         return int(self._library.ts_context_scratch_bytes(self._context))
 
     def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
-        """Returns the name of the kernel that an op takes for `rows` rows; None where the op has one form for each
-        format."""
+        """Returns the name of the kernel that an op takes for `rows` rows; None where the op has a single kernel for
+        each format, so that nothing is chosen."""
         found = self._library.ts_kernel(self._context, self.numbers[op], int(weights), int(kv), rows, head_dim)
         return None if found is None else str(found.decode())
 
     def recorder(self) -> CallRecorder:
-        """Returns an object that checks and keeps calls without running them."""
+        """Returns an object that checks calls and records them, without running them. `run` then runs all recorded
+        calls together."""
         return CallRecorder(self.numbers, self.structs)
 
     def compile(self, program: Program, memory: StepMemory) -> CompiledProgram:
-        """Returns the program's calls as words, which are made once."""
+        """Returns the program as native calls, which are encoded once and run in each step."""
         return CompiledProgram(self, program, memory)
 
     def run(self, calls: Calls) -> None:

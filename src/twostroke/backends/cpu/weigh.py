@@ -1,4 +1,5 @@
-"""Weights of logits for sampling, and other numbers of a row, made by native functions."""
+"""Native functions for sampling. They compute the weights of a row of logits (unnormalized probabilities as whole
+numbers), and the figures that samplers such as typical-p need."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from twostroke.ops.operands import F32Array
 
 
 class NativeWeights:
-    """Satisfies Weigh, for one thread. A result is valid until the next call of the same method."""
+    """Computes the sampling weights of a row of logits, in the thread that calls it. A result is valid until the next
+    call of the same method. Satisfies Weigh."""
 
     def __init__(self, level: str) -> None:
         self._library = load_library(level)

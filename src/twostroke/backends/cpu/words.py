@@ -1,4 +1,4 @@
-"""A call as 64-bit words, in the layout of csrc/include/twostroke/ops.h.
+"""Encodes a native call as 64-bit numbers ("words"), in the layout of csrc/include/twostroke/ops.h.
 
 Operands are arrays, objects made of arrays (PackedWeight, KVLayer, RopeTable, AttentionBatch), or plain numbers. A
 wrong dtype or stride is refused in this module, because native code cannot see it; shapes are compared with the op's.
@@ -30,10 +30,10 @@ WORDS = {
     OperandKind.NUMBER: 1,
     OperandKind.INTEGER: 1,
 }
-"""How many words each kind of operand has."""
+"""How many 64-bit words each kind of operand takes in an encoded call."""
 
 ROWS_WORD = {OperandKind.VALUE: 2, OperandKind.INDICES: 1, OperandKind.SEQUENCES: 3}
-"""The index of the operand's word that holds the number of rows, indices or sequences."""
+"""Which of an operand's words holds the number of rows, indices or sequences, counted from 0."""
 
 _F32, _I32 = np.dtype(np.float32), np.dtype(np.int32)
 
@@ -69,7 +69,8 @@ class Structs:
 
 
 def call_words(op: type[Op], operands: tuple[Any, ...], structs: Structs) -> list[int]:
-    """Returns the operands of one call as words. Raises BackendError with the name of the operand that does not fit."""
+    """Encodes the operands of one call as 64-bit words. Raises BackendError with the name of the operand that does not
+    fit."""
     wanted = signature(op)
     words: list[int] = []
     shapes: dict[str, tuple[object, ...]] = {}
@@ -122,8 +123,8 @@ def _refuse(op: type[Op], name: str, expected: str, item: Any) -> BackendError:
 
 
 def _value(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:
-    """Returns the words of a value (T, D) or (T, H, D) float32 with contiguous rows. A value that is left out is NULL.
-    """
+    """Encodes a float32 value (T, D) or (T, H, D) with contiguous rows: its address, row stride, rows, heads and width.
+    A value that is left out has the address NULL."""
     if item is None and operand.optional:
         return [0] * WORDS[OperandKind.VALUE]
     width = item.shape[-1] * (item.shape[1] if item.ndim == 3 else 1) if item.ndim in (2, 3) else 0
@@ -157,8 +158,8 @@ def _cache(item: Any, _op: type[Op], _operand: Operand, structs: Structs) -> lis
 
 
 def _state(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:
-    """Returns the words of states (slots, elements) float32. The elements of a slot must be contiguous; the slots need
-    not be."""
+    """Encodes float32 states (slots, elements): their address, the stride of a slot, and both sizes. The elements of a
+    slot must be contiguous; the slots need not be."""
     if item.dtype != _F32 or item.ndim != 2 or (item.size and item.strides[1] != 4) or item.strides[0] % 4:
         raise _refuse(op, operand.name, "float32 (slots, elements) with contiguous elements", item)
     return [item.ctypes.data, item.strides[0] // 4, *item.shape]

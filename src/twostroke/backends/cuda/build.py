@@ -29,8 +29,8 @@ from types import ModuleType
 HERE = Path(__file__).resolve().parent
 LIBRARY_FOLDER = HERE / "lib"
 SOURCES = HERE.parents[3] / "csrc" / "cuda"
-"""The folder of all native code for CUDA. It includes headers of the CPU's kernels; those headers include none of its
-files."""
+"""The folder of all native code for CUDA. This code includes headers of the CPU's kernels, and those headers include no
+file of this folder."""
 HEADERS = (SOURCES / "include",)
 CHIPS = ("sm_80", "sm_90a")
 """The chips of the PTX that is shipped: one for every chip from sm_80 on, and one only for H100, H200 and similar
@@ -139,7 +139,8 @@ def build_host(target: str) -> Path:
 
 
 def packed(images: Mapping[str, Path]) -> dict[str, bytes]:
-    """Returns archives of these images by name. The same images give the same bytes."""
+    """Returns archives of compiled kernels by name. images: the files of PTX and machine code, by name. The same files
+    give the same bytes."""
     found = {}
     for kind, chips in ((kind, chips) for kind, groups in ARCHIVES.items() for chips in groups):
         names = {chip: f"kernels_{chip}.{kind}" for chip in chips if f"kernels_{chip}.{kind}" in images}
@@ -167,8 +168,9 @@ def chips_of_wheels() -> tuple[str, ...]:
 def build_all(
     out: Path = LIBRARY_FOLDER, target: str | None = None, machine_code: Sequence[str] = (), is_packed: bool = False
 ) -> list[Path]:
-    """Builds all files into `out`, and returns their paths. machine_code: chips, of ASSEMBLED. is_packed: whether the
-    images are in archives. Raises RuntimeError."""
+    """Builds the kernels and the host library into `out`, and returns the paths of the files. machine_code: the chips
+    for which machine code is made, which must be in ASSEMBLED. is_packed: whether the kernels are written as archives.
+    Raises RuntimeError."""
     out.mkdir(parents=True, exist_ok=True)
     host = build_host(target or cpu_build().machine())
     with ThreadPoolExecutor() as pool:

@@ -33,7 +33,8 @@ _SERIES_AT = SERIES.ctypes.data
 _TRANSFERS_A_CLOCK = 2
 """Memory of graphics cards moves data twice in each clock, at both edges."""
 Follows = Sequence[tuple[int, I32Array]]
-"""Pairs of (slot, pairs (N, 2)): see `CudaDevice.follow`."""
+"""For sequences whose last token is still on the device: pairs of a step's slot and an array of index pairs (N, 2).
+`CudaDevice.follow` takes both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +155,8 @@ class CudaDevice:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Gives back, at the end of the `with` block, all memory that was taken inside the block, including blocks of
-        inputs."""
+        """Gives back, at the end of the `with` block, all device memory that was taken inside the block, including what
+        `inputs` has reserved."""
         before, inputs = set(self._owned), set(self._inputs)
         try:
             yield
@@ -225,15 +226,16 @@ class CudaDevice:
         return whole[at:end]
 
     def compile(self, program: Program, memory: StepMemory) -> CudaForward:
-        """Returns the program's calls as words, which are made once. memory: made with this device. Raises BackendError
-        where an op has no kernel."""
+        """Returns the program as native calls, which are encoded once and run in each step. memory: made with this
+        device. Raises BackendError where an op has no kernel."""
         lacking = sorted({call.NAME for call in program.calls} - self.numbers.keys())
         if lacking:
             raise BackendError(f"The cuda backend has no kernels for {', '.join(lacking)}.")
         return CudaForward(self, program, memory)
 
     def recorder(self) -> CallRecorder:
-        """Returns an object that checks and keeps calls without running them."""
+        """Returns an object that checks calls and records them, without running them. `run` then starts all recorded
+        calls together."""
         return CallRecorder(self.numbers, self.structs)
 
     def run(self, calls: Calls) -> None:
@@ -297,16 +299,16 @@ class CudaDevice:
 
 
 class _Collector:
-    """Satisfies `backends.cpu.compiled.Runner`. Body and head start together with the calls that copy their results to
-    the host."""
+    """Hands the calls of a program's body and head to `CudaDevice.collect`. They are launched together with the calls
+    that copy their results to the host. Satisfies `backends.cpu.compiled.Runner`."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.numbers, self.structs, self.run = device.numbers, device.structs, device.collect
 
 
 class CudaForward:
-    """Satisfies the runner's `Forward`, `SamplingForward` and `EarlyForward`. One copy brings the inputs to the device,
-    and one copy brings logits or tokens back."""
+    """A program compiled for this device. One copy brings the inputs of a step to the device, and one copy brings
+    logits or tokens back. Satisfies the runner's `Forward`, `SamplingForward` and `EarlyForward`."""
 
     def __init__(self, device: CudaDevice, program: Program, memory: StepMemory) -> None:
         self._device, self._memory = device, memory

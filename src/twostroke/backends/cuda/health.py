@@ -1,4 +1,4 @@
-"""Checks that the device still computes: one small op with a known answer."""
+"""Checks that the device still computes: one small addition with a known answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROWS, WIDTH = 4, 64
 
 
 def check_device(device: CudaDevice) -> None:
-    """Raises BackendError where the device refuses the op or gives a wrong result. Only the thread that runs steps may
-    call it."""
+    """Adds two small arrays on the device. Raises BackendError where the device refuses the addition or gives a wrong
+    result. Only the thread that runs steps may call it."""
     with device.lent():
         x = device.put(np.full((ROWS, WIDTH), 3.0, np.float32))
         recorder = device.recorder()

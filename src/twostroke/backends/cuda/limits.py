@@ -31,7 +31,8 @@ PROMPT_GROUPS = (128, 256)
 """Sizes of groups of int8 and int4 weights, in columns. For these sizes, rounded rows of prompts are padded to whole
 groups."""
 FIRST_ROWS = 64
-"""The number of rows with two codes that products compute together: kMostFirst."""
+"""The most rows at the first positions of sequences that products compute together. These rows are rounded to two int8
+codes, the second for the rounding error: kMostFirst."""
 TILED_PAIRS = 4096
 """The number of pairs of a row and an expert that products in tiles hold: kTiledPairs."""
 TILE_ROWS, WHOLE_TILES = 64, 128
@@ -46,7 +47,8 @@ PART_TOKENS = 4096
 PART_GROUPS = 64
 """The number of groups in a part of a row of logits; the likeliest token of each group is kept: kPartGroups."""
 STEPS = 2048
-"""The number of steps in which the weights of tokens fall from the largest one: kSteps."""
+"""The number of histogram bins for the weights of tokens, from the largest weight downwards. Top-p sampling finds its
+limit by the sum of each bin: kSteps."""
 ASKED_BYTES = 2 << 20
 """The bytes that a block of inputs reserves for the inputs of sampling, such as lists of tokens and masks."""
 SELECT_ROWS = 16
@@ -65,7 +67,8 @@ KV head and a tile of rows: kFloatColumns."""
 SCORE_COLUMNS = 8
 """The pairs of a row and a query head that one block of attention computes over int8 and int4: kWholeColumns."""
 ROW_TOTALS = 16
-"""How many sums of weights a row and a query head have over a segment: kRowTotals."""
+"""How many partial sums of softmax weights attention keeps for a row, a query head and a segment of positions; there is
+one for each lane of a warp's half: kRowTotals."""
 SCRATCH_PART = 256
 """The size of each part of the scratch memory is a multiple of this many bytes."""
 MOST_PARTS = 16
@@ -84,8 +87,8 @@ def lacking(program: Program) -> str | None:
 
 
 def _of_positions(program: Program) -> Iterator[PagedKV]:
-    """Yields the kinds of caches whose pages hold K and V or latents. Caches of entries are left out: kernels read
-    entries of every size that an op takes."""
+    """Yields the kinds of caches whose pages hold K and V or latents. Caches of entries, which stand for several
+    positions each, are left out: their kernels read entries of any size."""
     entries = {call.layer for call in program.calls if isinstance(call, EntryWrite)}
     for cache in program.caches:
         if isinstance(cache.kind, PagedKV) and cache not in entries:
@@ -145,8 +148,8 @@ def _scores(keys: int) -> int:
 
 
 def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
-    """Returns the bytes of one row of activations in int8, with a scale and a correction for each group. For weights
-    that keep a file's codes there are also a sum and a correction for each step."""
+    """Returns the bytes of one row of activations in int8, with a scale and a correction for each group. Weights that
+    keep a file's codes also need a sum and a correction for each block of columns."""
     if not weight_format.group:
         return 0
     padded = weight_format.padded_columns(weight.columns)
@@ -157,8 +160,8 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 
 
 def _first(weight: Weight, weight_format: WeightFormat) -> int:
-    """Returns the scratch bytes of FIRST_ROWS rows with two codes: both codes as floats and as rounded rows, both
-    products, and the results before them. Rounded rows fill whole tiles."""
+    """Returns the scratch bytes of FIRST_ROWS rows with two int8 codes. These are both codes as floats and as rounded
+    rows, the products of both, and the results before they are added. Rounded rows fill whole tiles."""
     if not weight_format.group:
         return 0
     padded, codes = weight_format.padded_columns(weight.columns), 2 * FIRST_ROWS
@@ -190,9 +193,9 @@ def _of_pair(call: Experts, format_for: FormatChoice) -> int:
 
 
 def sampling_bytes(vocabulary: int) -> int:
-    """Returns the bytes of memory that sampling needs. This memory holds the following for each of SAMPLED_AT_ONCE
-    rows. The changed logits are float32. The keys of the groups' likeliest tokens and the parts' sums of weights are
-    uint64, and each is held twice. The sums of weights by step are uint64. The memory also holds the requests and the
-    results of all rows; a result is less than twice as long as its request."""
+    """Returns the bytes of device memory that sampling needs. Each of SAMPLED_AT_ONCE rows has its changed logits
+    (float32), and two copies of the keys of each group's likeliest token and of each part's sum of weights (uint64). It
+    also has the sums of its STEPS bins (uint64). The requests and the results of all rows are added; a result is less
+    than twice as long as its request."""
     of_row = 4 * vocabulary + 2 * 8 * -(-vocabulary // PART_TOKENS) * (PART_GROUPS + 1) + 8 * (STEPS + 1) + SCRATCH_PART
     return SAMPLED_AT_ONCE * of_row + 3 * ASKED_BYTES

@@ -1,4 +1,5 @@
-"""`twostroke bench sweep`: walks users and prompt lengths against a server, and draws the results."""
+"""`twostroke bench sweep`: measures a server at several numbers of concurrent users and several prompt lengths, and
+draws the results."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ SWEEP_FLAGS = (
 @click.argument("url", default=DEFAULT_URL)
 @flags(*SWEEP_FLAGS, *TARGET_FLAGS)
 def sweep(url: str, as_json: bool, verbose: bool, save: Path | None, plot: Path | None, **options: Any) -> None:
-    """Walk users and prompt lengths against the server at URL; draw latency, throughput, TTFT and ITL.
+    """Measure the server at URL with several numbers of users and several prompt lengths; draw latency, throughput,
+    TTFT and ITL.
 
     Where the server runs a known model on this machine and `twostroke doctor` has measured it, the cost model's
     prediction stands next to each point. Ctrl-C keeps the points that are complete.

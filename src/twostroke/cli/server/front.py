@@ -18,7 +18,7 @@ OF_MODEL = (
     *options_of(TaskSettings),
     *(ImageSettings.mmproj, ImageSettings.image_tokens, ImageSettings.image_urls, DiskSettings.cache),
 )
-"""Options of the engine that a front reads too."""
+"""The options of the engine that a front reads too. A front is an HTTP server whose replicas compute."""
 
 
 @click.command(

@@ -33,8 +33,9 @@ LATER_ADAPTERS = (AdapterSettings.adapter_folder, AdapterSettings.max_adapters)
 
 
 def chosen_here(model: str, options: Mapping[str, Any], *, alone: bool = False) -> NodeChoice | None:
-    """Returns the choice for this machine. Returns None where it has one memory node, where the user has chosen, and
-    where there is no plan.
+    """Returns how a model is best divided among the memory nodes (NUMA) of this machine: one process, ranks or
+    replicas. Returns None where the machine has one node, where the user has chosen, and where no prediction can be
+    made.
 
     alone: whether this process cannot have replicas. Raises ConfigError for options that cannot be read.
     """
@@ -55,7 +56,8 @@ def chosen_here(model: str, options: Mapping[str, Any], *, alone: bool = False) 
 
 
 def choice_for(machine: Machine, model: str, asked: Resolver, *, alone: bool = False) -> NodeChoice | None:
-    """Returns the choice for a machine of several memory nodes."""
+    """Returns how a model is best divided among the memory nodes of this machine, by predicted throughput; None where
+    its threads do not span several nodes. alone: whether this process cannot have replicas."""
     from twostroke.assembly.settings.config import USUAL_SEQUENCES
     from twostroke.lab.planner.ask import make_ask
     from twostroke.lab.planner.doctor.machine import ThisMachine
@@ -83,7 +85,8 @@ def choice_for(machine: Machine, model: str, asked: Resolver, *, alone: bool = F
 
 
 def refused_ways(found: PlannedModel, asked: Resolver, *, alone: bool) -> dict[str, str]:
-    """Returns the ways that this model or these options exclude, each with the reason."""
+    """Returns the divisions (RANKS, REPLICAS) that this model or these options exclude, each with the reason. alone:
+    whether this process cannot have replicas."""
     from twostroke.assembly.encoder_format import USUAL, EncoderFormat
     from twostroke.lab.planner.images import find_sight
     from twostroke.lab.planner.memory_nodes import RANKS, REPLICAS
@@ -104,5 +107,5 @@ def refused_ways(found: PlannedModel, asked: Resolver, *, alone: bool) -> dict[s
 
 
 def announce(choice: NodeChoice) -> None:
-    """Prints the choice and its reason on standard error."""
+    """Prints on standard error how the model is divided among the memory nodes, and why."""
     click.echo(f"memory nodes: {choice.flag}, {choice.reason}; --one-process keeps one process", err=True)

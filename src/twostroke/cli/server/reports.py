@@ -20,7 +20,8 @@ Progress = Callable[[int, int, str], None]
 
 
 def report_listening(descriptor: int | None) -> None:
-    """Reports to the process that started this one that fronts may call it."""
+    """Reports to the parent process that this replica listens, so that fronts may call it. descriptor: the pipe for
+    reports; None without one."""
     if descriptor is not None:
         _write(descriptor, ProcessReport(listens=True))
 

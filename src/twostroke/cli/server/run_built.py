@@ -66,8 +66,8 @@ def serve_built(
 
 
 def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextManager[OwnRecord]:
-    """Writes the record by which `ps`, `run` and `stop` find this server. supervised: whether the parent process is the
-    one to end."""
+    """Writes the record by which `ps`, `run` and `stop` find this server. supervised: whether `stop` must end the
+    parent process, which is the supervisor."""
     from twostroke.assembly.settings.engine_settings import ModelSettings
     from twostroke.assembly.settings.env import read_machine
     from twostroke.cli.shared.server_records import SERVERS, recorded
@@ -89,7 +89,8 @@ def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
 
 
 def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
-    """Returns the notifier, and the object that the serving loop calls."""
+    """Returns two objects: one reports the state of this process to its supervisor or to systemd. The serving loop
+    calls the other, a Watch, which sends heartbeats. line: the connection to the supervisor; None without one."""
     from twostroke.assembly.settings.env import notify_address, watchdog_s
     from twostroke.server.process.notify import BEATS, SystemdNotifier, Watch
 

@@ -110,8 +110,8 @@ def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:
 
 
 def _on_nodes(model: str, options: dict[str, Any], *, alone: bool) -> tuple[dict[str, Any], int | None]:
-    """Returns the options, with ranks where these are chosen for this machine, and the number of replicas where these
-    are chosen."""
+    """Returns the options and the number of replicas. Where ranks are predicted to be best on the memory nodes of this
+    machine, the options of ranks are added. The number is None where no replicas are chosen."""
     from twostroke.cli.server.nodes import announce, chosen_here
 
     choice = chosen_here(model, options, alone=alone)
@@ -144,8 +144,8 @@ def _line(descriptor: int) -> Line:
 
 
 def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
-    """Binds the socket here, and serves in a worker that inherits it. The key is passed by the environment, so that
-    `ps` does not show it."""
+    """Binds the socket here, and serves in a worker process that inherits it. The API key is passed in an environment
+    variable, so that `ps` does not show it."""
     from twostroke.assembly.settings.config import place_of
     from twostroke.assembly.settings.env import asked_by_environment, notify_address, process_environment
     from twostroke.assembly.settings.resolver import collect

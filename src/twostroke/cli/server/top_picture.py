@@ -1,4 +1,6 @@
-"""Adds up the frames of a server for `twostroke top`, and shows them as figures and as a rich table."""
+"""Adds up the messages with a server's latest steps for `twostroke top`, and shows them as figures and as a
+rich table.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ PHASES = {"queued": "yellow", "filling": "dark_orange", "decoding": "blue", "bac
 
 
 class Picture:
-    """The picture of a server: call `add` with frames, then `figures` or `drawing`."""
+    """The figures that `twostroke top` shows: call `add` with each message of the server, then `figures` or
+    `drawing`.
+    """
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self._about = about
@@ -26,7 +30,7 @@ class Picture:
         self._frame: Mapping[str, Any] = {}
 
     def add(self, frame: Mapping[str, Any]) -> None:
-        """Takes in one frame."""
+        """Adds a message of the server: its new steps, its counters and its present requests."""
         self._frame = frame
         for run in frame["runs"]:
             for at, (since_us, *spans_us, _) in enumerate(run["times"]):

@@ -143,8 +143,8 @@ _LESS_MEMORY = "Raise the limit (ulimit -v, the container's memory), or give a s
 
 
 def require_addresses(allowed_bytes: int | None) -> None:
-    """Raises OutOfMemory where the libraries of a verb cannot be loaded: some of them would end the process by a
-    signal."""
+    """Raises OutOfMemory where the limit on the address space (`ulimit -v`) is too small to load the libraries of a
+    verb. Without this check, some libraries would end the process by a signal."""
     if allowed_bytes is not None and allowed_bytes < LEAST_ADDRESS_BYTES:
         raise OutOfMemory(
             f"`ulimit -v` allows this process {allowed_bytes / 1e9:.2f} GB of addresses.",

@@ -13,7 +13,8 @@ _MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 def refusal_of(error: Exception) -> TwostrokeError | None:
-    """Returns the error that explains what the system refused; None where the exception is of another kind."""
+    """Returns the error that explains why the operating system refused a thread, a process, a file or room on a disk.
+    Returns None for an exception of another kind."""
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return BackendError("The system begins no more threads.", why=NO_THREAD, fix=MORE_THREADS)
     if not isinstance(error, OSError):

@@ -95,7 +95,8 @@ class OwnRecord:
 
 @contextlib.contextmanager
 def recorded(folder: Path, pid: int, url: str, model: str, names: Sequence[str]) -> Iterator[OwnRecord]:
-    """Keeps a record of this server until the block ends."""
+    """Keeps a file about this server until the block ends, by which `ps`, `run` and `stop` find it. pid: the process to
+    end. names: the names under which it serves models."""
     record = OwnRecord(folder, ServerRecord(pid, began_of(pid), url, model, tuple(names)))
     try:
         yield record

@@ -1,4 +1,5 @@
-"""Prints how a model converses, for `config --talk` and for `doctor MODEL`."""
+"""Prints how a model converses (its chat template, tool calls, thinking, stop tokens), for `config --talk` and for
+`doctor MODEL`."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from twostroke.cli.shared.command import print_json
 
 
 def print_talk(model: str, as_json: bool, options: Mapping[str, Any]) -> None:
-    """Prints how the model converses. Raises TwostrokeError."""
+    """Prints how the model converses, as lines or as JSON. Raises TwostrokeError."""
     from msgspec import to_builtins
 
     from twostroke.assembly.talk import lines, talk_of

@@ -221,7 +221,8 @@ def model_files(path: Path) -> dict[str, int]:
 
 
 def _packed(path: Path, kept: Path) -> dict[str, int]:
-    """Returns the packed files that were made from this model; none where their folder may not be read."""
+    """Returns the files of packed weights that were made from this model, each path with its size in bytes. Returns
+    none where their folder may not be read."""
     from twostroke.weights.packed.cache_choice import PACKED
     from twostroke.weights.packed.cache_folder import cached_files
 

@@ -49,8 +49,9 @@ class PullWish:
 
 @dataclass(frozen=True)
 class Prospect:
-    """The facts that are known before the download. offer: None where the hub was not asked or did not answer. fit:
-    whether it fits into memory; a text gives the reason where this is not known."""
+    """The facts about a model that are known before its download. offer: the files and sizes that the hub offers; None
+    where the hub was not asked or did not answer. fit: whether the model fits into memory; a text gives the reason
+    where this is not known. refusal: the error against this download, such as too little memory."""
 
     name: str
     reference: str | None
@@ -119,8 +120,8 @@ def prospect_of(wish: PullWish) -> Prospect:
 
 
 def bring(wish: PullWish, prospect: Prospect) -> ModelFolder:
-    """Downloads the files that are missing, unless `heed` raises `prospect.refusal`. Continues where an earlier run
-    stopped."""
+    """Downloads the files that are missing. Continues where an earlier run stopped. Raises `prospect.refusal` where
+    there is one and the user does not want the model all the same."""
     from twostroke.assembly.settings.env import hub_offline
     from twostroke.weights.hub.hub import resolve_model
 

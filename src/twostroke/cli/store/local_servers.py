@@ -55,8 +55,8 @@ def _same_meaning(one: str, other: str) -> bool:
 
 
 def _same_file(served: str, asked: str) -> bool:
-    """Returns whether a served model is of the repository that is asked for, and the asked name leaves the file open or
-    means the same quantization."""
+    """Returns whether a served model and the asked model are of the same repository and quantization. An asked name
+    without a file or quantization matches every one."""
     one, other = _reference(served), _reference(asked)
     if one is None or other is None or one.repo_id.lower() != other.repo_id.lower():
         return False
@@ -89,7 +89,8 @@ def _commit(model: str) -> str:
 
 
 def _quant(model: str, reference: Reference) -> str:
-    """Returns the quantization of a model of a hub; "" where its name leaves it open and it is not on this machine."""
+    """Returns the quantization of a model of a hub, from its name or from its file on this machine; "" where neither
+    tells."""
     from twostroke.cli.store.facts import found_here
     from twostroke.weights.gguf.file_names import quant_of
 

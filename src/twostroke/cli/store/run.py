@@ -33,7 +33,8 @@ OPTIONS = (*ENGINE_OPTIONS, TalkSettings.chat_template)
 
 @dataclass(frozen=True)
 class RunFlags:
-    """The flags of the parts before the text, and of the server or process that answers."""
+    """The flags of what precedes the text in the prompt (system message, images), and of the server or process that
+    answers."""
 
     system: str | None = flag("--system", default=None, help="System message.")
     image_files: tuple[str, ...] = flag(
@@ -156,8 +157,8 @@ def _bring(model: str, revision: str | None) -> str:
 
 
 def _whole(llm: Any, prompt: Any, params: Any) -> dict[str, Any]:
-    """Returns the whole answer as JSON values. server: the address of the server that computed it; None for this
-    process."""
+    """Returns the whole answer as JSON values. The key `server` has the address of the server that computed it, or None
+    for this process."""
     text, last = "", None
     for last in llm.stream(prompt, params):
         text += last.text

@@ -1,10 +1,10 @@
 """Bytes of the caches of a model's groups, and how a budget of bytes becomes pools.
 
-The rule (docs/adr/0019-cache-groups.md). Each page group has a pool of its own, so that one cannot starve another.
-Where pages that stay and pages of a window share the budget, each pool gets the share that a typical sequence needs.
-Such a sequence has 4,096 positions or four windows, whichever is more, and no more than the context. Shorter sequences
-run out of window pages first, longer ones of pages that stay. No pool gets more than can be of use, unless a budget was
-asked for.
+The rule (docs/adr/0019-cache-groups.md). Each page group has a pool of its own, so that one group cannot use up the
+room of another. Where groups that keep every position and groups with a window share the budget, each pool gets the
+share that a typical sequence needs. Such a sequence has 4,096 positions or four windows, whichever is more, and no more
+than the context. Shorter sequences run out of window pages first, longer ones of the other pages. No pool gets more
+than can be of use, unless a budget was asked for.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ STATES_SHARE = 2
 
 
 class GroupBytes(NamedTuple):
-    """page_bytes: the bytes of one page in all layers of the group. window: the positions that a row sees; 0 where
-    pages stay.
-    """
+    """The page size of one cache group. page_bytes: the bytes of one page in all layers of the group. window: the
+    positions that a row sees; 0 where the group keeps every position."""
 
     page_bytes: int
     window: int = 0
 
 
 class CacheNeeds(Struct, frozen=True):
-    """groups: the page groups, in the order of `program.cache_groups`. state_bytes: the bytes of one slot; 0 without
-    states.
+    """The figures from which the bytes of a model's caches follow. groups: the page groups, in the order of
+    `program.cache_groups`. state_bytes: the bytes of one slot of states; 0 without states.
 
     context_tokens: the longest sequence. max_sequences: the most sequences that run at once. chunk_tokens: the most
     positions of one sequence in a step.
@@ -109,7 +108,8 @@ class CacheNeeds(Struct, frozen=True):
         return pages + self.state_bytes * pools.state_slots
 
     def least_pools(self) -> CachePools:
-        """The smallest pools that can run anything: a window and a page next to it, one page that stays, one slot."""
+        """The smallest pools that can run anything: for each window its pages and one more, one page for each group
+        that keeps every position, and one slot for states."""
         least = [window_pages(self.window_of(g), 1, PAGE_TOKENS) if g.window else 1 for g in self.groups]
         sizes = [PagePoolSize(count, self.window_of(g)) for count, g in zip(least, self.groups, strict=True)]
         return CachePools(tuple(sizes), 1 if self.state_bytes else 0, self.chunk_tokens)
@@ -120,9 +120,8 @@ class CacheNeeds(Struct, frozen=True):
         return pools.state_slots >= least.state_slots and all(a.num_pages >= b.num_pages for a, b in pages)
 
     def tokens(self, pools: CachePools) -> int:
-        """The positions of all sequences that run together. When windows or states bound the memory of a sequence,
-        each sequence counts with the full context.
-        """
+        """Returns how many positions of running sequences fit into the pools. Where a window or a state bounds the
+        memory of a sequence, the sequences that fit count with the full context."""
         found = [self.context_tokens * pools.state_slots] if self.state_bytes else []
         for group, pool in zip(self.groups, pools.pages, strict=True):
             whole = (

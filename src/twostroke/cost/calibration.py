@@ -23,7 +23,7 @@ class LinearRates(Struct, frozen=True):
     """Seconds for each weight of a matrix, by the rows of the product; the seconds are those of all rows together.
 
     cold: weights come from memory. warm: weights stay in the last-level cache between steps. features: rows -> seconds
-    for each row and each input and output of the matrix, which count for small matrices.
+    for each row and each input or output feature of the matrix. They are added, and matter only for small matrices.
     """
 
     cold: Curve
@@ -48,7 +48,7 @@ class AttentionRates(Struct, frozen=True):
 
 
 class HostRates(Struct, frozen=True):
-    """The seconds that a step takes next to its kernels, most of them in Python.
+    """The seconds that a step takes in addition to its kernels, most of them in Python.
 
     step_s: for each step. sequence_s: for each sequence. logit_s: for each logit of a sampled row. prompt_s: for each
     sequence with more than one row. row_s: for each of the rows of such a sequence.
@@ -74,7 +74,7 @@ class ExchangeRates:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """One machine with a number of threads. fingerprint: a change of it makes the figures stale.
+    """The figures of one machine with a number of threads. fingerprint: a change of it makes the figures stale.
 
     read_bytes_per_s, f32_flops_per_s, int8_ops_per_s: the limits, from loops that do nothing else. memory_bytes: the
     memory that was available during the measurement. others_share: the share of the cores that other programs used

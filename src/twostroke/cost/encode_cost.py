@@ -1,4 +1,5 @@
-"""Predicts how long the encode of an image takes: each kind of its pieces, and all of them together."""
+"""Predicts how long an encoder takes for an image: as a whole, and for each kind of piece that one step may compute of
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from twostroke.types.encode import PieceKind
 from twostroke.types.images import ImageTile, RowFold
 
 NO_PRODUCTS = ("attention", "head", "host")
-"""The parts of a step that are not the work of its rows alone. What Python does for a step is no part of a piece."""
+"""The parts of a predicted step that are left out where only the ops on rows count, such as products and norms. They
+are attention, logits, and the Python code of the step."""
 
 
 class PartCosts(NamedTuple):
@@ -27,10 +29,10 @@ class PartCosts(NamedTuple):
 
 
 class EncodeCost(Struct, frozen=True):
-    """costs: predict the parts of the encoder. merge: the patches that become one image row. layers: the number of
-    layers of the encoder. window: the patches of a window; 0 without windows. whole: the layers that see all patches
-    although there are windows. fold: the place in the layers at which patches become fewer rows. written_s: the seconds
-    in which the host writes the inputs of one patch."""
+    """Predicts the encodes of one model. costs: predict the parts of the encoder. merge: the patches that become one
+    image row. layers: the number of layers of the encoder. window: the patches of a window; 0 without windows. whole:
+    the layers that see all patches although there are windows. fold: the place in the layers at which patches become
+    fewer rows. written_s: the seconds in which the host writes the inputs of one patch."""
 
     costs: PartCosts
     merge: int
@@ -41,11 +43,12 @@ class EncodeCost(Struct, frozen=True):
     written_s: float = 0.0
 
     def seconds(self, rows: int) -> float:
-        """Returns the predicted seconds of a square that becomes `rows` image rows."""
+        """Returns the predicted seconds of encoding one crop of an image that becomes `rows` image rows."""
         return sum(self.walk(rows).seconds_by_kind().values())
 
     def tile_s(self, tile: ImageTile) -> float:
-        """Returns the predicted seconds of a tile, with all its squares."""
+        """Returns the predicted seconds of encoding a tile. A tile may consist of several square crops, each of which
+        is encoded alone; all of them count."""
         return sum(self.tile_parts(tile).values())
 
     def tile_parts(self, tile: ImageTile) -> dict[PieceKind, float]:
@@ -53,16 +56,16 @@ class EncodeCost(Struct, frozen=True):
         return self.walk_of(tile).seconds_by_kind()
 
     def walk_of(self, tile: ImageTile, patches: int | None = None) -> EncodeWalk:
-        """Returns the pieces into which the encode of a tile is divided. patches: the patches and other rows of the
-        tile, or of each of its squares, where they are known."""
+        """Returns the pieces into which the encode of a tile is divided. patches: the rows of the tile inside the
+        encoder, or of each of its square crops, where they are known."""
         if tile.sheet is None:
             return self.walk(tile.rows, patches)
         return self.walk(tile.sheet.side**2, patches, tile.sheet.squares, tile.rows)
 
     def walk(self, rows: int, patches: int | None = None, times: int = 1, sheet: int = 0) -> EncodeWalk:
-        """Returns the pieces of squares that each become `rows` image rows. patches: the patches and other rows of a
-        square, where they are known. times: the number of such squares. sheet: the image rows that all squares make
-        together."""
+        """Returns the pieces in which crops of an image are encoded, each of which becomes `rows` image rows. patches:
+        the rows of a crop inside the encoder, where they are known. times: the number of such crops. sheet: how many
+        image rows all crops make together, where they are joined line by line afterwards; else 0."""
         count = rows * self.merge if patches is None else patches
         parts = [EncodePart(PieceKind.PATCHES, count)]
         for layer in range(self.layers):
@@ -76,7 +79,8 @@ class EncodeCost(Struct, frozen=True):
         return EncodeWalk([*([*parts, EncodePart(PieceKind.HEAD, rows)] * times), *ends], self.piece_s)
 
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
-        """Returns the predicted seconds of one piece of `rows` rows. patches: all rows of the part of the encoder."""
+        """Returns the predicted seconds of one piece with `rows` of the rows of a part of the encoder. patches: the
+        number of all rows of this part, which each row of an attention sees."""
         if kind is PieceKind.PATCHES:
             return _rows_s(self.costs.patches, rows) + rows * self.written_s
         if kind in (PieceKind.HEAD, PieceKind.SHEET):  # one row of a sheet moves less data than the head multiplies
@@ -91,7 +95,8 @@ class EncodeCost(Struct, frozen=True):
         return sum(part.seconds for part in made if part.name == "attention") * rows / own / self.layers
 
     def flops(self, tile: ImageTile) -> int:
-        """Returns the operations of a tile without windows, a sheet or a fold; a multiply-add is two."""
+        """Returns the operations of encoding a tile that is encoded whole, by an encoder without windows and without a
+        fold. A multiply-add counts as two."""
         patches, costs = tile.rows * self.merge, self.costs
         own = (costs.patches, [Segment.prefill(0, patches, False)]), (costs.layers, [_seeing(patches, patches)])
         steps = (*own, (costs.head, [Segment.prefill(0, tile.rows, False)]))
@@ -104,5 +109,6 @@ def _rows_s(cost: StepCost, rows: int) -> float:
 
 
 def _seeing(seen: int, rows: int) -> Segment:
-    """Returns a causal segment of `rows` rows, with as many query-key pairs as rows that each see `seen` positions."""
+    """Returns a causal segment that has `rows` rows and about rows * seen query-key pairs. Its cost stands for that of
+    rows which each see `seen` positions."""
     return Segment.prefill(max(0, seen - (rows + 1) // 2), rows, False)

@@ -24,15 +24,16 @@ PieceSeconds = Callable[[PieceKind, int, int], float]
 
 
 class EncodePart(NamedTuple):
-    """One part of the encoder, in one square. rows: all rows of the part."""
+    """One part of the encoder (such as the attention of one layer) for one crop of an image. rows: the number of all
+    rows of the part."""
 
     kind: PieceKind
     rows: int
 
 
 class EncodePiece(Struct, frozen=True):
-    """Rows [first, end) of one part of the encoder. part: the index of the part; the head has the last one. rows: all
-    rows of the part. seconds: the predicted time of this piece."""
+    """Rows [first, end) of one part of the encoder, which one step computes. part: the index of the part; the head has
+    the last one. rows: all rows of the part. seconds: the predicted time of this piece."""
 
     part: int
     kind: PieceKind
@@ -43,12 +44,13 @@ class EncodePiece(Struct, frozen=True):
 
     @property
     def ends_part(self) -> bool:
-        """Whether this piece is the last one of its part."""
+        """Whether this piece has the last rows of its part of the encoder, so that the next part can begin."""
         return self.end == self.rows
 
 
 class EncodeWalk:
-    """parts: the encoder's parts, in order, for one square after the other."""
+    """Divides one encode into pieces, in order: each call of `take` returns the next piece. parts: the encoder's parts
+    in order, for one crop of the image after the other. seconds: predicts a piece."""
 
     def __init__(self, parts: Sequence[EncodePart], seconds: PieceSeconds) -> None:
         self._parts, self._seconds = tuple(parts), seconds
@@ -65,7 +67,8 @@ class EncodeWalk:
         return any(each.kind is PieceKind.WINDOWS for each in self._parts[part : part + 2])
 
     def seconds_by_kind(self) -> dict[PieceKind, float]:
-        """Returns the predicted seconds of all pieces of each kind, where every part is one piece."""
+        """Returns the predicted seconds of the whole encode, summed up for each kind of part. Each part is predicted
+        undivided."""
         found: dict[PieceKind, float] = {}
         for part in self._parts:
             found[part.kind] = found.get(part.kind, 0.0) + self._predicted(part, part.rows)

@@ -13,7 +13,7 @@ from twostroke.cost.work import Work
 @dataclass(frozen=True, slots=True)
 class ExchangeWork:
     """What one process sends in a step. meetings: how often processes wait for one another. logit_meetings: how often
-    they wait in addition in steps with logits. row_bytes: the bytes that are sent for each row, to all others together.
+    they also wait in steps with logits. row_bytes: the bytes that are sent for each row, to all others together.
     logit_row_bytes: the bytes that are sent for each row that needs logits."""
 
     meetings: int = 0
@@ -40,22 +40,22 @@ class ExchangeWork:
 
 @dataclass(frozen=True, slots=True)
 class LinkRates:
-    """meeting_s: seconds of one exchange that carries almost no bytes. source: where the figures come from, in words.
-    """
+    """The speed at which processes exchange rows. meeting_s: seconds of one exchange that carries almost no bytes.
+    source: where the figures come from, in words."""
 
     meeting_s: float
     bytes_per_s: float
     source: str
 
     def seconds(self, work: ExchangeWork, rows: int, logit_rows: int) -> float:
-        """Seconds of a step's exchange: each meeting takes its time, and each byte waits for the one before."""
+        """Seconds of a step's exchange: each meeting takes its time, and the bytes follow one after the other."""
         return work.meetings_of(logit_rows) * self.meeting_s + work.bytes_of(rows, logit_rows) / self.bytes_per_s
 
 
 class DividedCost:
-    """Satisfies `cost.shape.SteadyCost`. inner: the cost of what the processes compute, one after the other or all at
-    once.
-    """
+    """Predicts steps of a model that several processes hold together. It adds the seconds of their exchange to the
+    prediction of `inner`. inner: the cost of what the processes compute, one after the other or all at once. Satisfies
+    `cost.shape.SteadyCost`."""
 
     def __init__(self, inner: SteadyCost, work: ExchangeWork, link: LinkRates) -> None:
         self._inner, self._exchange, self._link = inner, work, link

@@ -24,9 +24,9 @@ grammars. More may be held while a load lasts; this is what stays after it (heap
 
 
 class MemoryNeeds(Struct, frozen=True):
-    """weight_bytes: the packed weights. buffer_bytes: activations and logits. table_bytes: rotations and page tables,
-    which grow with the context. process_bytes: the memory of the process itself. adapter_bytes: the places for
-    adapters."""
+    """The bytes that a model needs. weight_bytes: the packed weights. buffer_bytes: activations and logits.
+    table_bytes: rotations and page tables, which grow with the context. process_bytes: the memory of the process
+    itself. adapter_bytes: the memory reserved for adapters."""
 
     weight_bytes: int
     buffer_bytes: int
@@ -49,7 +49,8 @@ class EncoderBytes(Struct, frozen=True):
 
 
 class KVPlan(Struct, frozen=True):
-    """The pools, and the sentence that gives the reason. tokens: the positions of all sequences that run together."""
+    """The sizes of the KV pools. kv_bytes: the bytes of all pools. tokens: the positions of all sequences that run
+    together. reason: why the pools have this size, in words."""
 
     pools: CachePools
     kv_bytes: int

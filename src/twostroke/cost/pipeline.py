@@ -1,4 +1,5 @@
-"""Predicts steps of a pipeline: the seconds of each stage for a plan, and the seconds of a round of plans."""
+"""Predicts steps of a pipeline of stages: the seconds of each stage for a plan (one batch), and the seconds of a round,
+in which each stream gets one token."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ reads all weights, so a smaller gain is not worth the processor time and the ban
 def sharing_pays(cost: StepCost, streams: Sequence[Part], plans: int) -> bool:
     """Returns True when these streams should be shared out among `plans` plans, one for each stage.
 
-    In one plan, all streams wait for the whole plan, one stage after the other. Shared out, they wait for a round,
-    which takes as long as one of the plans through all stages. cost: predicts a step through all stages.
+    In one plan, all streams wait until the plan has gone through all stages. Shared out, they wait for a round, which
+    takes as long as one of the smaller plans through all stages. cost: predicts a step through all stages.
     """
     share = streams[: -(-len(streams) // plans)]
     if len(share) == len(streams):
@@ -25,8 +26,8 @@ def sharing_pays(cost: StepCost, streams: Sequence[Part], plans: int) -> bool:
 
 
 class StageTimes:
-    """costs: the cost of each stage, from first to last, with the rows that it hands over. The last stage schedules and
-    samples."""
+    """Predicts how long each stage of a pipeline takes for a plan. costs: the cost of each stage, from first to last,
+    including the transfer of rows to the next stage. The last stage schedules and samples."""
 
     def __init__(self, costs: Sequence[StepCost]) -> None:
         self._costs = costs
@@ -53,7 +54,8 @@ class RoundCost:
         self._whole, self._stages = whole, stages
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
-        """The time of a round with these sequences, all prompts in one plan."""
+        """Predicts a round, in which each decoding sequence gets a token. The chunks of all prompts are in one of the
+        round's plans."""
         found = self._whole.predict(segments)
         streams = [each for each in segments if each.role is Role.DECODE]
         shares = len(self._stages) if sharing_pays(self._whole, streams, len(self._stages)) else 1

@@ -1,4 +1,5 @@
-"""Divides a step's time into the parts of its chunks, of the pieces of a span, and of encoding an image."""
+"""Divides a step's time among the completions that it worked for: chunks of prompts, image rows that go through the
+model in pieces, and the encode of an image."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from twostroke.types.result import StepResult
 
 
 class HasRequest(Protocol):
-    """An object that keeps a request."""
+    """An object with a request, such as the account of a completion."""
 
     @property
     def request(self) -> Request:
@@ -65,8 +66,8 @@ def chunk_seconds(rows: Sequence[Row], busy_s: float, cost: StepCost | None) -> 
 def seconds_by_chunk(
     plan: Plan, result: StepResult, rows: Sequence[Row], busy_s: float, cost: StepCost | None
 ) -> dict[str, float]:
-    """Returns what each chunk, and the pieces of a span, add to a step, in seconds by request id. rows: those of the
-    plan's sequences and of its span."""
+    """Returns the seconds that each chunk of a prompt adds to a step, by request id. The image rows that the step
+    computes in pieces count as a chunk too. rows: the sequences of the plan; that of the image rows is last."""
     if plan.span is None:
         return chunk_seconds(rows, busy_s, cost)
     span_s = min(result.span_s, busy_s)
@@ -74,8 +75,8 @@ def seconds_by_chunk(
 
 
 def tokens_of(plan: Plan, row: Row) -> int:
-    """Returns the prompt tokens that count as computed by a chunk of a step; those of a span count with its last piece.
-    """
+    """Returns how many prompt tokens a sequence counts as computed by a step. Image rows that are computed in pieces
+    count only in the step with the last piece."""
     own = plan.unfinished
     return 0 if own is not None and own.request.request_id == row.request_id else row.num_tokens
 

@@ -54,7 +54,8 @@ class RooflineCost:
         return StepPrediction((weights, head, attention, other, host))
 
     def _beside_s(self, busy_s: float) -> float:
-        """Returns the seconds that the host adds to a step of one row a sequence that takes busy_s."""
+        """Returns the seconds that the host adds to a step with one row for each sequence. busy_s: the seconds of the
+        step's other parts."""
         return max(self._layers_s, self._step_s - busy_s) if self._overlaps else self._host_s
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
@@ -95,8 +96,8 @@ class RooflineCost:
 
 
 def _rate(hardware: HardwareSpec, table: WorkTable) -> float:
-    """Returns the FLOPs a second of the products of a row, which may be of several kinds. A row meets the chosen
-    matrices of a bank."""
+    """Returns the FLOPs a second of a row's products with weights of several kinds. The experts that a row chooses
+    count, and no others."""
     elements: dict[WeightKind, int] = {}
     for product in table.layer_products:
         elements[product.kind] = elements.get(product.kind, 0) + product.elements

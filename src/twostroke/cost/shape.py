@@ -50,11 +50,11 @@ class Part(Protocol):
 
     @property
     def start(self) -> int:
-        """The first position."""
+        """The first position that the step computes."""
 
     @property
     def num_tokens(self) -> int:
-        """The number of positions."""
+        """The number of positions that the step computes."""
 
     @property
     def role(self) -> Role:
@@ -70,7 +70,8 @@ class Part(Protocol):
 
     @property
     def later(self) -> int:
-        """The number of pairs of a row and a later position that the row sees."""
+        """The number of pairs of a row and a later position that the row sees; 0 in causal attention. Rows of an image
+        may see each other."""
 
 
 class Bound(enum.Enum):
@@ -104,7 +105,8 @@ class StepPrediction:
 
     @property
     def seconds(self) -> float:
-        """The sum of the parts, one after the other: `decode_run` adds them in the same order."""
+        """The sum of the parts' seconds. They are added in their order, so that the sum equals that of `decode_run` bit
+        for bit."""
         total = 0.0
         for part in self.parts:
             total += part.seconds

@@ -1,7 +1,8 @@
-"""Divides the way of a span's rows through a language model into pieces, which several steps compute.
+"""Divides the work on image rows that see each other into pieces, which several steps compute. Such rows, the span of
+an image in a prompt, go through a language model together.
 
-    walk = cost.walk(start, rows)
-    while (piece := walk.take(seconds_left, least=True, pace=pace)) is not None: ...
+walk = cost.walk(start, rows)
+while (piece := walk.take(seconds_left, least=True, pace=pace)) is not None: ...
 
 The rows of a span see each other in attention alone. So an attention is one piece of all rows, and the calls between
 two attentions may be computed in blocks of rows. The rows have the same bits for every division.
@@ -21,28 +22,29 @@ OF_ROWS = ("weights", "other")
 
 
 class SpanShare(Struct, frozen=True):
-    """One part of a language model. kind: SPAN_PRODUCTS or SPAN_ATTENTION. share: its share of the work of all parts of
-    this kind, from 0 to 1."""
+    """One part of a language model: one attention, or the ops between two attentions. kind: SPAN_ATTENTION or
+    SPAN_PRODUCTS. share: its share of the work of all parts of this kind, from 0 to 1."""
 
     kind: PieceKind
     share: float
 
 
 class SpanCost(Struct, frozen=True):
-    """cost: predicts steps of the language model. parts: its parts in order. most_rows: the most rows of a piece of
-    products."""
+    """Predicts the pieces in which a language model computes the rows of an image. cost: predicts steps of the language
+    model. parts: the parts of the language model, in order. most_rows: the most rows of a piece of products."""
 
     cost: StepCost
     parts: tuple[SpanShare, ...]
     most_rows: int
 
     def walk(self, start: int, rows: int) -> SpanWalk:
-        """Returns the pieces of a span whose rows have positions [start, start + rows)."""
+        """Returns the pieces in which a language model computes the rows of an image, which have positions [start,
+        start + rows)."""
         return SpanWalk(self, start, rows)
 
     def least_s(self, rows: int) -> float:
-        """Returns the predicted seconds of the slowest of the smallest pieces, one of each part. The span has this many
-        rows and begins a prompt."""
+        """Returns the predicted seconds by which a step that works on an image of `rows` rows is longer at least. Each
+        part has a smallest piece; the slowest of these counts. The image begins the prompt."""
         least = min(LEAST_ROWS, rows, self.most_rows)
         return max(self.seconds(place, 0, rows, least) for place in range(len(self.parts)))
 
@@ -58,7 +60,8 @@ class SpanCost(Struct, frozen=True):
 
 
 class SpanWalk:
-    """The pieces of one span, in order. start: its first position. rows: the number of its rows."""
+    """Divides the rows of one image into pieces, in order: each call of `take` returns the next piece. start: the first
+    position. rows: the number of rows."""
 
     def __init__(self, cost: SpanCost, start: int, rows: int) -> None:
         self._cost, self._start, self._rows = cost, start, rows

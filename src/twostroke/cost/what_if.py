@@ -17,7 +17,8 @@ from twostroke.types.spec.hardware import HardwareSpec
 
 @dataclass(frozen=True)
 class WhatIf:
-    """table_of: returns the model's work with the weight format of this name, and K and V of this kind.
+    """Predicts the steps of a model with its present formats, and with others. table_of: returns the FLOPs and bytes of
+    the model's steps for the name of a weight format and a kind of K and V.
 
     formats: all weight formats that may be chosen, by name. weights: the name of the format in use. kv_kind: the kind
     in use. machine: the measured machine, an entry of the catalogue, or a guess.
@@ -44,7 +45,7 @@ class WhatIf:
 
     @made_once
     def now(self) -> StepCost:
-        """The cost of steps as the engine runs. Raises ConfigError where the machine was not measured with these
+        """The cost of steps with the formats in use. Raises ConfigError where the machine was not measured with these
         formats."""
         return step_cost(self.table_of(self.weights, self.kv_kind), self.machine)
 

@@ -17,7 +17,8 @@ class SeenLayers(Struct, frozen=True):
     """All layers whose attention has the same window; window 0 sees all positions.
 
     pair_flops: the FLOPs for one row and one position that it sees. position_bytes: the bytes of K and V of one cached
-    position. later_flops: the FLOPs for one row and one later position of its span; 0 where rows see none.
+    position. later_flops: the FLOPs for one row and one later position that it sees, as rows of an image may; 0 where
+    rows see none.
     """
 
     window: int
@@ -37,9 +38,8 @@ class Products(Struct, frozen=True):
 
 
 class ExpertBank(Struct, frozen=True):
-    """One bank of `experts` matrices, of which each row meets `chosen`. expert_bytes: the bytes of one matrix. kind,
-    elements and features are also those of one matrix.
-    """
+    """One bank of `experts` matrices, of which each row uses `chosen`. expert_bytes: the bytes of one matrix. kind,
+    elements and features are also those of one matrix."""
 
     experts: int
     chosen: int
@@ -55,9 +55,8 @@ class ExpertBank(Struct, frozen=True):
 
 
 class AdapterBanks(Struct, frozen=True):
-    """Places for adapters. row: the work of each row that has an adapter. banks: each bank has one matrix for each
-    adapter; a step reads the matrices of the adapters that its rows have.
-    """
+    """The matrices of adapters. row: the work of each row that has an adapter. banks: each bank has one matrix for each
+    adapter; a step reads the matrices of the adapters that its rows have."""
 
     row: Work
     banks: tuple[ExpertBank, ...]
@@ -69,13 +68,14 @@ class AdapterBanks(Struct, frozen=True):
 
 
 class WorkTable(Struct, frozen=True):
-    """`..._once`: the work of a step that has such rows, however many. `..._row`: the work of each row.
+    """The FLOPs and bytes of a model's step. `..._row`: the work of each row of a kind. `..._once`: the work of a step
+    that has at least one row of this kind.
 
     layers: the products of all rows. head: the products of rows that need logits. other: norms, rope, KV writes and
     embedding rows. selected: such ops of rows that need logits. attention_row: the work of attention and scans, without
     the part that depends on the positions seen. sequence: the work of reading and writing a sequence's states.
     weight_bytes: the bytes of the whole model. heads, query_heads: the KV heads, and the query heads, of all layers
-    together. adapters: None when the model has no places for adapters.
+    together. adapters: None when the model's program computes no adapters.
     """
 
     num_layers: int

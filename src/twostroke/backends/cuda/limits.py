@@ -67,8 +67,8 @@ KV head and a tile of rows: kFloatColumns."""
 SCORE_COLUMNS = 8
 """The pairs of a row and a query head that one block of attention computes over int8 and int4: kWholeColumns."""
 ROW_TOTALS = 16
-"""How many partial sums of softmax weights attention keeps for a row, a query head and a segment of positions; there is
-one for each lane of a warp's half: kRowTotals."""
+"""How many partial sums of softmax weights attention keeps for a row, a query head and a segment of positions:
+kRowTotals. There is one sum for each of its 16 lanes of addition."""
 SCRATCH_PART = 256
 """The size of each part of the scratch memory is a multiple of this many bytes."""
 MOST_PARTS = 16

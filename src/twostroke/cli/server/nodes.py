@@ -57,7 +57,7 @@ def chosen_here(model: str, options: Mapping[str, Any], *, alone: bool = False) 
 
 def choice_for(machine: Machine, model: str, asked: Resolver, *, alone: bool = False) -> NodeChoice | None:
     """Returns how a model is best divided among the memory nodes of this machine, by predicted throughput; None where
-    its threads do not span several nodes. alone: whether this process cannot have replicas."""
+    there are fewer threads than nodes. alone: whether this process cannot have replicas."""
     from twostroke.assembly.settings.config import USUAL_SEQUENCES
     from twostroke.lab.planner.ask import make_ask
     from twostroke.lab.planner.doctor.machine import ThisMachine

@@ -1,4 +1,6 @@
-"""What would help against a cause, and by how much, by the cost model; and what would not."""
+"""What would help against a cause of a completion's time, and by how much, by the cost model; and what would
+not help.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from twostroke.types.prefix import MissReason
 from twostroke.types.spec.formats import KVKind
 
 LEAST_CAUSE_SHARE = 0.05
-"""A cause with a smaller share of the time gets no advice."""
+"""A cause with a smaller share of the completion's time gets no advice."""
 
 LEAST_SAVED_SHARE = 0.01
-"""Advice that saves a smaller share of the time is not given."""
+"""Advice that saves a smaller share of the completion's time is not given."""
 
 LEAST_FACTOR = 1.1
 """A change that makes a step faster by less than this factor does not count as help."""
@@ -31,7 +33,8 @@ class Options:
     """The settings that advice could change, with their present values. step_tokens: --max-step-tokens. max_sequences:
     --max-sequences.
 
-    step_rule: the name of the rule that sizes prompts next to streams; empty if only max_step_tokens limits them.
+    step_rule: the name of the rule that limits the prompt tokens of steps which also decode; empty if only
+    max_step_tokens limits them.
     """
 
     step_tokens: int
@@ -165,7 +168,9 @@ def _queue(context: ExplainContext, cause: Cause, what_if: WhatIf | None, option
 
 
 def _plain(context: ExplainContext, cause: Cause) -> list[Advice]:
-    """Returns advice against causes for which the cost model has no alternative to compare."""
+    """Returns fixed advice against a cause, where the cost model cannot compare the present settings with
+    better ones.
+    """
     if cause.kind is CauseKind.PREFIX:
         return _prefix(context, cause)
     texts = {

@@ -1,8 +1,9 @@
-"""Explains why a request to a front took as long as it did, from the explanations of its replicas and the front's own
-part.
+"""Explains why a request to a front (the HTTP server before the replicas) took as long as it did, from the explanations
+of the replicas that had it and the front's own part.
 
-The replica's account divides the time of a stay into parts. The rest of the stay, by the front's clock, is transfer.
-The time outside of all stays was spent in the front. So the parts add up to the whole time.
+A stay is the time that a request spends at one replica, by the front's clock. The replica's account divides this time
+into parts; the rest of the stay is transfer. The time outside of all stays was spent in the front. So the parts add up
+to the whole time.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.types.parts import TimeParts
 
 FRONT_PARTS = ("front_s", "transfer_s", "resume_s", "lost_s")
-"""Parts of the time that TimeParts does not have.
+"""The parts of the time that only a request to a front has.
 
-front_s: seconds at no replica. transfer_s: seconds on the way, and before a replica's own queue. resume_s: seconds of
-computing again after a loss. lost_s: seconds at replicas whose records are gone.
+front_s: seconds in the front, while no replica had the request. transfer_s: seconds on the way, and before a replica's
+own queue. resume_s: seconds of computing again after a replica was lost. lost_s: seconds at replicas whose records are
+gone.
 """
 
 Record = Explanation | str
-"""A replica's explanation of a stay, or a text that tells why there is none."""
+"""A replica's explanation of the time that a request spent there, or a text that tells why there is none."""
 
 
 def explained(account: Account, records: Sequence[Record]) -> Explanation:
-    """Returns one explanation of a request, made from the records of the replicas that had it. records: one for each
-    stay at a replica; it is empty when the replica refused the request."""
+    """Returns one explanation of a request, made from those of the replicas that had it. records: one for each time at
+    a replica, in order; the text of a record is empty where the replica refused the request."""
     story, stays = _Story(account), account.stays
     for index, (stay, record) in enumerate(zip(stays, records, strict=True)):
         lost = stays[index - 1] if index and stays[index - 1].end is StayEnd.LOST else None
@@ -39,7 +41,7 @@ def explained(account: Account, records: Sequence[Record]) -> Explanation:
 
 
 class _Story:
-    """The parts, causes and advice that were found so far."""
+    """The parts, causes and advice that were found so far for one request."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -52,8 +54,9 @@ class _Story:
         self._until_s, self._between_s = account.arrival_s, 0.0  # _between_s: the part of _left_s after the first token
 
     def add(self, stay: ReplicaStay, record: Record, lost: ReplicaStay | None, several: bool) -> None:
-        """Add one stay. lost: the stay before it, if the stream was lost there; None otherwise. several: True when
-        there are other stays, so that texts name the replica."""
+        """Adds what one replica did. stay: the time of the request there. record: the replica's explanation. lost: the
+        stay before this one, if that replica was lost; else None. several: whether there are other stays, so that texts
+        name the replica."""
         self._left_s -= stay.seconds
         self._between_s += stay.since_s - self._until_s if stay.num_told else 0.0
         self._until_s = stay.until_s
@@ -87,7 +90,8 @@ class _Story:
         self.advice += [replace(each, text=prefix + each.text) for each in record.advice]
 
     def told(self, members: Sequence[str], records: Sequence[Explanation]) -> Explanation:
-        """Add the front's own time, and give the explanation of the whole."""
+        """Adds the front's own time, and returns the explanation of the whole request. members: the names of the
+        replicas that had it. records: their explanations."""
         account, self.parts["front_s"] = self._account, self._left_s
         side = Verdict.STREAM if self._between_s > self._left_s / 2 else Verdict.START
         self._add(CauseKind.FRONT, side, self._left_s, "until it was sent to a replica, and between replicas")
@@ -110,8 +114,9 @@ class _Story:
 
 
 def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, float], float]:
-    """Returns a replica's parts, shortened from their end to `seconds`, the length of the stay, and the seconds that
-    were taken away. The parts may be longer, because a replica goes on until it hears that a stream has left it."""
+    """Returns a replica's parts of the time, cut to `seconds`, the length of the stay by the front's clock, and the
+    seconds that were cut off. The last parts are cut first. They may be too long, because a replica goes on until it
+    hears that a stream has left it."""
     excess_s = left_s = max(0.0, sum(parts_s.values()) - seconds)
     parts = dict(parts_s)
     for name in reversed(parts):
@@ -122,7 +127,7 @@ def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, flo
 
 
 def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
-    """Returns the causes with this many seconds less. They are taken first from causes after the first token."""
+    """Returns the causes, shortened by `seconds` in all. Causes after the first token are shortened first."""
     found = []
     for cause in sorted(causes, key=lambda each: each.side is not Verdict.STREAM):
         taken_s = min(seconds, cause.seconds)
@@ -132,7 +137,8 @@ def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
 
 
 def _again(cause: Cause, stay: ReplicaStay, lost: ReplicaStay) -> Cause:
-    """Returns the cause as the price of a loss: the prompt was computed again here."""
+    """Returns a cause at a replica that took over a request from a lost replica. The request's own prefill there
+    becomes the cause RESUME, because the prompt was computed a second time."""
     if cause.kind is not CauseKind.OWN_PREFILL:
         return cause
     told = f" and {stay.num_told:,} tokens of its answer" if stay.num_told else ""

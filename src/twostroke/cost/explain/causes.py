@@ -21,7 +21,8 @@ ALWAYS_LISTED = (CauseKind.PREFIX, CauseKind.DISK)
 """Causes that are named however small their share is: they explain where the prompt's tokens came from."""
 
 LEAST_UNREAD_SHARE = 0.05
-"""Pieces that lay unread for this share of the time are named, even when this did not delay the completion."""
+"""If pieces of the answer waited for the client for more than this share of the time, the client is named as a cause,
+even when this did not delay the completion."""
 
 
 BUSY_FACTOR = 1.5
@@ -31,8 +32,8 @@ machine."""
 
 @dataclass(frozen=True, slots=True)
 class ExplainContext:
-    """The figures from which causes are found. cost: the cost model, None without one. step_tokens: the token budget of
-    a step.
+    """The figures of one completion from which the causes of its time are found. cost: the cost model, None without
+    one. step_tokens: the token budget of a step.
 
     measured: True when the cost model was measured on this machine.
     """
@@ -55,14 +56,14 @@ class ExplainContext:
 
     @property
     def decoding(self) -> list[Segment]:
-        """The segments that decoded in a step from the middle of this completion's decode; empty where that step is not
-        known."""
+        """The parts of all sequences that decoded in a step from the middle of this completion's decode; empty where
+        that step is not known."""
         return list(self.account.sample)
 
     @property
     def prefix_s(self) -> float:
-        """The seconds that the prefix cache would have saved with the pages that it had dropped. They are a part of the
-        completion's own prefill."""
+        """The seconds of the completion's own prefill that cached pages would have saved, if the prefix cache had not
+        dropped them."""
         account, miss = self.account, self.account.prefix_miss
         if miss is None or not miss.lost_tokens or self.cost is None or account.start is None:
             return 0.0
@@ -78,7 +79,7 @@ class ExplainContext:
 
     @property
     def cold_prefill_s(self) -> float:
-        """Seconds of the request's own prefill that a cold machine cost."""
+        """The seconds by which the request's own prefill took longer because the engine's first steps are slow."""
         return min(self.cold.prefill_s, self.account.parts.own_prefill_s)
 
     @property
@@ -89,8 +90,8 @@ class ExplainContext:
 
     @property
     def busy_decode_s(self) -> float:
-        """Seconds of the decode lost to a busy processor. It is the larger of two figures: what the system counted, and
-        what measured steps took beyond the prediction for an idle machine.
+        """The seconds by which a busy processor made the decode longer. It is the larger of two figures: what the
+        system counted, and what measured steps took beyond the prediction for an idle machine.
 
         The second figure includes what the system does not count for this thread. These are waits of the engine's other
         threads for a processor, and processors that a virtual machine did not get.
@@ -100,8 +101,8 @@ class ExplainContext:
 
     @property
     def busy_reader_s(self) -> float:
-        """Seconds of the client's stall that a busy processor explains: a reader in the engine's own thread had to wait
-        like the engine."""
+        """The seconds of the client stall that a busy processor explains. A client that reads in the engine's own
+        thread had to wait for the processor too."""
         return self._delayed_share * self.account.parts.client_stall_s
 
     @property
@@ -111,8 +112,8 @@ class ExplainContext:
 
     @property
     def _delayed_share(self) -> float:
-        """The share that delays have in the decode, the client's stall and the host gap after the first token. The
-        system counts delays from step to step, so these are the parts in which delays can lie."""
+        """How much of the decode, the client stall and the host gap after the first token was waiting for a busy
+        processor, from 0 to 1. The system counts such waits from step to step, so they lie in these three parts."""
         parts = self.account.parts
         may_s = max(0.0, parts.decode_s - self.cold_decode_s) + parts.client_stall_s + parts.host_gap_s
         return min(1.0, self.account.delays.stream_s / may_s) if may_s > 0 else 0.0
@@ -127,7 +128,7 @@ class ExplainContext:
 
     @property
     def cold_decode_s(self) -> float:
-        """Seconds of the decode that cold first steps took longer."""
+        """The seconds by which the decode took longer because the engine's first steps are slow."""
         return min(self.cold.decode_s, self.account.parts.decode_s)
 
 
@@ -142,8 +143,9 @@ def prefill_s(cost: StepCost, start: int, end: int, step_tokens: int) -> float:
 
 
 def causes_of(context: ExplainContext) -> list[Cause]:
-    """Returns the causes, the one with the most seconds first. A cause that is too small to matter is left out, unless
-    it is one of ALWAYS_LISTED, or pieces lay unread for long."""
+    """Returns the causes of a completion's time, the one with the most seconds first. A cause that is too small to
+    matter is left out. Those in ALWAYS_LISTED stay, and so does the client where it left pieces of the answer unread
+    for long."""
     found = [
         _queue(context),
         _disk(context),
@@ -356,12 +358,12 @@ def decode_shares(cost: StepCost, segments: list[Segment]) -> str:
 
 
 def weight_share(cost: StepCost, segments: list[Segment]) -> float:
-    """The share of a step's time, without the host's, that products with weights take."""
+    """The share of a step's time that products with weights take; the host's part is not counted."""
     return _share(cost, segments, ("weights", "head"))
 
 
 def kv_share(cost: StepCost, segments: list[Segment]) -> float:
-    """The share of a step's time, without the host's, that attention over the KV cache takes."""
+    """The share of a step's time that attention over the KV cache takes; the host's part is not counted."""
     return _share(cost, segments, ("attention",))
 
 

@@ -47,14 +47,14 @@ class CauseKind(enum.StrEnum):
 
     @property
     def is_work(self) -> bool:
-        """Whether the request could not be answered without spending this time."""
+        """Whether this kind of time is needed to answer a request. Other kinds could be avoided."""
         return self in (CauseKind.ENCODE, CauseKind.OWN_PREFILL, CauseKind.DECODE)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """seconds: the cause's part of the end-to-end time; no second counts for two causes. who: the completions that the
-    text names."""
+    """One cause of a completion's end-to-end time. seconds: its part of this time; no second counts for two causes.
+    text: a sentence for people. who: the ids of the completions that `text` names."""
 
     kind: CauseKind
     side: Verdict
@@ -75,8 +75,8 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """causes: the cause with the most seconds is first. advice: the advice that saves most is first. source: where the
-    cost model's figures come from.
+    """The explanation of one completion. causes: the cause with the most seconds is first. advice: the advice that
+    saves most is first. source: where the cost model's figures come from.
 
     num_disk_tokens: the cached tokens of the prompt that were read from the disk.
     """

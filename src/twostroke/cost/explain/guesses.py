@@ -12,8 +12,7 @@ from twostroke.cost.shape import Segment, StepCost
 
 def guesses_text(counts: GuessCounts, cost: StepCost | None, decoding: Sequence[Segment]) -> str:
     """Returns "; 40 of 52 guessed tokens were accepted: about 1.2 s of steps spared, 80 ms for verifying". Returns an
-    empty text when nothing was guessed. decoding: the segments that decoded in one of the completion's steps.
-    """
+    empty text when nothing was guessed. decoding: the sequences that decoded in one of the completion's steps."""
     if not counts.steps:
         return ""
     text = f"; {counts.accepted:,} of {counts.guessed:,} guessed tokens were accepted"
@@ -24,7 +23,8 @@ def guesses_text(counts: GuessCounts, cost: StepCost | None, decoding: Sequence[
 
 
 def seconds_of_guesses(account: Account, cost: StepCost | None) -> tuple[float, float]:
-    """Returns `guess_seconds` for a completion that has ended; zeros when nothing was guessed or can be predicted."""
+    """Returns the predicted seconds that accepted guesses spared a completion that has ended, and the seconds that
+    verifying took. Both are 0 when nothing was guessed, and without a prediction."""
     if cost is None or not account.guesses.steps or not account.sample:
         return 0.0, 0.0
     return guess_seconds(account.guesses, cost, account.sample)

@@ -61,7 +61,8 @@ def explanation_of(
     source: str,
     where: str = "",
 ) -> Explanation:
-    """Puts an explanation together. causes: the cause with the most seconds is first. where: words that follow in the
+    """Puts an explanation together. parts_s: the seconds of each part of the time, by name. causes: the cause with the
+    most seconds is first. source: where the cost model's figures come from. where: a sentence that is appended to the
     summary."""
     verdict, outputs = _verdict(account, causes), account.num_output_tokens
     return Explanation(

@@ -20,12 +20,13 @@ from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import FinishReason, Request
 
 MAX_SHARES = 12
-"""The number of shares that are kept: those that took the most time."""
+"""How many other completions an account names at most in one list of shares: those whose prefill took the most time."""
 
 
 class Phase(enum.Enum):
-    """QUEUED: the completion was never planned. FILLING: known positions are computed. DECODING: one position is
-    computed in each step. BACK: the completion was preempted."""
+    """The phase of a completion. QUEUED: it was never planned. FILLING: its prompt is computed, or after a preemption
+    its prompt and output again. DECODING: one position is computed in each step. BACK: it was preempted, and waits
+    until it is planned again."""
 
     QUEUED = 0
     FILLING = 1
@@ -94,8 +95,12 @@ class DiskRead(Struct, frozen=True):
 
 
 class EncodeCounts(Struct, frozen=True):
-    """pieces: the pieces in which a completion's images were encoded. steps: the steps that had such a piece.
-    span_pieces, span_steps: the same of the pieces in which image rows went through the language model."""
+    """How the images of a completion were computed. pieces: the pieces in which they were encoded. steps: the steps
+    that had such a piece.
+
+    span_pieces: the pieces in which the image rows went through the language model. span_steps: the steps that had such
+    a piece.
+    """
 
     pieces: int = 0
     steps: int = 0
@@ -104,8 +109,8 @@ class EncodeCounts(Struct, frozen=True):
 
 
 class GuessCounts(Struct, frozen=True):
-    """guessed: the tokens of a completion that were guessed and verified. accepted: those that were right. steps: the
-    steps that verified some."""
+    """How often the guesses for a completion were right. guessed: the tokens that were guessed and verified. accepted:
+    those that were right. steps: the steps that verified some."""
 
     guessed: int = 0
     accepted: int = 0
@@ -119,9 +124,9 @@ class GuessCounts(Struct, frozen=True):
 class LiveAccount(Struct, eq=False):
     """The account of a completion that has not ended; its seconds are those so far.
 
-    mark_s: the time up to which it is accounted (FILLING), or since which it waits (QUEUED, BACK). sums: the ledger's
-    running sums when the completion began to decode. high: the most positions that were computed before a preemption.
-    stays: its times at the replicas of a front, in order; the last one may still go on.
+    mark_s: the time up to which its seconds are accounted (FILLING), or since which it waits (QUEUED, BACK). sums: the
+    sums of all steps' seconds at the time when the completion began to decode. high: the most positions that were
+    computed before a preemption. stays: its times at the replicas of a front, in order; the last one may still go on.
     """
 
     request: Request
@@ -179,7 +184,8 @@ class LiveAccount(Struct, eq=False):
             self.decode_s += seconds - again_s
 
     def delays(self, delayed_s: float) -> Delays:
-        """The delays since the request was first planned. delayed_s: the ledger's sum now."""
+        """Returns the seconds since the request was first planned in which the processor was busy with something else.
+        delayed_s: the sum of such seconds over all steps of the engine so far."""
         if self.first_s is None:
             return Delays()
         if self.token_s is None:
@@ -195,7 +201,7 @@ class LiveAccount(Struct, eq=False):
         return shares(steps, self.request.request_id, 0.0, self.token_ordinal)
 
     def parts(self) -> TimeParts:
-        """The parts of the time up to the last settlement."""
+        """The seconds of each part of the time, as far as they are accounted."""
         return TimeParts(
             self.queue_s,
             self.encode_s,
@@ -210,13 +216,14 @@ class LiveAccount(Struct, eq=False):
 
 
 class Account(Struct, frozen=True):
-    """A completion that has ended. `parts` add up to finished_s - arrival_s, plus the delay where its reader took the
-    last piece late. start: the parts up to the first token. Times are seconds of the engine's clock.
+    """The account of a completion that has ended. `parts` add up to finished_s - arrival_s, plus the delay where its
+    reader took the last piece late. start: the parts up to the first token. Times are seconds of the engine's clock.
 
     start_shares, stretches: other completions whose prefill was in the steps of its own prefill, and of its decode.
-    unread_s: how long pieces waited for the reader, summed up. sample: the segments that decoded in a step from the
-    middle of its decode. delays: seconds that are also counted in other parts. stays: its times at the replicas of a
-    front. image_tokens: the tokens of the prompt that show images.
+    unread_s: how long pieces waited for the reader, summed up. sample: the parts of all sequences that decoded in a
+    step from the middle of its decode. delays: seconds in which the processor was busy with something else; `parts`
+    count them too. stays: its times at the replicas of a front. image_tokens: the tokens of the prompt that show
+    images.
     """
 
     request_id: str

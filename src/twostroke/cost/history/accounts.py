@@ -1,4 +1,6 @@
-"""The accounts of completions that have ended, a bounded number of them, and what readers reported afterwards."""
+"""The accounts of the latest completions that have ended, and how long the readers of their answers kept them
+waiting.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class Accounts:
         return list(self._ended.values())[-count:] if count > 0 else []
 
     def reader(self, request_id: str, late_s: float, unread_s: float) -> None:
-        """Record that a completion's reader took the last piece `late_s` after the end, because it was busy with
+        """Records that the reader of a completion took the last piece `late_s` after the end, because it was busy with
         earlier pieces.
 
         unread_s: how long pieces waited for the reader, summed up.

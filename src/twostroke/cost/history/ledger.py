@@ -177,14 +177,16 @@ class Ledger:
         return account
 
     def _sum_up(self) -> None:
-        """Add up the steps since the last call. All sequences decoded in all of them."""
+        """Adds the steps since the last call to the running sums. In all of these steps, all running sequences
+        decoded.
+        """
         recent = self._recent
         if self._num_summed < len(recent):
             self._sums.add_decoding(recent[self._num_summed :])
             self._num_summed = len(recent)
 
     def _put_away(self) -> None:
-        """Sum up the open run so far and pack its records."""
+        """Adds the latest steps to the running sums, and packs their records."""
         self._sum_up()
         self._num_before = self.num_steps
         if self.history.pack() >= MAX_RUN_STEPS:
@@ -301,7 +303,9 @@ class Ledger:
         self._num_decoding += 1
 
     def _pass_over(self, plan: Plan, base_s: float) -> None:
-        """Counts the step as waiting for decoding sequences that a limit left out and that are in no plan in flight."""
+        """Counts the step as others' prefill for each decoding sequence that is neither in it nor in a plan in
+        flight.
+        """
         inside = {sequence.request.request_id for sequence in plan.sequences}
         for request_id, live in self._live.items():
             if live.phase is Phase.DECODING and request_id not in inside and request_id not in self.in_flight:
@@ -330,7 +334,8 @@ class Ledger:
         live.spells.append(PreemptionSpan(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
-        """Account for what the running sums grew by since the request began to decode, up to the last summed step."""
+        """Adds to a completion's parts what the running sums grew by since it began to decode, up to the last summed
+        step."""
         then, now = live.sums, self._sums.now
         live.decode_s += now.base_s - then.base_s
         live.others_s += now.chunk_s - then.chunk_s

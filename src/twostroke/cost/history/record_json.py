@@ -28,7 +28,8 @@ COLUMNS_OF_1 = ("request_id", "start", "num_tokens", "samples", "num_output_toke
 COLUMNS_OF_2 = (*COLUMNS_OF_1, "scored")
 SEQUENCE_COLUMNS = (*COLUMNS_OF_2, "role", "drafts", "accepted")
 SELDOM = {"adapters": -1, "later": 0}
-"""Lists with a number for each sequence, which are written only when a number is not the usual one given here."""
+"""Lists with a number for each sequence, and the usual number. A list is written only when one of its numbers is
+another."""
 COLUMNS_BY_VERSION = {1: COLUMNS_OF_1, 2: COLUMNS_OF_2, VERSION: SEQUENCE_COLUMNS}
 PART_COLUMNS = ("name", "seconds", "flops", "weight_bytes", "kv_bytes", "activation_bytes", "bound")
 
@@ -128,13 +129,13 @@ def request_from_json(value: Mapping[str, Any]) -> RequestRecord:
 
 
 def record_line(record: Record) -> str:
-    """One line, with its end."""
+    """Returns a record as one line of JSON, with the line break."""
     value = to_json(record) if isinstance(record, StepRecord) else request_to_json(record)
     return json.dumps(value, separators=(",", ":")) + "\n"
 
 
 def header_line(cost_source: str = "") -> str:
-    """The first line, with its end."""
+    """Returns the first line of a record file, with the line break."""
     return json.dumps(header_json(cost_source), separators=(",", ":")) + "\n"
 
 
@@ -215,7 +216,8 @@ def _sequences(value: Mapping[str, Any], columns: tuple[str, ...]) -> tuple[Sequ
 
 
 def _seldom(value: Mapping[str, Any], key: str, count: int) -> list[int]:
-    """Returns a number for each of the step's `count` sequences. Files without the key have the usual number."""
+    """Returns the number under one of the keys of SELDOM for each of the step's `count` sequences. Without the key, all
+    have the usual number that SELDOM gives."""
     found = value.get(key, [SELDOM[key]] * count)
     if not isinstance(found, list) or len(found) != count or not all(type(each) is int for each in found):
         raise ValueError(f"{key} is not a list of {count} numbers")

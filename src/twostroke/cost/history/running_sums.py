@@ -45,7 +45,8 @@ def span(time: StepTime, last_s: float) -> Span:
 
 
 class RunningSums:
-    """The sums of all steps up to the one that was committed at commit_s."""
+    """The seconds that all steps so far took for decode, chunks of prompts, the host and the reader. commit_s: the time
+    at which the last of these steps was committed."""
 
     __slots__ = ("commit_s", "now")
 

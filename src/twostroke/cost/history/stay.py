@@ -1,4 +1,4 @@
-"""One stay of a completion at a replica, by its front's clock."""
+"""The time that a completion spends at one replica, by the clock of its front (the HTTP server before the replicas)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ class StayEnd(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class ReplicaStay:
-    """A stream at one replica, from its Assignment until it left. number: the number of the Assignment. num_told: the
-    number of output tokens that the front had got before the stay."""
+    """The time that a stream spends at one replica, from its Assignment until it left. member, instance: the name and
+    the instance of the replica. number: the number of the Assignment. num_told: the number of output tokens that the
+    front had before."""
 
     member: str
     instance: str
@@ -30,5 +31,5 @@ class ReplicaStay:
 
     @property
     def seconds(self) -> float:
-        """How long the stay was, by the front's clock."""
+        """The seconds that the stream spent at the replica, by the front's clock."""
         return self.until_s - self.since_s

@@ -24,7 +24,8 @@ from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.result import StepResult
 
 LEAST_DELAY_S = 20e-6
-"""A shorter delay is not counted: the scheduler of an idle machine takes that long."""
+"""A shorter wait of the step's thread for a processor is not counted: the operating system's scheduler takes that long
+even on an idle machine."""
 
 MAX_RUN_STEPS = 1024
 DROPPED_SHARE = 1 / 32
@@ -32,7 +33,7 @@ DROPPED_SHARE = 1 / 32
 
 
 class Row(NamedTuple):
-    """One sequence of a step."""
+    """One sequence of a recorded step."""
 
     request_id: str
     start: int
@@ -56,12 +57,14 @@ class Row(NamedTuple):
         return cls(request_id, start, num_tokens, planned.samples, *counts, planned.role, planned.request.adapter)
 
     def segment(self, offset: int = 0) -> Segment:
-        """The segment that a StepCost takes, for the step that is `offset` steps after the first one of its run."""
+        """Returns the sequence's part of the step that is `offset` steps after the first one of its run, as a StepCost
+        takes it."""
         start = self.start + offset
         return Segment(start, self.num_tokens, self.samples, self.role, self.scored, self.drafts, self.adapter)
 
     def record(self, segment: Segment, offset: int) -> SequenceRecord:
-        """The record of the step that is `offset` steps after the first one of its run, and computed this segment."""
+        """Returns the record of this sequence in the step that is `offset` steps after the first one of its run.
+        segment: the sequence's part of that step."""
         made = self.num_output_tokens + offset
         return SequenceRecord(self.request_id, segment, made, self.num_recomputed, self.accepted)
 
@@ -82,10 +85,10 @@ _pack = _ROW.pack
 
 
 class Run(Struct):
-    """Consecutive steps; only a run of decoding steps has more than one. ordinal: the number of its first step, as the
-    ledger counts.
+    """Consecutive steps with the same sequences; only a run of decoding steps has more than one step. ordinal: the
+    number of its first step, counted from the start of the engine.
 
-    ids, packed: the rows of the first step.
+    ids, packed: the sequences of the first step, as ids and as packed rows.
     """
 
     step_id: int
@@ -99,7 +102,7 @@ class Run(Struct):
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of the run's first step."""
+        """The sequences of the run's first step."""
         return [Row.unpacked(*each) for each in zip(self.ids, _ROW.iter_unpack(self.packed), strict=True)]
 
     @property
@@ -112,7 +115,7 @@ class Run(Struct):
         return self.times.at(offset)[0]
 
     def segments(self, offset: int = 0) -> list[Segment]:
-        """The segments of the run's step `offset`, for a StepCost."""
+        """Returns the parts of all sequences in the run's step `offset`, as a StepCost takes them."""
         return [row.segment(offset) for row in self.rows]
 
     def busy_s(self, offset: int) -> float:
@@ -139,24 +142,24 @@ class Run(Struct):
 
 
 class Sample(Struct, frozen=True):
-    """One step of a run, by reference."""
+    """One step of the history: the run that contains it, and its offset in this run."""
 
     run: Run
     offset: int
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments that the step computed."""
+        """The parts of all sequences in this step."""
         return self.run.segments(self.offset)
 
     @property
     def ordinal(self) -> int:
-        """The step's number, as the ledger counts."""
+        """The step's number, counted from the start of the engine."""
         return self.run.ordinal + self.offset
 
     @property
     def has_chunks(self) -> bool:
-        """Whether a sequence of the step did not decode."""
+        """Whether the step computed a chunk of a prompt."""
         return any(row.role is Role.PREFILL for row in self.run.rows)
 
     @property
@@ -166,7 +169,7 @@ class Sample(Struct, frozen=True):
 
 
 class StepRange(Struct, frozen=True):
-    """Steps [first, last) of a run, by reference."""
+    """Steps [first, last) of one run of the history."""
 
     run: Run
     first: int
@@ -189,12 +192,14 @@ class StepHistory:
 
     @property
     def fill(self) -> float:
-        """How full the history is, from 0 to 1. The share that is dropped at a time counts as full."""
+        """How full the history is, from 0 to 1. It counts as full when only DROPPED_SHARE of its room is left, because
+        that much is dropped at a time."""
         full = max(self._num_rows / self._max_rows, self._num_steps / self._max_steps)
         return min(1.0, full / (1 - DROPPED_SHARE))
 
     def open(self, step_id: int, ordinal: int, rows: tuple[Row, ...], preempted: tuple[str, ...]) -> None:
-        """Open a new run. The recorder adds to `recent`, and to `ends` when a step is over."""
+        """Begins a new run with a step of these sequences. The ledger then appends to `recent` the times of each step
+        of the run, and to `ends` its end."""
         if self._runs:
             self._runs[-1].times.pack()
             self._num_steps += self._runs[-1].num_steps
@@ -214,8 +219,8 @@ class StepHistory:
         return run.num_steps
 
     def add_delay(self, result: StepResult) -> float:
-        """Record the delay of the last step, add up its exchange, and return the seconds of the delay; 0.0 when the
-        delay is too small to count. A delay is time in which the processor was busy with something else."""
+        """Records how long the last step's thread waited for a processor that was busy with something else. Returns
+        these seconds; 0.0 where they are too few to count. Also adds what the step's ranks exchanged to `exchanged`."""
         if result.exchange is not None:
             self.exchanged += result.exchange
         if result.delayed_s <= LEAST_DELAY_S:
@@ -244,8 +249,8 @@ class StepHistory:
         return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
 
     def decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
-        """Returns the segments that decoded in this step. Completions that end together were in the same step, so the
-        result is kept for the next call."""
+        """Returns the parts of all sequences that decoded in the step with this number. Completions that end together
+        ask for the same step, so the result is kept for the next call."""
         if self._decoded[0] != ordinal:
             sample = self.sample(ordinal)
             segments = [] if sample is None else sample.segments
@@ -265,7 +270,9 @@ class StepHistory:
         return found
 
     def latest(self, most: int) -> list[Sample]:
-        """Returns the last step of each of the latest `most` runs."""
+        """Returns the last step of each of the latest `most` runs. A run is a series of steps with the same
+        sequences.
+        """
         return [Sample(run, run.num_steps - 1) for run in self._runs[-most:] if run.num_steps]
 
     def work(self) -> Work:

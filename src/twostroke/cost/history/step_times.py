@@ -14,8 +14,8 @@ from array import array
 from struct import Struct
 
 StepTime = tuple[float, float, float, float, int, float]
-"""(begin_s, commit_s, model_s, sampling_s, the number of waiting requests, away_s). away_s: the seconds that the reader
-of the events took before the step."""
+"""The times of one step: (begin_s, commit_s, model_s, sampling_s, the number of waiting requests, away_s). away_s: how
+long the step had to wait for the code that reads the engine's events."""
 
 BLOCK_STEPS = 128
 """Steps that are packed at a time: fewer than one step in a hundred packs, and packing is short."""
@@ -24,7 +24,7 @@ _packed = Struct("6d").pack
 
 
 class StepTimes:
-    """One thread writes, any thread may read."""
+    """Keeps the times of the steps of a run. One thread writes, any thread may read."""
 
     __slots__ = ("_kept", "_tail", "ends", "recent")
 
@@ -35,7 +35,8 @@ class StepTimes:
         self._tail = (0, self.recent, self.ends)  # (packed steps, later steps, later ends); set at once for readers
 
     def pack(self) -> None:
-        """Pack the tuples into numbers. The end of an interrupted step is its commit."""
+        """Packs the times of the latest steps into numbers, and begins new lists `recent` and `ends`. A step that was
+        interrupted has no end; its commit time is taken as the end."""
         count, recent, ends = self._tail
         ends.extend([time[1] for time in recent[len(ends) :]])
         block = bytearray()  # grown, not joined: each piece would be one more object in cold memory

@@ -25,15 +25,17 @@ class Cold:
 
 @dataclass(frozen=True, slots=True)
 class StepsSeen:
-    """prefill: measured / predicted of the usual steps with prefill. decode: the same of steps that only decode. None
-    where there were no such steps."""
+    """How much longer steps usually take than the cost model predicts: the median of measured / predicted seconds.
+    prefill: for steps with chunks of prompts. decode: for steps that only decode. None where there were no such steps.
+    """
 
     prefill: float | None
     decode: float | None
 
     @classmethod
     def of(cls, history: StepHistory, cost: StepCost, otherwise: float | None) -> StepsSeen:
-        """Returns the ratios of the latest steps. otherwise: the ratio to take where there were no such steps."""
+        """Returns the ratios of the latest steps, without the engine's first ones. otherwise: the ratio to take where
+        there were no such steps."""
         ratios: dict[bool, list[float]] = {True: [], False: []}
         for sample in history.latest(LATEST_RUNS):
             if sample.ordinal > COLD_STEPS:

@@ -48,11 +48,12 @@ def arithmetic_of(
     step_tokens: int,
     pooling: Pooling | None = None,
 ) -> Arithmetic:
-    """Returns the arithmetic of a replica. names: CPU level, weights format, KV format, factors of keys. The probe uses
-    the first pages and the first slot of pools that nothing uses yet.
+    """Returns the arithmetic of a replica, the facts that decide the bits of its answers. names: CPU level, weights
+    format, KV format, and the digest of the factors by which keys are scaled. The probe uses the first pages and the
+    first slot of pools that nothing uses yet.
 
-    step_tokens: the most tokens of one step; by the exactness law it changes no bit. pooling: the pooling of a model
-    that makes vectors or scores.
+    step_tokens: the most tokens of one step; it changes no bit of an answer. pooling: the pooling of a model that makes
+    vectors or scores.
     """
     cpu_level, weights, kv_format, key_factors = names
     return Arithmetic(
@@ -70,8 +71,8 @@ def arithmetic_of(
 
 
 def encoder_arithmetic(cpu_level: str, weights: str, kv_format: str, tables: str, rows: bytes) -> Arithmetic:
-    """Returns the arithmetic of an encoder of images. tables: its rotations, in words. rows: the image rows that it
-    made from a fixed tile."""
+    """Returns the arithmetic of an encoder of images, the facts that decide the bits of its image rows. tables: its
+    rotations, in words. rows: the image rows that it made from a fixed tile."""
     return Arithmetic(
         ops=OPS_VERSION,
         weights=weights,

@@ -1,4 +1,5 @@
-"""Steps a front: takes frames of replicas and gives pieces of answers. An event loop drives it by LoopEngine.
+"""Runs a front, the HTTP server's engine whose requests are computed by replicas: it takes their messages (frames) and
+returns pieces of answers. An event loop drives it by LoopEngine.
 
 A front calls replicas at their addresses, again and again until they answer. A replica whose facts differ from the
 first one's is refused with the difference. The list of addresses may change while the front runs.
@@ -62,11 +63,11 @@ class _Caller:
 
 
 class FrontStepper:
-    """Satisfies PolledSteps, with replicas in place of a scheduler and an executor. Only one thread at a time may use
-    it.
+    """Steps a front: replicas take the place of a scheduler and an executor. Only one thread at a time may use it.
+    Satisfies PolledSteps.
 
-    session: the session, whose book is `fleet`; it is set before the first `step`. facts: the facts of the first
-    replica; those of all other replicas must be equal.
+    session: the session, which keeps its requests in `fleet`; it is set before the first `step`. facts: the facts of
+    the first replica; those of all other replicas must be equal.
     """
 
     session: Session
@@ -288,8 +289,8 @@ class FrontStepper:
             self._early += self.fleet.heard(caller.name, frame, now)
 
     def _greet(self, caller: _Caller, facts: ReplicaFacts, now: float) -> None:
-        """Handles a replica that has answered. A replica that encodes for others waits for the first replica that
-        computes requests: the front takes its facts from that one, and serves nothing without it."""
+        """Handles a replica that has answered. The facts of the first replica that computes requests become the
+        front's. A replica that only encodes images and answers before that waits, and joins then."""
         if self.facts is None:
             if facts.role == "encode":
                 caller.told, caller.state = facts, WAITS

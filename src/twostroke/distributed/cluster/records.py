@@ -24,7 +24,7 @@ ANSWER_S = 10.0
 
 
 Answers = list[tuple[ReplicaStay, "Future[Record]"]]
-"""The questions about one completion, with an answer for each of its stays at a replica."""
+"""For one completion: each of its stays at a replica, with the future answer of this replica."""
 
 
 class RecordCalls:
@@ -43,7 +43,8 @@ class RecordCalls:
         return self.told(asked)
 
     def ask(self, fleet: ReplicaFleet, name: str) -> list[tuple[Account, Answers]]:
-        """Queues the questions about each completion; `send` sends them."""
+        """Queues a question to each replica that had a completion, or the completions of a request: what its time there
+        went to. name: the id of the completion or request. `send` sends the questions."""
         asked = []
         for account in fleet.ledger.accounts.find(name):
             answers: Answers = [(stay, Future()) for stay in account.stays]
@@ -61,8 +62,8 @@ class RecordCalls:
         return [explained(account, [_wait(*each, until_s) for each in answers]) for account, answers in asked]
 
     def send(self, fleet: ReplicaFleet) -> None:
-        """Puts the questions into the fleet's outbox. A replica that was restarted is not asked, because its record is
-        gone."""
+        """Sends the queued questions to the replicas, by the fleet's outbox. A replica that was restarted is not asked,
+        because its record is gone."""
         while self._asks:
             stay, group, answer = self._asks.popleft()
             if any(each.name == stay.member and each.instance == stay.instance for each in fleet.members):
@@ -85,7 +86,7 @@ class RecordCalls:
 
 
 def gone(stay: ReplicaStay) -> str:
-    """Returns the sentence for a replica that has ended since."""
+    """Returns the text that stands for the explanation of a replica which has ended meanwhile."""
     return f"{stay.member} has ended since, and its record of this time with it"
 
 

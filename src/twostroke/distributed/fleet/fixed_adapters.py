@@ -12,7 +12,8 @@ from twostroke.types.errors import InvalidRequest
 
 
 def named_salt(name: str) -> str:
-    """Returns the prefix of the salts of an adapter's requests at their front."""
+    """Returns the prefix of the cache salts that a front gives to requests with this adapter. Pages of different
+    adapters are never shared."""
     return f"\0adapter {name} "
 
 
@@ -29,7 +30,7 @@ def salt_by_content(salt: str, names: Sequence[str], salts: Sequence[str]) -> st
 
 
 class NamedAdapter(Struct, frozen=True):
-    """An adapter that is known by its name."""
+    """An adapter of which a front knows only the name; its weights are in the replicas."""
 
     name: str
 

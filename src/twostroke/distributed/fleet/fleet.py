@@ -2,15 +2,15 @@
 replica.
 
 A stream continues with the same bits. The next replica gets the prompt, the output so far, the seed and the parameters.
-It makes the tokens that the lost replica would have made: the exactness law holds between replicas of equal Arithmetic.
-In the same way a stream leaves a replica that only computes prompts after its first token: see `_hand_over`.
+It makes the tokens that the lost replica would have made: replicas of equal Arithmetic give the same bits. A stream
+moves in the same way after its first token, where its replica only computes prompts: see `_hand_over`.
 
 distributed/fleet/moving.py predicts which prompts go to such a replica. Their pages are sent ahead to the decoding
 replica.
 
-    add(request) -> Assignment in `outbox`            heard(name, frame, now) -> events
-    joined(facts, now) -> events                lost(name, now)
-    tick(now) -> names of replicas that have been silent for too long
+add(request) -> Assignment in `outbox`            heard(name, frame, now) -> events
+joined(facts, now) -> events                lost(name, now)
+tick(now) -> names of replicas that have been silent for too long
 
 Every request ends with exactly one FinishedEvent.
 """
@@ -358,7 +358,7 @@ class ReplicaFleet:
 
     def _take_back(self, stream: FleetStream, end: StayEnd, decoder: FleetMember | None = None) -> None:
         """Takes a stream back from its replica, if it has one. decoder: the replica that gets the stream now. Another
-        replica that asks for its pages is told to stop."""
+        replica that was to decode the stream, and copies its pages already, is told to stop."""
         if stream.decode_replica is not None and stream.decode_replica is not decoder:
             self.outbox.append((stream.decode_replica.name, Cancel(stream.number)))
             stream.decode_replica = None

@@ -1,5 +1,5 @@
-"""Serves the images of a front's streams: the pixels that replicas ask for, and the choice of a replica that encodes
-them."""
+"""Serves the images of the requests that a front's replicas compute: sends pixels to replicas that ask for them, and
+chooses the replica that encodes them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def with_encoder(
     router: LeastSeconds,
     sooner: Sooner,
 ) -> ReplicaPlacement:
-    """Returns `placed`. If another replica encodes the images that the chosen replica has not cached sooner than the
-    chosen replica does, the result names that replica as encoder."""
+    """Returns `placed`, with another replica named as encoder where that replica has the image rows sooner than the
+    chosen one could encode them. Images whose rows the chosen replica has cached do not count."""
     if not (stream.request.images and encoders):
         return placed
     cached = max(router.cached_tokens(asked, each) for each in (placed.member, placed.source or placed.member))
@@ -42,7 +42,8 @@ def with_encoder(
 
 
 def encoded(stream: FleetStream) -> list[tuple[str, Cancel]]:
-    """Ends the encoding at another replica for this stream. Returns the Cancel frame for its encoder, if it has one."""
+    """Forgets the replica that encodes images for this stream. Returns the Cancel frame for that replica; empty where
+    no replica encodes."""
     encoder, number = stream.encode_replica, stream.number
     stream.encode_at(None, 0.0)
     return [] if encoder is None else [(encoder.name, Cancel(number))]

@@ -1,5 +1,5 @@
-"""Chooses the models that leave so that another one has room. As few as possible leave, and those that were idle
-longest."""
+"""Chooses the models whose processes end so that another model has room. As few as possible end, and those that were
+idle longest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 
 class Leaver(Protocol):
-    """The facts about a model that might leave."""
+    """The facts about a loaded model whose process might be ended."""
 
     name: str
     need_bytes: int
@@ -21,8 +21,8 @@ Each = TypeVar("Each", bound=Leaver)
 
 
 def choose_leaving(models: Sequence[Each], lacking_bytes: int, lacking_places: float) -> list[Each] | None:
-    """Returns the fewest models that free enough bytes and places; None where even all models together do not free
-    enough.
+    """Returns the fewest models whose end frees enough memory, and enough of the places that --max-loaded allows.
+    Returns None where even all models together do not free enough.
 
     Among sets of this size it takes the one whose first member comes first in the order of leaving, and so on. In that
     order idle models come before busy ones, then those idle longest, then those that load soonest.

@@ -1,5 +1,5 @@
-"""Builds a member, a process that holds one rank of a model whose work is divided: its part of the model, its memory,
-and the exchange of partial results with the other ranks."""
+"""Builds a member: a process that computes one rank's part of a divided model. Builds this part, its memory, and the
+exchange of partial results with the other ranks."""
 
 from __future__ import annotations
 

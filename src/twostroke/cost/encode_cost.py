@@ -1,5 +1,4 @@
-"""Predicts how long an encoder takes for an image: as a whole, and for each kind of piece that one step may compute of
-it."""
+"""Predicts how long an encoder takes for an image, in all and for each kind of piece into which the work is divided."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Adds up the messages with a server's latest steps for `twostroke top`, and shows them as figures and as a
-rich table.
+"""Adds up the messages with a server's latest steps for `twostroke top`, and shows them as figures and as a rich table.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ PHASES = {"queued": "yellow", "filling": "dark_orange", "decoding": "blue", "bac
 
 
 class Picture:
-    """The figures that `twostroke top` shows: call `add` with each message of the server, then `figures` or
-    `drawing`.
+    """The figures that `twostroke top` shows: call `add` with each message of the server, then `figures` or `drawing`.
     """
 
     def __init__(self, about: Mapping[str, Any]) -> None:

@@ -1,5 +1,4 @@
-"""What would help against a cause of a completion's time, and by how much, by the cost model; and what would
-not help.
+"""What would help against a cause of a completion's time, and by how much, by the cost model; and what would not help.
 """
 
 from __future__ import annotations
@@ -168,8 +167,7 @@ def _queue(context: ExplainContext, cause: Cause, what_if: WhatIf | None, option
 
 
 def _plain(context: ExplainContext, cause: Cause) -> list[Advice]:
-    """Returns fixed advice against a cause, where the cost model cannot compare the present settings with
-    better ones.
+    """Returns fixed advice against a cause, where the cost model cannot compare the present settings with better ones.
     """
     if cause.kind is CauseKind.PREFIX:
         return _prefix(context, cause)

@@ -1,5 +1,4 @@
-"""The accounts of the latest completions that have ended, and how long the readers of their answers kept them
-waiting.
+"""The accounts of the latest completions that have ended, and how long the readers of their answers kept them waiting.
 """
 
 from __future__ import annotations

@@ -177,9 +177,7 @@ class Ledger:
         return account
 
     def _sum_up(self) -> None:
-        """Adds the steps since the last call to the running sums. In all of these steps, all running sequences
-        decoded.
-        """
+        """Adds the steps since the last call to the running sums. All of them only decoded."""
         recent = self._recent
         if self._num_summed < len(recent):
             self._sums.add_decoding(recent[self._num_summed :])
@@ -303,9 +301,7 @@ class Ledger:
         self._num_decoding += 1
 
     def _pass_over(self, plan: Plan, base_s: float) -> None:
-        """Counts the step as others' prefill for each decoding sequence that is neither in it nor in a plan in
-        flight.
-        """
+        """Counts the step as others' time for decoding sequences that are neither in it nor in a plan in flight."""
         inside = {sequence.request.request_id for sequence in plan.sequences}
         for request_id, live in self._live.items():
             if live.phase is Phase.DECODING and request_id not in inside and request_id not in self.in_flight:
@@ -334,8 +330,7 @@ class Ledger:
         live.spells.append(PreemptionSpan(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
-        """Adds to a completion's parts what the running sums grew by since it began to decode, up to the last summed
-        step."""
+        """Adds to a completion's parts what the running sums grew by since it began to decode."""
         then, now = live.sums, self._sums.now
         live.decode_s += now.base_s - then.base_s
         live.others_s += now.chunk_s - then.chunk_s

@@ -270,8 +270,7 @@ class StepHistory:
         return found
 
     def latest(self, most: int) -> list[Sample]:
-        """Returns the last step of each of the latest `most` runs. A run is a series of steps with the same
-        sequences.
+        """Returns the last step of each of the latest `most` runs. A run is a series of steps with the same sequences.
         """
         return [Sample(run, run.num_steps - 1) for run in self._runs[-most:] if run.num_steps]
 

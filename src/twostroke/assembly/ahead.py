@@ -87,7 +87,7 @@ class AheadModel:
         return max(PROMPT_ROWS, int(settings.steps.max_sequences))
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """Returns the memory that the model and the layers need together."""
+        """Returns the memory that the target model and the draft layers need together."""
         for layer in self.layers:
             weight_bytes = layer.own.weight_bytes(format_choice(settings.model.weights))
             needs = needs_with(needs, layer.spec, weight_bytes, self.rows(settings), settings.steps.context, settings)
@@ -136,9 +136,9 @@ def build_ahead(
     pools: CachePools,
     report: Callable[[Exception], None],
 ) -> tuple[AheadProposer, HiddenHistory]:
-    """Returns a proposer with the loaded layers, and the history that keeps hidden states for them. weights, memory:
-    the weights and the step memory of the model. pools: the sizes of the pools for the layers' K and V, one layer after
-    the other."""
+    """Returns a proposer with the loaded draft layers, and the object that keeps the target model's hidden states for
+    them. weights, memory: the weights and the step memory of the target model. pools: the sizes of the pools for the
+    layers' K and V, one layer after the other."""
     loaded = [place.weights(load_heads(ahead.folder, ahead.file, layer.own, settings)) for layer in ahead.layers]
     context, sequences = settings.steps.context, settings.steps.max_sequences
     count = len(pools.pages) // len(ahead.layers)

@@ -20,7 +20,7 @@ NO_FACTORS = "none"
 
 
 def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model:
-    """Returns the model with the key factors from the file next to it, where K is kept in int8 or int4.
+    """Returns the model with the factors for scaling keys from the file next to it, where K is kept in int8 or int4.
 
     The setting `key_factors` becomes the digest of the factors, or "none", with the reason. Raises CorruptModel for a
     file that is wrong.
@@ -45,8 +45,8 @@ def with_rotation(spec: Model, kind: KVKind) -> Model:
 
 
 def factors_beside(spec: Model, folder: Path, kind: KVKind) -> KeyFactors | None:
-    """Returns the factors from the file next to a model. Returns None where the file has none for this format of K.
-    Raises CorruptModel."""
+    """Returns the factors for scaling keys from the file next to a model. Returns None where the file has none for this
+    format of K. Raises CorruptModel."""
     if not kind.is_integer:
         return None
     found = read_key_factors(folder, scalable_caches(spec.plain))

@@ -17,7 +17,7 @@ from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.types.spec.formats import F32, KVKind
 
 WIDE = {"f32": KVKind.F32, "bf16": KVKind.BF16}
-"""For each format of weights that are not rounded to whole numbers, the kind of K and V."""
+"""The kind of K and V for each float format of an encoder's weights. With all other formats K and V are int8."""
 USUAL = "int8"
 TWO_CODES = "int16"
 """The name of the format in which each weight is stored as two int8 codes: the rounded weight, and its rounding error,
@@ -26,7 +26,7 @@ AFTER_ATTENTION = "o"
 """The role of the attention output matrices, which stay float32 in the format TWO_CODES. They are the smallest, and the
 rounding of their inputs is the largest part of the error that is left in this format (ADR 70)."""
 AS_THE_MODEL = "usual"
-"""The name for the format that follows from that of the language model."""
+"""The name of the choice by which an encoder's format follows from the format of the language model."""
 
 
 class EncoderFormat(Struct, frozen=True):
@@ -45,8 +45,8 @@ class EncoderFormat(Struct, frozen=True):
 
     @classmethod
     def next_to(cls, weights: str, asked: str = AS_THE_MODEL) -> EncoderFormat:
-        """Returns the format of an encoder. weights: the name of the format of the language model's weights. asked: one
-        of ENCODER_WEIGHTS."""
+        """Returns the format of an encoder next to a language model. weights: the name of the format of the language
+        model's weights. asked: one of ENCODER_WEIGHTS, the values of --encoder-weights."""
         name = weights if asked == AS_THE_MODEL else asked
         rounded = USUAL if name in (STORED, TWO_CODES) else name
         return cls(rounded, WIDE.get(name, KVKind.INT8), name == TWO_CODES)

@@ -78,7 +78,8 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Heart:
-    """A loaded engine without its outer loop."""
+    """All objects of a loaded engine. The loop that runs its steps is not one of them; SyncEngine, a server or a
+    replica brings it."""
 
     stepper: Stepper
     tokenizer: Tokenizer
@@ -116,7 +117,7 @@ class Heart:
 
     @made_once
     def engine(self) -> SyncEngine:
-        """Returns the engine with the plain synchronous loop."""
+        """Returns this engine with a synchronous loop, for use without a server."""
         return SyncEngine(self.stepper)
 
     @property

@@ -109,8 +109,8 @@ class FoundEncoder(Struct, frozen=True):
 
 
 class _Located(Struct, frozen=True):
-    """A model's folders on this machine. named: the folder that was named. folder: the folder of the weights. kept: the
-    cache folder."""
+    """A model's folders on this machine. named: the folder of the model that the user named. folder: the folder from
+    which weights are read, which may be one that `twostroke quantize` wrote. kept: the cache folder."""
 
     machine: Machine
     kept: Path | None

@@ -81,7 +81,7 @@ class DraftModel:
         return 0
 
     def rows(self, settings: Resolved) -> int:
-        """The most rows of one step of the draft."""
+        """The most rows that the draft model computes in one pass."""
         return max(PROMPT_ROWS, int(settings.steps.max_sequences))
 
     def context(self, settings: Resolved) -> int:
@@ -138,8 +138,7 @@ def check_draft(draft: DraftModel, model: Model, model_folder: Path) -> None:
 
 
 def ways_of(settings: Resolved, spec: Model) -> tuple[str, ...]:
-    """Returns the ways to guess that a request may ask for. A model that generates nothing is not guessed for: see
-    config.py."""
+    """Returns the ways to guess that a request may ask for; NO_WAYS for a model that generates no tokens."""
     if spec.task is not Task.GENERATE:
         return NO_WAYS
     way = settings.guesses.way

@@ -43,8 +43,8 @@ from twostroke.weights.packed.fingerprint import content_of_folder
 
 ACCEPT_S, PAUSE_S = 60.0, 0.2
 FIRST_FRAME_S = 600.0
-"""The longest wait in seconds for a leader's first frame. A leader sends it when it has reached all ranks, which may be
-started one after the other."""
+"""The longest wait in seconds for a leader's first message. A leader sends it when it has reached all ranks, which may
+be started one after the other."""
 Report = Callable[[str], None]
 
 
@@ -77,16 +77,18 @@ class CalledRank:
 
 
 def inherited(line_descriptor: int, memory_descriptor: int) -> CalledRank:
-    """Returns the rank, called by the leader that started this process. Raises RankLineLost."""
+    """Returns the rank that this process computes for the leader that started it. Both descriptors are inherited from
+    the leader. Raises RankLineLost."""
     line = RankLine(socket.socket(fileno=line_descriptor))
     return CalledRank(line, _begin(line), memory=memory_descriptor)
 
 
 def called(listener: socket.socket, secret: bytes, report: Report) -> CalledRank:
-    """Waits for a leader and for connections from all ranks below this one. A caller that fails is turned away.
+    """Waits for a leader, and for connections from all ranks with lower numbers. A caller that does not prove that it
+    knows the secret is turned away.
 
-    Raises RankLineLost where a rank does not come, or where this rank cannot reach a rank above it. In the second case
-    it tells the leader first.
+    Raises RankLineLost where a rank does not come, or where this rank cannot reach a rank with a higher number. In the
+    second case it tells the leader first.
     """
     meeting: CalledRank | None = None
     joined: dict[int, tuple[RankJoin, RankLine]] = {}
@@ -139,7 +141,8 @@ def _call_higher(leader: RankLine, begin: RankBegin, secret: bytes) -> dict[int,
 
 
 def _first_frame(line: RankLine) -> Frame:
-    """Returns a caller's first frame, which tells why it calls. Raises RankLineLost, TimeoutError."""
+    """Returns a caller's first message, which tells whether a leader or another rank calls. Raises RankLineLost,
+    TimeoutError."""
     line.sock.settimeout(FIRST_FRAME_S)
     frame = line.receive()
     line.sock.settimeout(None)

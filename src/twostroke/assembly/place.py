@@ -1,4 +1,5 @@
-"""Chooses where the programs of an engine run: the model's, and those that guess for it."""
+"""Chooses the device on which an engine runs its programs: the model's program, and those of the draft model or heads
+that guess for it."""
 
 from __future__ import annotations
 

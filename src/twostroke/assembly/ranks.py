@@ -178,8 +178,8 @@ class StartedGroup:
     processes: LocalMembers | None
 
     def lead(self, forward: Forward, ops: CpuOps) -> Forward:
-        """Returns the leader's program, joined to the other ranks. It runs when all members are ready. Raises
-        TwostrokeError."""
+        """Joins the leader's program to the other ranks, waits until all members are ready, and returns the program.
+        Raises TwostrokeError."""
         ops.join(self.exchange)
         self.group.meet_in(self.exchange)
         self.group.wait_ready()
@@ -215,7 +215,7 @@ def encoding_place(places: RankPlaces | None, place: RunPlace, closing: ExitStac
 
 
 def plans_of(places: RankPlaces | None) -> int:
-    """Returns the number of plans that are computed at a time."""
+    """Returns how many plans are computed at a time: one for each stage of a pipeline."""
     return 1 if places is None else places.division.plans
 
 
@@ -350,6 +350,6 @@ def _reach(places: RankPlaces, spec: Model, begin: RankBegin, level: str) -> Sta
 
 
 def over_sockets(level: str, sockets: Mapping[int, socket.socket], rank: int, ranks: int, limit_s: float) -> Exchange:
-    """Returns an exchange over the sockets, which it keeps open."""
+    """Returns an exchange of partial results over these connections. It keeps them open."""
     numbers = [sockets[each].fileno() if each in sockets else -1 for each in range(ranks)]
     return Exchange.over_sockets(level, numbers, rank, limit_s, sockets)

@@ -68,8 +68,8 @@ class BuiltReplica:
 
 @dataclass(frozen=True)
 class ReplicaEndpoint:
-    """A replica's place in its cluster: the socket where fronts reach it, its name, its secret, and the work that it
-    computes."""
+    """A replica's place in its cluster: the socket where fronts (the HTTP servers) reach it, its name, its secret, and
+    the work that it computes."""
 
     listener: socket.socket
     name: str
@@ -169,7 +169,7 @@ def _build_encoder(found: FoundEncoder, endpoint: ReplicaEndpoint, say: Callable
 
 
 def _encoder_of(found: Found, heart: assemble.Heart) -> Arithmetic | None:
-    """Returns the arithmetic that decides the bits of image rows; None for a model that reads no images."""
+    """Returns the facts that decide the bits of image rows, such as formats; None for a model that reads no images."""
     if found.sight is None or heart.images is None:
         return None
     return encoder_arithmetic_here(heart.images.kept, found.sight, heart.resolved)

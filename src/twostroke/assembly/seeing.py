@@ -31,8 +31,8 @@ TOWER = "vision_config"
 
 
 def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, pieces: bool) -> tuple[Model, SightPlan | None]:
-    """Calls `find_sight` where config.json describes a tower or images are asked for. Otherwise settles that no images
-    are read."""
+    """Calls `find_sight` where config.json describes an image encoder or images are asked for. Otherwise settles that
+    no images are read."""
     config = read_object(folder / "config.json")
     asked = resolver.asked_value(ImageSettings.images) == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
     if asked or TOWER in config or (folder / NAME_FILE).is_file():
@@ -72,8 +72,9 @@ def build_sight(
     programs: tuple[Program, Program],
     closing: ExitStack,
 ) -> tuple[Eyes | None, ImageSteps | None]:
-    """Returns the object that opens images, and the objects that work on them in steps. Both are None for a model that
-    reads no images. programs: that of the whole model, and that of the part which this process computes."""
+    """Returns the object that opens images, and the objects that encode them in the engine's steps. Both are None for a
+    model that reads no images. programs: the program of the whole model, and that of the part which this process
+    computes."""
     if plan is None:
         return None, None
     eyes = plan.eyes(resolved)

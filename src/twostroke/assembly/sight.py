@@ -83,7 +83,8 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     @property
     def together(self) -> bool:
-        """Whether the rows of an image see each other, so that they share a step of the language model."""
+        """Whether the rows of an image see each other in the language model; in other models, each row sees only the
+        rows before it."""
         return self.encoder.sight.spans is not SpanLayers.NONE
 
     def form(self, settings: Resolved) -> EncoderFormat:
@@ -96,7 +97,7 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     @property
     def how(self) -> GivenRows:
-        """How image rows come into the language model."""
+        """How image rows come into the language model's program."""
         sight = self.encoder.sight
         return GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
 

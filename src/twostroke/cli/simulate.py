@@ -154,7 +154,8 @@ def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: StepR
 
 
 def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
-    """Returns the setup with the objectives that are to be met. Raises ConfigError where there are none."""
+    """Returns `setup`, with the objectives --ttft and --itl where --policy objectives is given. Raises ConfigError
+    where it is given without an objective."""
     if options["policy"] == "arrival":
         return setup
     promised = LatencyObjectives(options["ttft"], options["itl"])

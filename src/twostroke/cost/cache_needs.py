@@ -78,7 +78,8 @@ class CacheNeeds(Struct, frozen=True):
         )
 
     def window_bytes(self, num_tokens: int) -> int:
-        """The part of `sequence_bytes` that lies within windows: it does not grow beyond them."""
+        """The part of `sequence_bytes` in cache groups with a window. It stops growing where the sequence is longer
+        than the window."""
         return sum(group.page_bytes * self.pages(group, num_tokens) for group in self.groups if group.window)
 
     def pools(self, budget_bytes: int, bounded: bool) -> CachePools:

@@ -32,11 +32,12 @@ class LinearRates(Struct, frozen=True):
 
 
 class AttentionRates(Struct, frozen=True):
-    """decode: one new row a sequence, seconds = KV bytes * s_per_byte + FLOPs * s_per_flop + KV heads * s_per_head.
+    """The measured speed of attention. A decoding sequence (one new row) takes KV bytes * decode_s_per_byte + FLOPs *
+    decode_s_per_flop + KV heads * decode_s_per_head seconds.
 
-    decode_warm_s_per_byte: the rate when K and V stay in the processor's caches between steps.
-    prefill: rows of one sequence -> seconds for each FLOP. A visible position has 4 FLOPs for each head and dimension.
-    prefill_s_per_head: the seconds in addition, for each row and query head.
+    decode_warm_s_per_byte: the rate when K and V stay in the processor's caches between steps. prefill: rows of one
+    sequence -> seconds for each FLOP. A visible position has 4 FLOPs for each head and dimension. prefill_s_per_head:
+    the seconds in addition, for each row and query head.
     """
 
     decode_s_per_byte: float

@@ -17,9 +17,9 @@ are attention, logits, and the Python code of the step."""
 
 
 class PartCosts(NamedTuple):
-    """The costs of steps of several programs, which together are an encoder's program. patches: all ops before the
-    first attention. layers: all ops from there to the end of the body. head: the ops of the head, for all rows. fold:
-    the ops from the place at which patches become fewer rows to the next attention; `layers` is without them."""
+    """The cost models of the parts of an encoder's program. patches: all ops before the first attention. layers: all
+    ops from there to the end of the body. head: the ops of the head, for all rows. fold: the ops from the place at
+    which patches become fewer rows to the next attention; `layers` is without them."""
 
     patches: StepCost
     layers: StepCost

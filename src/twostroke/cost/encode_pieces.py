@@ -20,7 +20,8 @@ LEAST_ROWS = 32
 
 
 PieceSeconds = Callable[[PieceKind, int, int], float]
-"""Called with the kind, the rows of a piece and all rows of its part; returns the predicted seconds."""
+"""A function that predicts the seconds of a piece. Its arguments are the kind, the rows of the piece, and all rows of
+its part of the encoder."""
 
 
 class EncodePart(NamedTuple):

@@ -43,7 +43,8 @@ class StageTimes:
 
 
 class RoundCost:
-    """Satisfies `cost.shape.StepCost` for a pipeline. Streams are shared out among plans when that pays.
+    """Predicts rounds of a pipeline of stages. Streams are shared out among plans when that pays. Satisfies
+    `cost.shape.StepCost`.
 
     A round gives each stream a token. It takes what the slowest stage needs for all plans, or what the longest plan
     takes through all stages, whichever is more. whole: the cost of a step through all stages; the parts of a prediction

@@ -16,7 +16,8 @@ REMEMBERED_STEPS = 4096
 
 
 class RooflineCost:
-    """Satisfies `cost.shape.SteadyCost`. Efficiency shares are those of the hardware's class.
+    """Predicts steps on published hardware, whose peak rates are reduced by the efficiency of its class. Satisfies
+    `cost.shape.SteadyCost`.
 
     A GPU may begin a step before the host has looked at the previous one, where each sequence has one row
     (`runner.device.early_runner`). Such a step takes as long as the GPU or the host needs, whichever is slower.

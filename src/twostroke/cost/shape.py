@@ -58,7 +58,7 @@ class Part(Protocol):
 
     @property
     def role(self) -> Role:
-        """What the sequence does in the step."""
+        """Whether the sequence computes its prompt or decodes in the step."""
 
     @property
     def logit_rows(self) -> int:
@@ -114,7 +114,7 @@ class StepPrediction:
 
     @property
     def work(self) -> Work:
-        """The sum of the parts."""
+        """The sum of the parts' FLOPs and bytes."""
         return sum((part.work for part in self.parts), Work())
 
 

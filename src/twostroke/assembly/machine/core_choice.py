@@ -37,12 +37,13 @@ class CoreChoice:
 
 
 def plain_choice(cores: int) -> CoreChoice:
-    """Returns the choice for a system that describes no topology."""
+    """Returns one thread for each of `cores`, for a system that describes no topology."""
     return CoreChoice(max(1, min(cores, MOST_THREADS)), "cores this process may use")
 
 
 def fast_choice(cores: int) -> CoreChoice:
-    """Returns the choice for a system that gives only the number of its performance cores."""
+    """Returns one thread for each performance core, for a system that tells only how many of them there are. cores:
+    their number."""
     return CoreChoice(max(1, min(cores, MOST_THREADS)), "performance cores of this machine")
 
 
@@ -66,14 +67,15 @@ def choose_cores(topology: Topology) -> CoreChoice:
 
 
 def _under_quota(quota: float) -> int:
-    """Returns the whole cores of a quota, plus one thread where the rest is worth it (WORTH_A_THREAD)."""
+    """Returns the whole cores of a quota, plus one thread where the fraction is worth it (WORTH_A_THREAD)."""
     whole = max(1, math.floor(quota))
     return whole + 1 if quota >= WORTH_A_THREAD * whole else whole
 
 
 def share_choice(topology: Topology | None, whole: CoreChoice, place: int, count: int) -> CoreChoice:
-    """Returns the share of process number `place` of `count`. Where `count` is the number of memory nodes or a multiple
-    of it, each process gets a node or a part of a node, so that its memory is close."""
+    """Returns the threads of process number `place` where `count` processes share this machine. Where `count` is the
+    number of memory nodes or a multiple of it, each process gets a node or a part of a node, so that its memory is
+    close."""
     threads = max(1, whole.threads // count)
     nodes = () if topology is None else topology.nodes
     if topology is None or len(nodes) < 2 or count % len(nodes) or topology.quota is not None:

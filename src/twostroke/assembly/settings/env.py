@@ -70,9 +70,9 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The load of the machine at one time. at_s: the time of a clock. own_s: seconds that all cores have worked for
-    this process. cores: the number of all cores. busy_s: seconds that all cores have worked for any program. It
-    includes other virtual machines on the same processors (steal time)."""
+    """The load of the machine at one time. at_s: the time in seconds, by time.perf_counter. own_s: seconds that all
+    cores have worked for this process. cores: the number of all cores. busy_s: seconds that all cores have worked for
+    any program. It includes other virtual machines on the same processors (steal time)."""
 
     at_s: float
     busy_s: float
@@ -81,11 +81,8 @@ class Moment:
 
 
 def read_machine() -> Machine:
-    """Reads the cores by affinity and quota, the memory by MemAvailable, control groups and address space, and the
-    cache folder by XDG.
-
-    huge_pages: whether a process may ask for huge pages.
-    """
+    """Reads the cores by affinity and quota, the memory by MemAvailable, control groups and address space, the cache
+    folder by XDG, and whether a process may ask for huge pages."""
     together = min(_shared_limits())
     available_bytes, source = min([together, *_own_limits()])
     topology, placing = _processors()
@@ -144,7 +141,8 @@ def hub_offline() -> bool:
 
 
 def read_moment() -> Moment | None:
-    """Returns the present load; None where the system does not count the time that other programs take."""
+    """Returns the load of the machine so far; None where the system does not count the time that other programs take.
+    """
     fields = _read_text(Path("/proc/stat")).partition("\n")[0].split()
     if len(fields) < 8 or fields[0] != "cpu":
         return None
@@ -205,7 +203,7 @@ def _huge_pages() -> bool:
 
 
 def without_blas_threads() -> None:
-    """Lets NumPy's library of products begin no threads, unless the user asks for them. Kernels have threads of their
+    """Keeps NumPy's BLAS library from beginning threads, unless the user asks for them. Kernels have threads of their
     own. Where the system allows no more threads, this library would end the process by SIGINT."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

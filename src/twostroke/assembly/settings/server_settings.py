@@ -177,7 +177,8 @@ class RequestSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredSettings(Group):
-    """Settings of what the server keeps for its clients: responses, files and batches, and the chats of its page."""
+    """Settings of what the server keeps for its clients: responses, files and batches, and the chats of its web page.
+    """
 
     stored_work: Option[str | None] = Option(
         "FOLDER",
@@ -220,14 +221,14 @@ class PageSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TraceSettings(Group):
-    """Settings of where spans are sent."""
+    """Settings of where the server sends OpenTelemetry spans."""
 
     otlp: Option[str | None] = Option("URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SeveralSettings(Group):
-    """Settings of several models in one server."""
+    """Settings of a server of several models: which models it serves, and when they are loaded."""
 
     models: Option[str] = Option(
         "FILE",

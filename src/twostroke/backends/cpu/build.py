@@ -83,7 +83,7 @@ IN_USE_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """command: the words before the arguments. version: changes where a compiler's output may change."""
+    """A compiler. command: the words before its arguments. version: changes where the compiler's output may change."""
 
     command: tuple[str, ...]
     version: str
@@ -272,8 +272,8 @@ def library_in(folder: Path, level: str, target: str = "x86_64") -> Path:
 
 
 def level_of(source: Path, level: str) -> str:
-    """Returns the level that a source is compiled for: the shared one where neither it nor a header of it has code for
-    `level` alone."""
+    """Returns the level that a source is compiled for: the lower one of SHARED where neither it nor a header of it has
+    code for `level` itself."""
     contents = with_headers(source)
     while level in SHARED and not any(f"TS_LEVEL_{level.upper()}".encode() in content for content in contents):
         level = SHARED[level]

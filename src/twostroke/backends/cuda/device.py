@@ -53,7 +53,8 @@ class DeviceFacts:
 
 
 class CudaDevice:
-    """Satisfies `ops.device_memory.DeviceMemory` and compiles programs. One call at a time.
+    """One CUDA device, which holds arrays and runs compiled programs. One call at a time. Satisfies
+    `ops.device_memory.DeviceMemory`.
 
     driver: the driver's library, by name or path. folder: the folder of the backend's built files. image_name: the file
     whose kernels run. `close` gives all memory back.
@@ -113,7 +114,7 @@ class CudaDevice:
         )
 
     def empty(self, num_bytes: int) -> NDArray[np.uint8]:
-        """See DeviceMemory. Raises OutOfMemory."""
+        """Reserves memory on the device. Raises OutOfMemory."""
         address = ctypes.c_uint64()
         status = self._library.ts_cuda_allocate(self._context, num_bytes, ctypes.byref(address))
         if status == native.NO_MEMORY:
@@ -127,21 +128,21 @@ class CudaDevice:
         return cast(NDArray[np.uint8], DeviceArray.at(address.value, num_bytes))
 
     def zeros(self, num_bytes: int) -> NDArray[np.uint8]:
-        """See DeviceMemory. Raises OutOfMemory."""
+        """Reserves memory on the device that is filled with zeros. Raises OutOfMemory."""
         made = self.empty(num_bytes)
         self._check("zeros", self._library.ts_cuda_zero(self._context, made.ctypes.data, num_bytes))
         return made
 
     def put(self, host: NDArray[Any]) -> NDArray[Any]:
-        """See DeviceMemory. Raises OutOfMemory."""
+        """Copies an array to new memory on the device. Raises OutOfMemory."""
         whole = np.ascontiguousarray(host)
         made: NDArray[Any] = self.empty(whole.nbytes).view(whole.dtype).reshape(whole.shape)
         self.write(made, whole)
         return made
 
     def write(self, array: NDArray[Any], host: NDArray[Any]) -> None:
-        """Copies `host` to `array`; see DeviceMemory. Rows of `array` may lie apart; then each row is copied by itself.
-        Raises BackendError where the arrays differ in shape or dtype."""
+        """Copies `host` to `array`, which lies on the device. Rows of `array` may lie apart; then each row is copied by
+        itself. Raises BackendError where the arrays differ in shape or dtype."""
         parts, whole = [array], np.ascontiguousarray(host)
         if not array.flags.c_contiguous:
             parts = [array[row : row + 1] for row in range(len(array))]
@@ -181,13 +182,14 @@ class CudaDevice:
         return host
 
     def copy_row(self, array: NDArray[Any], source: int, target: int) -> None:
-        """See DeviceMemory. Raises BackendError for a row that does not exist."""
+        """Copies row `source` of an array on the device to row `target`. Raises BackendError for a row that does not
+        exist."""
         to, row_bytes = self._row(array, target)
         status = self._library.ts_cuda_copy(self._context, to, self._row(array, source)[0], row_bytes)
         self._check("copy", status)
 
     def clear_row(self, array: NDArray[Any], row: int) -> None:
-        """See DeviceMemory. Raises BackendError for a row that does not exist."""
+        """Fills one row of an array on the device with zeros. Raises BackendError for a row that does not exist."""
         at, row_bytes = self._row(array, row)
         self._check("clear", self._library.ts_cuda_zero(self._context, at, row_bytes))
 
@@ -204,16 +206,17 @@ class CudaDevice:
         self._check("wait", self._library.ts_cuda_wait(self._context))
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Makes a block of inputs; see DeviceMemory. Each block has a mirror on the device. After the inputs, the block
-        has room for the inputs of sampling."""
+        """Makes an array for the inputs of steps; see DeviceMemory. Each such block has a mirror on the device. After
+        the inputs, it has room for the inputs of sampling."""
         block = np.zeros(num_bytes + ASKED_BYTES + ALIGNMENT, np.uint8)
         self._check("inputs", self._library.ts_cuda_inputs(self._context, block.ctypes.data, block.nbytes))
         self._inputs[block.ctypes.data] = block
         return block[:num_bytes]
 
     def upload(self, inputs: U8Array, num_bytes: int, asked: U8Array | None = None) -> U8Array:
-        """Copies the first bytes of a block of inputs to the device, and `asked` after them, in one copy. Returns the
-        place of `asked` in the block. Raises BackendError for an array that `inputs` did not make."""
+        """Copies the first bytes of a block of inputs to the device, and after them the inputs of sampling (`asked`),
+        in one copy. Returns the place of `asked` in the block. Raises BackendError for an array that `inputs` did not
+        make."""
         address = int(inputs.ctypes.data)
         whole = self._inputs.get(address)
         if whole is None:

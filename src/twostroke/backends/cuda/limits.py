@@ -55,7 +55,7 @@ SELECT_ROWS = 16
 """The number of rows whose scores index_select and entry_select hold at a time: kSelectRows of
 csrc/cuda/host/launch_latents.cpp."""
 TILE = 64
-"""The positions, or entries, of a tile."""
+"""How many positions, or entries, attention and selection compute together."""
 SEGMENT = 512
 """How many positions a segment has. Attention merges the sums of segments in order: kSegment."""
 PARTIAL_BYTES = 32 << 20
@@ -105,8 +105,8 @@ def _too_wide(kind: PagedKV) -> str | None:
 
 
 def scratch_bytes(program: Program, format_for: FormatChoice, context_tokens: int) -> int:
-    """Returns the most bytes that the kernels of one op need in addition to a step's values. Ops run in turn, so they
-    share this memory."""
+    """Returns the most bytes that the kernels of one op need in addition to a step's values. Ops run one after the
+    other, so they share this memory."""
     return max(_sizes(program, format_for, context_tokens), default=0) + MOST_PARTS * SCRATCH_PART
 
 
@@ -170,8 +170,8 @@ def _first(weight: Weight, weight_format: WeightFormat) -> int:
 
 
 def _pairs(chosen: int) -> int:
-    """Returns how many pairs of a row and an expert are computed at once: rows at once times the experts that each row
-    chooses."""
+    """Returns how many pairs of a row and an expert are computed at once: at most PAIRS_AT_ONCE, but at least all
+    experts of one row. chosen: the number of experts that a row chooses."""
     return max(PAIRS_AT_ONCE // chosen, 1) * chosen
 
 

@@ -103,7 +103,7 @@ def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
 
 @contextmanager
 def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
-    """Writes the lines of requests as JSON or as text, as `form` asks."""
+    """Writes the log of requests to standard error, as JSON or as text, as `form` asks."""
     from twostroke.server.telemetry.logs import JsonLines, TextLines, set_up, tear_down
 
     lines = JsonLines() if form == "json" else TextLines()

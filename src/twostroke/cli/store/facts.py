@@ -20,7 +20,7 @@ LICENSE_KEY = "general.license"
 @dataclass(frozen=True)
 class ShownModel:
     """The facts about a model; sizes are in bytes. template: the names of its chat templates. format: how the model
-    writes turns, found from its template; or why this is not known.
+    writes thoughts and tool calls, found from its template; or why this is not known.
 
     files: each file with its size. packed: the packed files that a start maps. fit: whether it fits into memory; a text
     gives the reason where this is not known.
@@ -141,7 +141,7 @@ def named_file(model: str, path: Path) -> str:
 
 
 def _talk(path: Path, kept: Path) -> tuple[tuple[str, ...], str]:
-    """Returns the names of the chat templates, and the format that was found."""
+    """Returns the names of a model's chat templates, and the format in which it writes thoughts and tool calls."""
     from twostroke.text.chat_template import ChatTemplate
     from twostroke.text.talk.learn.find import find_format
     from twostroke.text.template_files import read_sources

@@ -138,7 +138,8 @@ def bring(wish: PullWish, prospect: Prospect) -> ModelFolder:
 
 
 def heed(wish: PullWish, prospect: Prospect) -> None:
-    """Raises the refusal, unless the model is here already, or the user confirms that it is wanted all the same."""
+    """Raises `prospect.refusal`, if there is one. Does not raise it where the model is here already, where --anyway was
+    given, or where the user confirms the download."""
     refusal, offer = prospect.refusal, prospect.offer
     if refusal is None or wish.anyway or offer is None or not offer.missing_bytes:
         return

@@ -1,7 +1,8 @@
-"""From a completion's account and the cost model: slow to start or slow to stream, why, and what would help.
+"""Explains one completion, from its account and the cost model: whether it was slow to start or slow to stream, why,
+and what would help.
 
-    explainer = Explainer(ledger, what_if, options)
-    for explanation in explainer.explain("chatcmpl-7"): print(words(explanation))
+explainer = Explainer(ledger, what_if, options)
+for explanation in explainer.explain("chatcmpl-7"): print(words(explanation))
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from twostroke.cost.shape import StepCost
 from twostroke.cost.what_if import WhatIf
 
 AVOIDABLE_SHARE = 0.1
-"""When a smaller share of the time could be avoided, the larger of the two phases gives the verdict."""
+"""When a smaller share of the time could be avoided, the verdict names the longer phase: the time before or after the
+first token."""
 
 
 class Explainer:
@@ -84,7 +86,7 @@ def explanation_of(
 
 
 def _verdict(account: Account, causes: list[Cause]) -> Verdict:
-    """Returns which of the two phases lost more time that could have been avoided."""
+    """Returns START or STREAM: whether more avoidable time was lost before or after the first token."""
     avoidable = {side: _avoidable(causes, side) for side in Verdict}
     if max(avoidable.values()) >= AVOIDABLE_SHARE * account.e2e_s:
         return max(avoidable, key=lambda side: avoidable[side])

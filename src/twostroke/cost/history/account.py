@@ -36,7 +36,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The time that the prefill of one other completion took.
+    """The time that the prefill of one other completion (`request_id`) added to this one.
 
     longest_at: the number of the gap between tokens in which the longest step lay; 1 is the gap after the first token.
     """
@@ -65,11 +65,11 @@ class QueueStory(Struct, frozen=True):
 
 
 class PreemptionSpan(Struct, frozen=True):
-    """One preemption: the completion lost its place at from_s and was planned again at until_s; None where it never
-    was.
+    """One preemption: the completion gave its pages back at from_s and was planned again at until_s; None where it
+    never was.
 
     by: the completion that it was preempted for. If it ran out of pages itself, `by` is the completion that held most
-    pages.
+    pages, and found_none is True.
     """
 
     by: str
@@ -162,21 +162,21 @@ class LiveAccount(Struct, eq=False):
     delayed_token_s: float = 0.0
 
     def add_encode(self, seconds: float, pieces: int) -> None:
-        """Adds pieces of its images that a step encoded."""
+        """Counts pieces of the completion's images that a step encoded, and the seconds that they took while it waits
+        in the queue."""
         counts = self.encodes
         self.encodes = structs.replace(counts, pieces=counts.pieces + pieces, steps=counts.steps + 1)
         if self.phase is Phase.QUEUED:
             self.encode_s += seconds
 
     def add_span(self, pieces: int) -> None:
-        """Counts pieces of its image rows that a step computed."""
+        """Counts pieces in which a step computed the completion's image rows in the language model."""
         counts, steps = self.encodes, self.encodes.span_steps + 1
         self.encodes = structs.replace(counts, span_pieces=counts.span_pieces + pieces, span_steps=steps)
 
     def add_own(self, seconds: float, again_s: float = 0.0) -> None:
-        """Adds time in which its own prompt was computed. again_s: the part of it for positions that had been computed
-        before a preemption.
-        """
+        """Adds seconds in which the completion's own prompt was computed. again_s: the part of them for positions that
+        had been computed before a preemption."""
         self.recompute_s += again_s
         if self.token_s is None:
             self.own_s += seconds - again_s
@@ -285,7 +285,7 @@ def record_of(account: Account) -> RequestRecord:
 
 
 class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):
-    """(ordinal, begin, commit, ((request id, rows, seconds), ...)) of a step that had prefill in it."""
+    """A step that had prefill in it: (ordinal, begin, commit, ((request id, rows, seconds), ...))."""
 
     __slots__ = ()
 
@@ -296,8 +296,8 @@ def chunks_since(steps: deque[ChunkStep], since_s: float) -> list[ChunkStep]:
 
 
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:
-    """Returns the requests that these chunks belong to, the longest share first. If a step began before since_s, only
-    its time after since_s counts."""
+    """Returns the time of these chunks for each request that they belong to, the longest share first. If a step began
+    before since_s, only its time after since_s counts."""
     sums: dict[str, list[float]] = {}  # the fields of a Share, in order
     for ordinal, begin_s, commit_s, chunks in steps:
         kept = 1.0 if begin_s >= since_s else (commit_s - since_s) / (commit_s - begin_s)

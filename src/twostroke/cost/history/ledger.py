@@ -48,7 +48,8 @@ Sink = Callable[[StepRecord | RequestRecord], None]
 
 
 class Ledger:
-    """Written by the thread that steps; `accounts` and `history` may be read by others.
+    """Records steps and accounts for completions. The stepping thread writes; other threads may read `accounts`,
+    `history`.
 
     cost: without it, a mixed step's time is shared out by rows. sink: gets each step and each ended completion.
     """
@@ -89,7 +90,8 @@ class Ledger:
         self._num_waiting += 1
 
     def away(self, seconds: float) -> None:
-        """Record that the engine stood still for `seconds`, because the reader that drives it did something else."""
+        """Records that the engine stood still for `seconds`, because the code that reads its events did something else.
+        """
         self._away_s += seconds
 
     def read_back(self, request_id: str, tokens: int, seconds: float) -> None:
@@ -249,7 +251,7 @@ class Ledger:
         return tuple(rows)
 
     def _enter(self, live: LiveAccount, begin_s: float) -> None:
-        """Account for a request that is planned, for the first time or again."""
+        """Adds the waiting time of a completion that is planned now, for the first time or after a preemption."""
         if live.phase is Phase.QUEUED:
             live.queue_s = max(0.0, begin_s - live.mark_s - live.encode_s)
             live.first_s, live.first_ordinal = begin_s, self.num_steps
@@ -263,7 +265,7 @@ class Ledger:
         self._filling[live.request.request_id] = live
 
     def _account_filling(self, rows: Sequence[Row], by_chunk: dict[str, float], encode: Encode, span: Span) -> None:
-        """Account the step's time to the completions that do not decode yet, whether in the step or not."""
+        """Adds the step's time to all completions whose prompts are not finished, also to those outside the step."""
         chunk_s = sum(by_chunk.values()) + encode.seconds
         own_rows = {row.request_id: row for row in rows}
         if (waiting := self._live.get(encode.request_id)) is not None:
@@ -290,7 +292,7 @@ class Ledger:
             live.add_own(own_s, own_s * row.num_recomputed / row.num_tokens)
 
     def _begin_decode(self, live: LiveAccount, span: Span) -> None:
-        """Account for a request that has its next token: from now on it is in every step."""
+        """Moves a completion that has its next token to DECODING: from now on the running sums account for it."""
         if live.token_s is None:
             live.token_s, live.token_ordinal = span.commit_s, self.num_steps
             live.delayed_token_s = self._delayed_s
@@ -338,7 +340,7 @@ class Ledger:
         live.stall_s += now.stall_s - then.stall_s
 
     def _rest(self, live: LiveAccount, seconds: float) -> None:
-        """Account for the seconds from the last step to the end of a completion that ends between two steps."""
+        """Adds the seconds from the last step to the end of a completion that ends between two steps."""
         stall_s = min(self._away_s, max(0.0, seconds))
         live.stall_s += stall_s
         live.host_s += seconds - stall_s

@@ -13,8 +13,8 @@ from twostroke.cost.history.step_times import StepTime
 
 
 class Span(NamedTuple):
-    """The times of a step. away_s: the part of the gap before the step that the reader of the events took. busy_s: the
-    seconds of model and sampling. host_s: the rest of the gap and of the step."""
+    """The times of a step. away_s: the part of the gap before the step in which the code that reads the engine's events
+    was busy. busy_s: the seconds of model and sampling. host_s: the rest of the gap and of the step."""
 
     begin_s: float
     commit_s: float
@@ -24,8 +24,9 @@ class Span(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of seconds. base_s: the parts of steps that decode. chunk_s: the chunks of prompts in steps. host_s: time in
-    which neither model nor sampling ran. stall_s: time in which the reader of the events was busy."""
+    """Sums of seconds over steps. base_s: model and sampling for decoding sequences. chunk_s: chunks of prompts.
+    host_s: time in which neither model nor sampling ran. stall_s: time in which the code that reads the engine's events
+    was busy."""
 
     base_s: float = 0.0
     chunk_s: float = 0.0
@@ -34,7 +35,7 @@ class Sums(NamedTuple):
 
 
 def span(time: StepTime, last_s: float) -> Span:
-    """Returns the span of a step. last_s: when the step before it was committed."""
+    """Returns the times of a step, as a Span. last_s: when the step before it was committed."""
     begin_s, commit_s, model_s, sampling_s, _, away_s = time
     busy_s = model_s + sampling_s
     if busy_s > commit_s - begin_s:  # an executor may report more time than has passed
@@ -61,7 +62,7 @@ class RunningSums:
         self.commit_s = one.commit_s
 
     def add_decoding(self, times: Sequence[StepTime]) -> None:
-        """Add steps without prefill, in order. This is `span` written out, which halves the time."""
+        """Adds steps without prefill, in order. The function `span` is written out here, which halves the time."""
         base_s, chunk_s, host_s, stall_s = self.now
         last_s = self.commit_s
         for begin_s, commit_s, model_s, sampling_s, _, away_s in times:

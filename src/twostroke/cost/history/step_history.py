@@ -212,7 +212,7 @@ class StepHistory:
             self._drop()
 
     def pack(self) -> int:
-        """Pack the recorded steps, empty `recent` and `ends`, and return the number of steps of the open run."""
+        """Packs the recorded steps, empties `recent` and `ends`, and returns the number of steps of the latest run."""
         run = self._runs[-1]
         run.times.pack()
         self.recent, self.ends = run.times.recent, run.times.ends
@@ -285,7 +285,7 @@ class StepHistory:
         return closed + self._work_of(runs[-1]) if runs else closed
 
     def _drop(self) -> None:
-        """Drop the oldest runs, at least one, but never the open run."""
+        """Drops the oldest runs, at least one, but never the latest run, which may grow."""
         steps, rows = (int(most * (1 - DROPPED_SHARE)) for most in (self._max_steps, self._max_rows))
         count = 0
         while count < len(self._runs) - 1 and (self._num_rows > rows or self._num_steps > steps):

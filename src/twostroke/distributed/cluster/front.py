@@ -177,11 +177,11 @@ class FrontStepper:
         return deltas
 
     def poll(self) -> list[Delta]:
-        """Takes the frames that have come, and returns the pieces that they give to readers."""
+        """Handles the messages of replicas that have come, and returns the pieces of answers in them."""
         return self.step(0.0)
 
     def step(self, wait_s: float = WAIT_S) -> list[Delta]:
-        """Waits for frames of replicas, takes them, and returns the pieces that they give to readers."""
+        """Waits for messages of replicas, handles them, and returns the pieces of answers in them."""
         self._exchange(wait_s)
         events, self._early = self._early, []
         deltas = self.session.consume(events, self.clock()) if events else []

@@ -28,8 +28,8 @@ Answers = list[tuple[ReplicaStay, "Future[Record]"]]
 
 
 class RecordCalls:
-    """Asks replicas for their records. wake: a function that ends the wait of the front's thread. answer_s: the longest
-    wait for an answer in seconds."""
+    """Asks replicas what the time of ended requests went to. wake: a function that ends the wait of the front's thread.
+    answer_s: the longest wait for an answer in seconds."""
 
     def __init__(self, wake: Callable[[], None], answer_s: float = ANSWER_S) -> None:
         self._wake, self._answer_s = wake, answer_s

@@ -18,8 +18,8 @@ def named_salt(name: str) -> str:
 
 
 def salt_by_content(salt: str, names: Sequence[str], salts: Sequence[str]) -> str:
-    """Returns a front's salt with the name of its adapter replaced by the salt that follows from the adapter's
-    contents. Pages on a disk may still be there when the name belongs to another adapter.
+    """Replaces the adapter's name in a front's cache salt by the salt that follows from the adapter's contents. So a
+    page on a disk is not used when its adapter's name belongs to another adapter meanwhile.
 
     salts: the salts of the adapters with these names.
     """

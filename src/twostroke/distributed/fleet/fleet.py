@@ -60,8 +60,8 @@ KILLER = "This request ran on three replicas when they ended. It is not tried ag
 
 
 class NoParking:
-    """Satisfies engine.book.Rests without parking requests: replicas go on computing them. The part that writes answers
-    to clients limits the output that nobody reads."""
+    """Parks no request: where clients read slowly, replicas go on computing. The part that writes answers to clients
+    limits the output that nobody reads. Satisfies engine.book.Rests."""
 
     def park(self, request_id: str) -> None:
         """Does nothing."""
@@ -71,10 +71,11 @@ class NoParking:
 
 
 class ReplicaFleet:
-    """Satisfies engine.book.RequestBook. outbox: pairs (replica's name, frame), to be sent in this order. moved: the
-    number of streams taken from a lost replica. handed_over: the number of streams moved from the replica of their
-    prompt to the one that decodes them. holds: whether replicas get no requests, because all are about to end. sooner:
-    decides whether a request is split between two replicas. ledger: the front's own ledger, for its session."""
+    """The requests of one front, and the replicas that compute them. Satisfies engine.book.RequestBook. outbox: pairs
+    (replica's name, frame), to be sent in this order. moved: the number of streams taken from a lost replica.
+    handed_over: the number of streams moved from the replica of their prompt to the one that decodes them. holds:
+    whether replicas get no requests, because all are about to end. sooner: decides whether a request is split between
+    two replicas. ledger: the front's own ledger, for its session."""
 
     def __init__(self, page_tokens: int, router: LeastSeconds | None = None, sooner: Sooner = operator.lt) -> None:
         self.outbox: deque[tuple[str, Frame]] = deque()

@@ -58,8 +58,9 @@ class AheadModel:
     where the folder itself is the checkpoint.
 
     read: the model's hidden states of all rows. enter: a call such as a norm, which turns these hidden states into the
-    layer's input. Only the weights among its operands are used; they belong to the model or to the layer. tokens: for
-    each token of the layer's head, the model's token id; empty where both have the same ids. Satisfies `GuessingModel`.
+    layer's input. Its result and input are replaced when it runs; its other operands are weights of the model or of the
+    layer, and numbers. tokens: for each token of the layer's head, the model's token id; empty where both have the same
+    ids. Satisfies `GuessingModel`.
     """
 
     way: str
@@ -193,5 +194,4 @@ def _enter(
 
 
 def _is_guessed(request: Request, way: str) -> bool:
-    """Returns whether the draft layers guess for this request."""
     return request.speculate in (None, way)

@@ -75,8 +75,8 @@ def locate(
 
 def calibrated(resolver: Resolver, found: ModelFolder, kept: Path | None) -> ModelFolder:
     """Returns the same model with the weights that `twostroke quantize` made for the format of `--weights`, where the
-    cache folder `kept` has a record of them. The reason of the setting `weights` tells which weights are used, and why.
-    """
+    cache folder `kept` has a record of them. With a record, the reason of the setting `weights` tells whether these
+    weights are used, and why."""
     asked = resolver.asked_value(ModelSettings.weights)
     result = None if asked is None or kept is None else kept_result.kept_result(kept, found.path, asked)
     if asked is None or result is None:

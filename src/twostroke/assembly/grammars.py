@@ -13,8 +13,8 @@ from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 
 DELAY_S = 1.0
-"""The delay in seconds before the background preparation begins. It takes a second of processor time for 262,144
-tokens. The delay keeps it from slowing the end of the start and the first answer."""
+"""The delay in seconds before the background preparation begins. The preparation takes a second of processor time for
+262,144 tokens. The delay keeps it from slowing the end of the start and the first answer."""
 
 
 class GrammarsWhenAsked:

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 
 class RunPlace(Struct, frozen=True):
-    """The device on which programs run. ops: the kernels of this machine's processor; they also sample the tokens that
-    are chosen on the host. device: the CUDA device; None where everything runs on the processor."""
+    """The device on which programs run. ops: the kernels of this machine's processor; they also compute the
+    probabilities of tokens that are sampled on the host. device: the CUDA device; None where everything runs on the
+    processor."""
 
     ops: CpuOps
     device: CudaDevice | None = None

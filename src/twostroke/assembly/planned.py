@@ -1,7 +1,7 @@
 """Plans the memory of a model that is one of several on a machine, before its process is started.
 
-Such a model's KV cache does not get the rest of the memory, as it does where a model is alone. It has room for the
-longest context, and for at least eight chats of 4,096 tokens.
+Such a model's KV cache does not get the rest of the memory, as it does where a model is alone. It gets room for one
+sequence of the longest context, or for eight chats of 4,096 tokens, whichever is more.
 """
 
 from __future__ import annotations

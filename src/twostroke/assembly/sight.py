@@ -121,9 +121,9 @@ class SightPlan(Struct, frozen=True, eq=False):
         )
 
     def span_s(self, spec: Model, steps: StepCost, step_tokens: int) -> float:
-        """Returns the predicted seconds of the shortest step that decodes one sequence and works on an image of
-        `most_rows` rows. It is for models in which rows of an image see each other. steps: predicts steps of the model.
-        """
+        """Returns the predicted seconds of a step that cannot be made shorter: it decodes one sequence and works on an
+        image of `most_rows` rows. It is for models in which rows of an image see each other. steps: predicts steps of
+        the model."""
         rows, stream = self.most_rows, Segment.decode(0)
         if self.kept_bytes:
             pieces = span_cost(span_parts(spec.program), steps, step_tokens)

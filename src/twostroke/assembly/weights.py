@@ -123,7 +123,7 @@ def checked(loaded: CachedWeights, report: Report, closing: ExitStack) -> Backgr
 
 
 class Worker(Protocol):
-    """An object with a thread of its own: the check of weights, or one that makes memory faster to read."""
+    """An object that works in a thread of its own, such as the check of the weights."""
 
     def start(self) -> None:
         """Begins the thread."""

@@ -43,8 +43,8 @@ class SpanCost(Struct, frozen=True):
         return SpanWalk(self, start, rows)
 
     def least_s(self, rows: int) -> float:
-        """Returns the predicted seconds by which a step that works on an image of `rows` rows is longer at least. Each
-        part has a smallest piece; the slowest of these counts. The image begins the prompt."""
+        """Returns the predicted seconds that at least one piece takes, however the work on an image of `rows` rows is
+        divided. It is the slowest of the parts' smallest pieces. The image begins the prompt."""
         least = min(LEAST_ROWS, rows, self.most_rows)
         return max(self.seconds(place, 0, rows, least) for place in range(len(self.parts)))
 

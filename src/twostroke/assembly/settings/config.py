@@ -172,8 +172,8 @@ def tell_whole_images(resolver: Resolver, rows: int, seconds: float, *, in_piece
     """Adds a time to the reason of `step_limiter`: how long a step with image rows takes at least. Does so only where
     rows of an image see each other, and this time is longer than the limiter's bound.
 
-    rows: the most rows of an image. seconds: the predicted time of the shortest such step that also decodes a sequence.
-    in_pieces: whether a step may compute a part of the rows.
+    rows: the most rows of an image. seconds: the predicted time of such a step that also decodes a sequence and cannot
+    be made shorter. in_pieces: whether a step may compute a part of the rows.
     """
     settled = resolver.resolved()
     steps = settled.steps

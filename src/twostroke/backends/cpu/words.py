@@ -115,7 +115,6 @@ def _shape(operand: Operand, item: Any) -> tuple[object, ...] | None:
 
 
 def _refuse(op: type[Op], name: str, expected: str, item: Any) -> BackendError:
-    """Returns the error for a wrong operand."""
     found = item
     if isinstance(item, np.ndarray):
         found = f"{item.dtype} of shape {item.shape}, strides {item.strides}"

@@ -130,8 +130,8 @@ class CompareFlags:
 @taking(CompareFlags)
 @output_flags
 def compare(asked: CompareFlags, as_json: bool, verbose: bool) -> None:
-    """Measure this engine and other engines on the same checkpoint, one after the other. The limits of the machine are
-    measured too, and for a model the errors against float32."""
+    """Measure this engine and other engines on the same checkpoint, one after the other, and the limits of the machine.
+    With --model, errors against float32 are measured too."""
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json, write_whole
         from twostroke.lab.bench.peers.peer import find_peer

@@ -115,8 +115,8 @@ class _Story:
 
 def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, float], float]:
     """Returns a replica's parts of the time, cut to `seconds`, the length of the stay by the front's clock, and the
-    seconds that were cut off. The last parts are cut first. They may be too long, because a replica goes on until it
-    hears that a stream has left it."""
+    seconds that were cut off. The last parts are cut first. A replica's time may be too long, because it goes on until
+    it hears that a stream has left it."""
     excess_s = left_s = max(0.0, sum(parts_s.values()) - seconds)
     parts = dict(parts_s)
     for name in reversed(parts):

@@ -1,5 +1,5 @@
-"""The accounts of the latest completions that have ended, and how long the readers of their answers kept them waiting.
-"""
+"""The accounts of the latest completions that have ended, and how long pieces of their answers waited for their
+readers."""
 
 from __future__ import annotations
 

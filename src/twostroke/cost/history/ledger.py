@@ -48,8 +48,7 @@ Sink = Callable[[StepRecord | RequestRecord], None]
 
 
 class Ledger:
-    """Records steps and accounts for completions. The stepping thread writes; other threads may read `accounts`,
-    `history`.
+    """Records steps and accounts for completions. One thread writes; other threads may read `accounts` and `history`.
 
     cost: without it, a mixed step's time is shared out by rows. sink: gets each step and each ended completion.
     """
@@ -90,8 +89,7 @@ class Ledger:
         self._num_waiting += 1
 
     def away(self, seconds: float) -> None:
-        """Records that the engine stood still for `seconds`, because the code that reads its events did something else.
-        """
+        """Records that the engine stood still for `seconds`, because the reader of its events did something else."""
         self._away_s += seconds
 
     def read_back(self, request_id: str, tokens: int, seconds: float) -> None:

@@ -28,8 +28,8 @@ COLUMNS_OF_1 = ("request_id", "start", "num_tokens", "samples", "num_output_toke
 COLUMNS_OF_2 = (*COLUMNS_OF_1, "scored")
 SEQUENCE_COLUMNS = (*COLUMNS_OF_2, "role", "drafts", "accepted")
 SELDOM = {"adapters": -1, "later": 0}
-"""Lists with a number for each sequence, and the usual number. A list is written only when one of its numbers is
-another."""
+"""Keys of a step whose lists have a number for each sequence, and the usual number. A list is written only when one of
+its numbers is not the usual one."""
 COLUMNS_BY_VERSION = {1: COLUMNS_OF_1, 2: COLUMNS_OF_2, VERSION: SEQUENCE_COLUMNS}
 PART_COLUMNS = ("name", "seconds", "flops", "weight_bytes", "kv_bytes", "activation_bytes", "bound")
 

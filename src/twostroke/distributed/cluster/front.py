@@ -1,5 +1,5 @@
-"""Runs a front, the HTTP server's engine whose requests are computed by replicas: it takes their messages (frames) and
-returns pieces of answers. An event loop drives it by LoopEngine.
+"""Runs a front: the engine of an HTTP server whose requests are computed by replicas. It takes the replicas' messages
+(frames) and returns pieces of answers. An event loop drives it by LoopEngine.
 
 A front calls replicas at their addresses, again and again until they answer. A replica whose facts differ from the
 first one's is refused with the difference. The list of addresses may change while the front runs.

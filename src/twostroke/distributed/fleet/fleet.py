@@ -273,7 +273,6 @@ class ReplicaFleet:
         return _trusted([member for member in self._ready() if member.role != "encode"])
 
     def _encoders(self) -> list[FleetMember]:
-        """Returns the replicas that encode images for others."""
         return _trusted([member for member in self._ready() if member.role == "encode"])
 
     def _ready(self) -> list[FleetMember]:

@@ -1,4 +1,4 @@
-"""Finds an EAGLE layer."""
+"""Finds an EAGLE layer: a draft layer that guesses tokens from the model's hidden states."""
 
 from __future__ import annotations
 

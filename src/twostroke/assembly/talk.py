@@ -26,9 +26,9 @@ LIBRARY = "those of the engine: the model's files name none"
 class Talk(Struct, frozen=True):
     """The way in which a model converses, as `doctor` and `config --talk` print it.
 
-    format: the parts of the model's format by name. takes: for each part of a conversation whether the template shows
-    it. switches: the template's variables for each wish about thinking. ends: the tokens that end an answer. sampling:
-    the publisher's sampling values.
+    format: how the model writes thoughts and tool calls, each part by its name. takes: for each part of a conversation
+    whether the template shows it. switches: the template's variables for each wish about thinking. ends: the tokens
+    that end an answer. sampling: the publisher's sampling values.
     """
 
     format: Mapping[str, str]

@@ -42,7 +42,8 @@ class _Product(Struct, frozen=True):
 
 
 class CalibratedCost:
-    """Satisfies `cost.shape.SteadyCost`. Raises ConfigError for a format that was not measured."""
+    """Predicts steps of one model on a machine that was measured. Satisfies `cost.shape.SteadyCost`. Raises ConfigError
+    for a format that was not measured."""
 
     def __init__(self, counter: WorkCounter, calibration: Calibration) -> None:
         table = counter.table

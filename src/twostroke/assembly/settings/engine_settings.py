@@ -44,8 +44,8 @@ class ModelSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CacheSettings(Group):
-    """Settings of the cache of K and V. key_factors: the digest of calibrated keys' factors. kv_tokens: the tokens that
-    fit."""
+    """Settings of the cache of K and V. key_factors: the digest of the factors by which keys are scaled before they are
+    rounded. kv_tokens: the tokens that fit."""
 
     kv_format: Option[str] = Option(
         "FORMAT",
@@ -89,10 +89,8 @@ class TaskSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StepSettings(Group):
-    """Settings of the lengths of requests, the objectives, and the size of a step.
-
-    step_limiter: the rule that sizes prompts next to running streams. step_cost: the source of step times, where
-    objectives promise times.
+    """Settings of the lengths of requests, the objectives, and the size of a step. step_limiter: the rule that limits
+    the prompt tokens of steps which also decode. step_cost: the source of step times, where objectives promise times.
     """
 
     context: Option[int] = Option(
@@ -301,7 +299,7 @@ class MemorySettings(Group):
 
     @property
     def total(self) -> int:
-        """The sum of these bytes. The bytes for adapters are settled only where there are places for adapters."""
+        """The sum of these bytes. The bytes for adapters are settled only where the engine takes adapters."""
         adapters = self.adapter_bytes if self.has(MemorySettings.adapter_bytes) else 0
         return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes + adapters
 

@@ -215,8 +215,8 @@ class OpNumbers(Mapping[str, int]):
 
 
 def run_words(library: ctypes.CDLL, context: Any, address: int, count: int) -> tuple[int, int]:
-    """Runs `count` words of calls at `address`. Returns the status, and how many calls were run before the one that
-    refused."""
+    """Runs encoded calls: `count` 64-bit words at `address`. Returns the status, and how many calls were run before the
+    one that refused."""
     ran = ctypes.c_int64()
     status = library.ts_run(context, address, count, ctypes.byref(ran))
     return int(status), int(ran.value)

@@ -1,4 +1,5 @@
-"""Calls that are kept as words. They can be run again as long as their operands lie in the same places.
+"""Native calls that are encoded once, as 64-bit words. They can be run again as long as their operands lie in the same
+places.
 
 A step is one native call. Python between the ops of a decode step would cost 3% of its time.
 """
@@ -19,8 +20,8 @@ Words = npt.NDArray[np.int64]
 
 
 class Calls:
-    """Calls as words. The words hold addresses. `operands` keeps the memory at these addresses alive as long as the
-    calls."""
+    """Native calls, encoded as 64-bit words. The words hold addresses. `operands` keeps the memory at these addresses
+    alive as long as the calls."""
 
     def __init__(self, names: tuple[str, ...], words: Sequence[int], operands: object) -> None:
         self.names, self._operands = names, operands

@@ -17,7 +17,7 @@ SHAPE_HELP = "Random weights instead of MODEL: llama-3.2-1b, qwen2.5-0.5b, or th
 
 
 def phase_flags(prompts: str, batches: str, at: int, rounds: int) -> tuple[Callable[[Any], Any], ...]:
-    """Returns the flags, with these defaults."""
+    """Returns the flags of the cases that are measured. prompts, batches, at, rounds: the defaults of these flags."""
     return (
         click.option("--shape", default=None, help=SHAPE_HELP),
         click.option("--prompts", default=prompts, callback=_numbers, help=f"Prompt lengths [default: {prompts}]."),

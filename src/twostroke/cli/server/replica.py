@@ -1,4 +1,4 @@
-"""`twostroke replica`: an engine that computes for fronts on other machines or in other processes."""
+"""`twostroke replica`: an engine that computes for fronts (HTTP servers) on other machines or in other processes."""
 
 from __future__ import annotations
 

@@ -152,7 +152,8 @@ def _disk(options: dict[str, Any], target: Target, setup: ReplicaSetup, divided:
 
 
 def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSetup]:
-    """Returns (title, settings, one replica). Raises ConfigError, ModelError, OutOfMemory."""
+    """Returns the title of a simulation, its settings as a report shows them, and the setup of one replica. Raises
+    ConfigError, ModelError, OutOfMemory."""
     from twostroke.engine.scheduler.limits.gap_limiter import GapRule
     from twostroke.lab.planner.adapted import with_places
     from twostroke.lab.planner.ask import make_ask

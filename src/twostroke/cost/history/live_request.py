@@ -8,11 +8,9 @@ from twostroke.cost.history.account import LiveAccount, Phase
 
 
 class LiveRequest(Struct, frozen=True):
-    """num_computed: the positions of the prompt that are in the KV cache; num_cached of them were found there.
-    num_ahead: the completions that waited when this one came.
-
-    Times are seconds of the engine's clock. first_s: when it was planned for the first time.
-    """
+    """A completion that has not ended, at one moment. num_computed: the positions of the prompt that are in the KV
+    cache; num_cached of them were found there. num_ahead: the completions that waited when this one came. Times are
+    seconds of the engine's clock. first_s: when it was planned for the first time."""
 
     request_id: str
     phase: Phase

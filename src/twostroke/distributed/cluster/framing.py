@@ -1,4 +1,5 @@
-"""Writes and reads frames as bytes: MessagePack, each frame after its length in four bytes."""
+"""Writes and reads the messages between a front and its replicas (frames) as bytes: MessagePack, each frame after its
+length in four bytes."""
 
 from __future__ import annotations
 

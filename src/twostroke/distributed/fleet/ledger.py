@@ -9,14 +9,16 @@ from twostroke.types.request import Request
 
 
 class FrontLedger(Ledger):
-    """A Ledger without steps: each stream of the fleet accounts for its own time, up to its end."""
+    """A Ledger of the front, which runs no steps: each stream of the fleet keeps its own account, and `finish` collects
+    it."""
 
     def opened(self, account: LiveAccount) -> None:
-        """Adds the account of a new stream of the fleet."""
+        """Registers the account of a new stream of the fleet. The fleet has made the account."""
         self._live[account.request.request_id] = account
 
     def arrive(self, request: Request) -> None:
-        """Does nothing, because the fleet has opened the account already."""
+        """Does nothing. A Ledger that runs steps makes a request's account here; in the front, `opened` has registered
+        it already."""
 
     def finish(self, event: FinishedEvent) -> Account | None:
         live = self._live.pop(event.request_id, None)

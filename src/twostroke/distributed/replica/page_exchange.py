@@ -44,8 +44,8 @@ class PageStore(Protocol):
 @dataclass(eq=False, slots=True)
 class PromptPages:
     """The progress of sending one prompt's pages from one replica to another, at the sender or at the receiver. keys:
-    the prompt's token ids, with the key of the tile at each position of an image row. at: the number of pages that were
-    sent; at the receiver, that are in the cache.
+    the prompt's token ids, with the key of the tile at each position of an image row. at: how many of its pages were
+    sent, or at the receiver, are in the cache.
 
     most: the most pages that the receiver wants. digests: the digests of the pages from `at` on. paths: the sender's
     path of nodes in each prefix tree.

@@ -15,11 +15,11 @@ NOTHING = -1
 
 
 class SparseTree(PrefixTree):
-    """Owns references into `pool`, as PrefixTree; a node's ancestors exist, but they may be empty."""
+    """A PrefixTree for windows and states, in which a node's ancestors exist but may hold no page."""
 
     def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
-        """See PrefixTree. A node that exists and holds nothing takes over page_id. page_id: NOTHING for a node of the
-        path."""
+        """See PrefixTree. An existing node that holds nothing takes over page_id. page_id: NOTHING for a node that only
+        leads to deeper nodes."""
         child = parent.children.get(tokens)
         if child is None:
             child = parent.children[tokens] = Node(tokens, NOTHING, parent)

@@ -28,11 +28,13 @@ _PART = struct.Struct("<16s16sQ")
 
 
 class UnusableExtent(Exception):
-    """Raised for a file that this process cannot have written."""
+    """Raised for a file of pages that cannot be used: it is truncated or damaged, or has another format, or another
+    model or arithmetic computed its pages."""
 
 
 class NewPart(Struct, frozen=True):
-    """A part of a file that is to be written: its id, the digest of its bytes, and the bytes."""
+    """A part (a page of K and V, or a state) for a file that is to be written: its id, the digest of its bytes, and the
+    bytes."""
 
     part_id: bytes
     digest: bytes

@@ -36,8 +36,8 @@ ANSWER_S = 5.0
 """The seconds to wait for another replica's answer, connecting included. After them the pages are computed here
 instead. The wait is longer where that replica's steps, or computing the pages here, take long: see LONGEST_STEPS."""
 LONGEST_STEPS = 2
-"""The wait for an answer is at least this many times the longest step seen at the other replica, and this many times
-the predicted seconds of computing the pages here."""
+"""The wait for an answer is at least this many times the longest step seen at the other replica. It is also at least
+this many times the predicted seconds of computing the pages here."""
 SILENCE_S = 3.0
 """The seconds without a byte from the other replica, heartbeats included, after which it is considered lost."""
 MOST_SOURCES = 64

@@ -44,8 +44,8 @@ class RowStore(Protocol):
         """Keeps all rows of a tile that another replica has encoded."""
 
     def work(self, tile: ImageTile, seconds: float) -> bool:
-        """Computes a part of a tile's encode: as many pieces as are predicted to take `seconds`, and at least one.
-        Returns whether the tile is encoded now."""
+        """Encodes a tile further: computes the next pieces, those that are predicted to take `seconds` together, and at
+        least one. Returns whether the tile is encoded now."""
 
     def predicted_s(self, tile: ImageTile) -> float:
         """Returns the predicted seconds of the tile's encode."""

@@ -88,8 +88,8 @@ class PrefixTree:
         return self._roots.get(salt)
 
     def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
-        """Returns the nodes of the longest cached prefix of `tokens`, at most max_pages, in order. No page gets a new owner.
-        """
+        """Returns the nodes of the longest cached prefix of `tokens`, at most max_pages, in order. The owners of their
+        pages do not change."""
         node = self._roots.get(salt)
         found: list[Node] = []
         if node is None:

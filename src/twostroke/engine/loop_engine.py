@@ -2,7 +2,7 @@
 come.
 
 With a step thread each token would cost two switches of threads and a wakeup of the loop, which is most of the work of
-a front.
+a front (an API server without a model).
 """
 
 from __future__ import annotations

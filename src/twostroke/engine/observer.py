@@ -12,7 +12,8 @@ from twostroke.types.result import StepResult
 
 
 class Observer(Protocol):
-    """Called on the thread that steps, so it must be quick. An exception here ends the engine, so raise none."""
+    """The interface by which metrics listen to the engine. The methods are called on the thread that runs steps, so
+    they must be quick. They must not raise, because an exception here ends the engine."""
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """A step was committed. duration_s: the seconds of scheduling, model, sampling and commit."""

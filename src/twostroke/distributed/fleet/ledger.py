@@ -1,4 +1,5 @@
-"""The front's ledger: the parts of a completion's time that the front itself sees. Replicas have the rest."""
+"""The front's ledger: where the time of completions goes, as the front (the API server before the replicas) sees it.
+Each replica accounts for the time that it has a stream."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ class FrontLedger(Ledger):
     it."""
 
     def opened(self, account: LiveAccount) -> None:
-        """Registers the account of a new stream of the fleet. The fleet has made the account."""
+        """Registers the account that the fleet has made for a new stream."""
         self._live[account.request.request_id] = account
 
     def arrive(self, request: Request) -> None:

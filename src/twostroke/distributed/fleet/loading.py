@@ -297,8 +297,8 @@ class Loading:
             yield self._refused(model, "model_not_loaded", why, self.rules.load_wait_s)
 
     def _refused(self, model: LoadedModel, code: str, why: str, retry_after_s: float | None) -> Refuse:
-        """Returns the action that refuses a model's requests. The requests count no longer, because the receiver of the
-        action ends them."""
+        """Returns the action that refuses a model's requests. The requests are no longer counted, because whoever
+        carries out the action ends them."""
         model.requests, model.wished, model.waits_since_s = 0, False, None
         return Refuse(model.name, code, why, retry_after_s)
 

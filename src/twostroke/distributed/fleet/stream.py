@@ -112,7 +112,7 @@ class FleetStream:
             self.sent_tokens = num_tokens
 
     def left(self, end: StayEnd, now: float) -> None:
-        """Notes that its replica does not compute the stream any more. end: why."""
+        """Notes that its replica does not compute the stream any more. end: the reason."""
         if self.member is not None:
             self.expect(0)
             self.member.streams -= 1

@@ -23,7 +23,7 @@ class FleetTotal(Struct, frozen=True):
     guesses: VerifiedGuesses = NO_GUESSES
 
     def plus(self, load: ReplicaLoad | FleetTotal) -> FleetTotal:
-        """Returns the sum of this total and a replica's counters, or another total."""
+        """Returns this total with a replica's counters, or another total, added to it."""
         return FleetTotal(
             self.preemptions + load.preemptions,
             self.query_tokens + load.query_tokens,

@@ -23,8 +23,8 @@ RANKS_VERSION = 6
 
 class RankSight(msgspec.Struct, frozen=True):
     """How image rows come into the model, so that no member needs the encoder's files. scaled, added: see
-    ops/passes/with_given_rows.py. axes: the axis of an image position (time, height or width) that rotates each pair of
-    a head, by the number of rotated pairs. spans: the name of a member of SpanLayers. filler: see
+    ops/passes/with_given_rows.py. axes: which axis of an image position (time, height, width) rotates each pair of a
+    head; the key is the number of rotated pairs. spans: the name of a member of SpanLayers. filler: see
     runner/step_images.py."""
 
     scaled: bool

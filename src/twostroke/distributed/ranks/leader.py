@@ -269,8 +269,8 @@ class LeadingExecutor:
         self._begun.append(_Begun(plan, self._group.tell(self._encoder.step(plan, images))))
 
     def execute(self, plan: Plan) -> StepResult:
-        """Executes the plan. Raises EngineStopped where a rank was lost or the step failed here. Raises the error of an
-        encode before any rank has begun the plan, so the group goes on."""
+        """Executes the plan. Raises EngineStopped where a rank was lost or the step failed here. The error of an image
+        encode is raised before any rank has begun the plan, so the group stays usable."""
         if not self._begun:
             try:
                 self.begin(plan)

@@ -11,8 +11,8 @@ from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.step_images import ImageInputs, PlacedRows, StepImages
 
 FRAME_BYTES = 64 << 10
-"""The most bytes of image rows in a frame, except that a frame has at least one row. All copies of a frame then stay in
-caches, and the allocator asks the system for nothing. Frames of 4 MiB took 5 times as much processor time."""
+"""The most bytes of image rows in a frame, except that a frame has at least one row. All copies of a frame then fit
+into CPU caches and need no new memory from the system. Frames of 4 MiB took 5 times as much processor time."""
 
 
 def given_frames(images: StepImages, pieces: int) -> Iterator[RankGiven]:

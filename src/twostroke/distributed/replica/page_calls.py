@@ -49,7 +49,7 @@ NEW_SHARE = 0.3
 Asked = PagesAsked | RowsAsked
 Sent = PagesSent | RowsSent
 Came = Callable[[int, Sent | None], None]
-"""Called with the number of a question and its answer; None where none came."""
+"""Called with the number of a question and its answer, which is None where none came."""
 
 
 @dataclass(eq=False)

@@ -62,8 +62,8 @@ class PageFetch:
 
 
 class PagePulls:
-    """Fetches prompts' pages for this replica from others. asks: the questions that the caller sends, in this order.
-    Each has one answer, which goes to `came`.
+    """Fetches the pages of prompts from other replicas. asks: the questions that the caller sends, in this order. Each
+    has one answer, which goes to `came`.
 
     exchange: None where no page can be kept; then nothing is fetched. keys: an iterator of numbers that no other
     question of this replica has.

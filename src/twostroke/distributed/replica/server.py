@@ -59,8 +59,8 @@ wait for that long."""
 
 @dataclass(eq=False, slots=True)
 class _Front:
-    """A connected front, or a replica that asks for pages. since_s: the time when it connected. told: whether our
-    ReplicaFacts were sent to it."""
+    """A connection of a front, or of a replica that asks for pages. told: whether our ReplicaFacts were sent over it.
+    """
 
     link: FrameLink
     since_s: float
@@ -104,8 +104,7 @@ class ReplicaServer:
         return self._tiles.received_bytes
 
     def stop(self) -> None:
-        """Ends `serve`. Running streams are cut off, and their front moves them to other replicas. Any thread or signal
-        handler may call it."""
+        """Ends `serve`. The front moves running streams to other replicas. Any thread or signal handler may call it."""
         self._stopping = True
         self._waker.wake()
 

@@ -1,7 +1,7 @@
 """Holds requests with images, and jobs to encode images for other replicas, until the front (API server) has sent the
 missing pixels. The module uses no socket and no thread.
 
-    begin(link_id, work) -> assignments that wait for nothing, with their images
+    begin(link_id, work) -> the assignments and jobs whose pixels have all come
     came(link_id, sent)  -> the same, after a piece of a tile has come
     asks                 the questions to send, each with its connection
 
@@ -106,7 +106,7 @@ class TilePulls:
         return self._ready()
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forgets an assignment or job that waits for pixels; without a number, all of this front's connection."""
+        """Forgets an assignment or job that waits for pixels; without a number, all those of this connection."""
         self._waiting = [
             (link, work) for link, work in self._waiting if link != link_id or number not in (None, work.number)
         ]

@@ -67,14 +67,15 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     start of its process. model: a fingerprint of config and weights.
 
     pool_tokens: the number of tokens that its KV pool holds. token_s: the predicted seconds for one token of a prompt.
-    role: the work that it does next to other replicas. It computes whole streams, or prompts whose streams go on
-    elsewhere, or everything except such prompts, or image rows for the others. page_bytes: the bytes of one page of
-    positions as it is sent; 0 where pages cannot be sent. objectives: the latencies that it promises to each request.
-    adapters: their names, by slot. sight: a fingerprint of the rules by which images become tiles; empty where it reads
-    no images. keeps_pages: whether it keeps computed prompts on a disk. adapter_salts: the salt of each adapter's
-    prefixes, which follows from its contents. image_row_s, image_row_bytes: the predicted seconds to encode an image
-    row, and the number of its bytes as it is sent. encoder: the facts that decide the bits of image rows; None where it
-    reads no images. A replica of the role `encode` has no language model: its `arithmetic` is that of the encoder too.
+    role: what it computes. `both`: whole requests. `prefill`: only prompts, whose answers other replicas generate.
+    `decode`: such answers, and whole requests. `encode`: only image rows for other replicas. page_bytes: the bytes of
+    one page of positions as it is sent; 0 where pages cannot be sent. objectives: the latencies that it promises to
+    each request. adapters: their names, by slot. sight: a fingerprint of the rules by which images become tiles; empty
+    where it reads no images. keeps_pages: whether it keeps computed prompts on a disk. adapter_salts: the salt of each
+    adapter's prefixes, which follows from its contents. image_row_s, image_row_bytes: the predicted seconds to encode
+    an image row, and the number of its bytes as it is sent. encoder: the facts that decide the bits of image rows; None
+    where it reads no images. A replica of the role `encode` has no language model: its `arithmetic` is that of the
+    encoder too.
     """
 
     name: str

@@ -208,8 +208,8 @@ def _rules(request: Request) -> Rules:
 
 
 def _continued(search: BeamSearch, beams: list[Request], members: list[Request]) -> list[Request]:
-    """Returns which member computes which of the search's new beams. The first beam that continues an old beam keeps
-    its sequence; the others take members that are free."""
+    """Returns which member computes which of the search's new beams. The first new beam that continues an old one takes
+    over its sequence; further ones take free members."""
     placed: list[Request | None] = []
     kept: set[str] = set()
     for beam in search.beams:

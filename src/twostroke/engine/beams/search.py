@@ -26,18 +26,19 @@ from twostroke.types.result import Continuation, SampledToken, TokenLogprob
 
 
 class BeamText(Protocol):
-    """The text of one beam, an immutable object. stopped: True when the text's last token completes a stop string."""
+    """The text of one beam, an immutable object."""
 
     @property
     def stopped(self) -> bool:
-        """See the class."""
+        """True when the text's last token completes a stop string."""
 
     def after(self, token_id: int) -> BeamText:
         """Returns the text with one more token."""
 
 
 class Chosen(NamedTuple):
-    """One token of a beam. before: the token before it. Beams with a common beginning share it."""
+    """One token of a beam. before: the token before it in the beam. Beams with a common beginning share these objects.
+    """
 
     before: Chosen | None
     token: TokenLogprob
@@ -132,7 +133,7 @@ class BeamSearch:
         return sorted(found, key=lambda beam: -beam.total)[:looked_at]
 
     def _may_improve(self) -> bool:
-        """Returns True when a beam could still give an answer that is kept."""
+        """Returns True when a beam could still end with a better score than the finished answers that are kept."""
         rules = self._rules
         if len(self.answers) < rules.width:
             return True
@@ -153,6 +154,7 @@ def _chain(last: Chosen | None) -> list[Chosen]:
 
 
 def _token_logprob(offered: Continuation, sampled: SampledToken) -> TokenLogprob:
-    """Returns a token of an answer. Its log probability is the model's, whatever score beams are compared by."""
+    """Returns a token of an answer with the model's log probability, which may differ from the score by which beams are
+    compared."""
     top = () if sampled.logprob is None else sampled.logprob.top
     return TokenLogprob(offered.token_id, offered.logprob, top)

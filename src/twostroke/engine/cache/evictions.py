@@ -13,7 +13,7 @@ class Evictions:
     all tokens up to its end, its path. The hash selects one entry of a table; a later page with the same entry
     overwrites it.
 
-    About n / (2 x places) of the last n evictions are forgotten too early. A page that was not evicted counts as
+    About n / (2 x entries) of the last n evictions are forgotten too early. A page that was not evicted counts as
     evicted only when the hashes are equal. The table takes 8 bytes an entry from the start on, so it does not grow on a
     server that evicts for days.
     """
@@ -25,7 +25,7 @@ class Evictions:
         self._paths = array("q", [NOTHING]) * self._num_places
 
     def add(self, path: int) -> None:
-        """Note that the page at the end of this path was evicted."""
+        """Note that a page was evicted. path: the hash of all tokens up to its end."""
         self._paths[path % self._num_places] = path
 
     def __contains__(self, path: int) -> bool:

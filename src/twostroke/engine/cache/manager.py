@@ -116,7 +116,8 @@ class CacheManager:
         return -(-num_tokens // self.page_tokens)
 
     def pages_of(self, sequence_id: str) -> list[int]:
-        """Returns the first group's page table, in order of position. The list is live until the next call."""
+        """Returns the first group's page table, in order of position. It is the cache's own list, which changes at the
+        next call."""
         return self._holdings[sequence_id].tables[0].page_ids
 
     def slot_of(self, sequence_id: str) -> int:
@@ -170,7 +171,8 @@ class CacheManager:
         return min(len(matched) * self.page_tokens, num_tokens - 1)
 
     def miss(self, salt: str, tokens: Sequence[int], matched: Prefix) -> PrefixMiss | None:
-        """Returns why no more of these tokens were found than `matched`; None when no more of them can be shared."""
+        """Returns why no more of these tokens were found in the cache than `matched`; None when no more of them can be
+        shared."""
         if self._notes is None:
             return None
         size, most, found = self.page_tokens, len(tokens) // self.page_tokens, len(matched)

@@ -17,7 +17,8 @@ QUEUED_BYTES = 64 << 20
 """The most bytes that may wait to be written."""
 
 NewParts = Sequence[tuple[bytes, bytes]]
-"""The parts to write, each as (place, bytes); see the module for both words."""
+"""The parts to write, each as (place, bytes). A part is a page of K and V or a state; its place is a hash of the tokens
+up to the page's end."""
 
 
 def size_of(parts: NewParts) -> int:

@@ -1,4 +1,5 @@
-"""Connects the engine's loop with the disk: it reads and copies pages between steps, and writes the rest at the end."""
+"""Connects the engine's loop with the disk. Between steps it takes in pages that were read, and copies pages that are
+to be written; when the engine stops, it writes the rest."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def head_bytes(first: bytes) -> int:
 
 
 def parts_of(name: str, head: bytes, identity: bytes, file_bytes: int) -> list[tuple[bytes, DiskPart]]:
-    """Returns the parts of a file of file_bytes bytes, each with its id. Raises UnusableExtent."""
+    """Returns the locations of the pages and states in a file of file_bytes bytes, each with its id. Raises
+    UnusableExtent."""
     size = head_bytes(head)
     if len(head) < size or file_bytes < size:
         raise UnusableExtent("it is truncated")

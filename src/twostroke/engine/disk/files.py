@@ -17,7 +17,7 @@ OWN_FOLDER, OWN_FILE = 0o700, 0o600
 KV_FOLDER = "kv"
 """The name of the folder of pages within a cache folder."""
 SECRET = "secret"
-"""The name of the file in this folder that holds the key of all ids."""
+"""The name of the file in the folder of pages that holds the secret key from which all ids are made."""
 PARTIAL = ".part"
 ABANDONED_S, MOST_STAY_S = 600.0, 86_400.0
 """A partial file to which nothing was written for ABANDONED_S seconds is removed, because its process was killed.

@@ -139,8 +139,8 @@ class DiskStore:
         return None
 
     def used(self, names: Sequence[str]) -> None:
-        """Note that these files were read, which are in the order of the prompt. Files of the prompt's beginning count
-        as used later, so they are removed last."""
+        """Note that these files were read. names: the files in the order of the prompt. Those of its beginning count as
+        used last, so they are removed last."""
         for name in reversed(names):
             with contextlib.suppress(OSError):
                 self._files.touch(name)

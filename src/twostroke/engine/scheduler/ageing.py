@@ -15,7 +15,7 @@ class AgeingTurns:
 
     Bound. Let r be a waiting sequence, and let i run over r and all older sequences. Let n_i be the tokens of i to
     compute, and c the least chunk that a step's first prefill gets. Each turn computes at least c tokens of the oldest
-    sequence, so all turns for them number at most sum(ceil(n_i / c)). Each i may also have to wait once for a place in
+    sequence, so together they need at most sum(ceil(n_i / c)) turns. Each i may also have to wait once for a place in
     the batch. During this wait no other sequence is admitted, and the running sequences end. That takes at most W
     steps: the sum over them of ceil(their tokens / c), plus the most output tokens that one of them may still make. So
     r has its first token after at most

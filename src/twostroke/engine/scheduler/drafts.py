@@ -26,7 +26,8 @@ class Drafter(Protocol):
         tokens, at which it is asked again."""
 
     def guess(self, streams: Sequence[Stream], shape: StepShape) -> Mapping[str, Guesses]:
-        """Returns guesses for the next step by request id: tokens of the vocabulary, at most `most` for each stream."""
+        """Returns guesses for the next step by request id: tokens of the vocabulary, at most `Stream.most` of them for
+        each stream."""
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
         """Note that a step was run. accepted: for each request that had draft tokens, how many were accepted.

@@ -1,4 +1,4 @@
-"""A plan while the scheduler makes it."""
+"""A plan while the scheduler puts it together."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Decides which sequence is next and how much of it is computed: the decisions of a scheduler, as one object that it
-asks."""
+"""The object that a scheduler asks for its decisions: which sequence is next, and how much of it is computed."""
 
 from __future__ import annotations
 
@@ -47,7 +46,8 @@ class Policy(Protocol):
         """Learn from a step that computed these parts and ended now."""
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Learn from a step during which memory was made ready: the next one may be as slow, later ones are not."""
+        """Learn from a step during which memory was being made ready: the next step may be as slow, later ones are not.
+        """
 
     def ended(self, sequence: Sequence) -> None:
         """Note that a sequence has ended."""

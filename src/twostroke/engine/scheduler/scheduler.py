@@ -201,7 +201,6 @@ class Scheduler:
         return plan.sequences
 
     def _in_step(self, step: PlanInWork) -> set[str]:
-        """Returns the request ids in the step, which keep their pages."""
         return step.request_ids
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
@@ -218,7 +217,8 @@ class Scheduler:
         return num_tokens
 
     def _plan_one(self, sequence: Sequence, num_tokens: int, step: PlanInWork) -> None:
-        """Put a running sequence into the step. Missing pages are taken from other sequences, but not for guesses."""
+        """Put a running sequence into the step. Other sequences may be preempted for its pages, but not for its
+        guesses."""
         if num_tokens == 0:
             return
         request, start, known = sequence.request, sequence.computed, sequence.known
@@ -332,8 +332,8 @@ class Scheduler:
             events.append(self._end(sequence, ending, now))
 
     def _settle_guesses(self, sequence: Sequence, planned: PlannedSequence) -> None:
-        """Give up pages of wrong guesses. After one, a state is as before the step, and the step's right tokens are
-        computed again."""
+        """Give up pages of wrong guesses. If one was wrong, a state is reset to before the step, and the right tokens
+        are redone."""
         request_id, right = planned.request.request_id, sequence.computed == planned.start + planned.num_tokens
         if self._has_states and not right:
             sequence.computed = planned.start

@@ -11,8 +11,8 @@ from twostroke.types.objectives import ITL_SHARE
 WINDOW_STEPS, USUAL_STEPS = 64, 15
 """The number of last steps of one size class from which `high` and `low` are computed, and the number for `usual`."""
 LEAST_EVIDENCE = 3
-"""The number of measured steps of a class from which on the prior does not count. Until then the prior stands in for
-each missing step."""
+"""The prior, which is the assumed ratio, no longer counts once a class has this many measured steps. Until then it
+stands in for each missing step."""
 LEAST, MOST = 0.1, 10.0
 LEAST_OF_GUESS, MOST_OF_GUESS = 0.001, 1000.0
 """The bounds of the ratio measured / predicted when the cost model is a guess, because nobody has measured this
@@ -47,9 +47,9 @@ def size_class(prefill_rows: int) -> int:
 
 
 class Ratios:
-    """The ratios measured / predicted seconds of the last steps of one size class; while there are few, the prior
-    stands in for the missing ones. usual, high, low: their median, 96% and 10% quantiles. `low` uses only steps in
-    which the executor did no other work."""
+    """The ratios measured / predicted seconds of the last steps of one size class; while there are few, the assumed
+    ratio `prior` stands in for the missing ones. usual, high, low: their median, 96% and 10% quantiles. `low` uses only
+    steps in which the executor did no other work."""
 
     def __init__(self, prior: float) -> None:
         self._prior = prior
@@ -135,7 +135,7 @@ class CostCorrection:
     def observe(
         self, size: int, predicted_s: float, measured_s: float, now: float = 0.0, disturbed: bool = False
     ) -> None:
-        """Learn from one step that ended now. A step that took no time is ignored. disturbed: see Ratios."""
+        """Learn from one step that ended now. A step that took no time is ignored. disturbed: see Ratios.add."""
         if predicted_s <= 0 or measured_s <= 0:
             return
         if self._last_s is not None and now - measured_s - self._last_s > IDLE_HALF_S:

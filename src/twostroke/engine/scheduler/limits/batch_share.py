@@ -10,9 +10,9 @@ class BatchShare:
 
     Bound. Let b be the prefill tokens of batch work so far, and s the tokens of the largest step. While batch work is
     pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens. Whenever it has had more than the
-    first term, batch work is first in the next step, except for one turn of the oldest (engine/scheduler/ageing.py).
-    Let n be the tokens of one batch request and of all batch work before it. Once the batch has a place for this
-    request, it waits for at most n * (1 - share) / share + 2 s tokens of interactive prefill.
+    first term, batch work is first in the next step, unless AgeingTurns puts the oldest sequence first. Let n be the
+    tokens of one batch request and of all batch work before it. Once the batch has a place for this request, it waits
+    for at most n * (1 - share) / share + 2 s tokens of interactive prefill.
     """
 
     def __init__(self, share: float = BATCH_SHARE) -> None:

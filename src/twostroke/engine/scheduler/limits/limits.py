@@ -111,7 +111,7 @@ class StepLoad(Struct):
 
 
 class Limiter(Protocol):
-    """One reason to compute fewer tokens in a step."""
+    """One rule that may lower the number of tokens that a step computes of a sequence."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """Returns how many tokens the sequence may have, at most wanted_tokens; 0 leaves it out of this step."""
@@ -133,23 +133,23 @@ def time_left_s(step: StepLoad, limiters: Positions[Limiter]) -> float:
 
 
 class TokenBudget(Struct, frozen=True):
-    """A step has at most max_step_tokens rows."""
+    """A limit: a step has at most max_step_tokens rows."""
 
     max_step_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """See Limiter. Returns at most the rows that are left of the budget."""
+        """Returns at most the rows that are left of the budget."""
         left = self.max_step_tokens - step.num_tokens
         return wanted_tokens if wanted_tokens <= left else max(0, left)
 
 
 class SequenceBudget(Struct, frozen=True):
-    """A step has at most max_sequences sequences."""
+    """A limit: a step has at most max_sequences sequences."""
 
     max_sequences: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """See Limiter. Returns all wanted tokens, or 0."""
+        """Returns all wanted tokens, or 0 when the step has its most sequences already."""
         return wanted_tokens if step.num_sequences < self.max_sequences else 0
 
 
@@ -158,7 +158,7 @@ class WholePrompts(Struct, frozen=True):
     a scheduler's limits."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Returns all tokens that the sequence has to compute, or 0."""
+        """Returns all wanted tokens when they are the whole rest of the prompt, else 0."""
         return wanted_tokens if wanted_tokens == sequence.remaining else 0
 
 

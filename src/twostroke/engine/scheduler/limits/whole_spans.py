@@ -1,4 +1,5 @@
-"""Rows of an image that see each other are computed in one step: a chunk ends before them, or holds them all."""
+"""The rule for images whose rows see each other: they are computed in one step, so a chunk ends before them or contains
+them all."""
 
 from __future__ import annotations
 

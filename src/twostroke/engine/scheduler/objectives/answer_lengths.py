@@ -49,7 +49,7 @@ class AnswerLengths:
         self._forecast_of = (0, 0, 0)
 
     def ended(self, answer: Answer) -> None:
-        """Learn the length of an answer that has ended. Answers that were never admitted teach nothing."""
+        """Learn the length of an answer that has ended. Answers that were never admitted are ignored."""
         if answer.admission is not None and answer.num_output:
             stopped = answer.num_output < answer.request.max_tokens
             self._ended.append(Ended(answer.admission, answer.num_output, stopped))
@@ -125,8 +125,8 @@ class EndForecast:
         self._known: dict[int, float] = {}
 
     def steps_until(self, ends: int) -> int:
-        """Returns the number of steps after which at least `ends` answers have ended; the steps until all have ended
-        when there are fewer."""
+        """Returns the number of steps after which at least `ends` answers have ended. If fewer run, returns the number
+        until all have ended."""
         high = 1
         while high < self._last and self._ends_within(high) < ends:
             high *= 2
@@ -154,5 +154,5 @@ class EndForecast:
 
 
 def _class_of(num_tokens: float) -> int:
-    """Returns the index of the class of lengths. num_tokens: 0 or more."""
+    """Returns the index in EDGES of the class of lengths to which num_tokens belongs."""
     return bisect_right(EDGES, num_tokens) - 1

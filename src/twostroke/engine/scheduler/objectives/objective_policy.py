@@ -1,6 +1,7 @@
-"""Objectives instead of flags: the policy that keeps TTFT and ITL promises by prediction.
+"""The policy that keeps TTFT and ITL objectives by predicting the times of steps, instead of by flags that a user
+tunes.
 
-    policy = objective_policy(cost, LatencyObjectives(ttft_s=1, itl_s=0.05), limits, page_tokens=16)
+policy = objective_policy(cost, LatencyObjectives(ttft_s=1, itl_s=0.05), limits, page_tokens=16)
 """
 
 from __future__ import annotations

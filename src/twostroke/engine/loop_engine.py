@@ -1,8 +1,8 @@
 """The engine for asyncio when nothing is computed in this process: the event loop itself takes the pieces that have
 come.
 
-With a step thread each token would cost two switches of threads and a wakeup of the loop, which is most of the work of
-a front (an API server without a model).
+It is for an API server whose models run in other processes. With a step thread each token would cost two switches of
+threads and a wakeup of the loop, which is most of such a server's work.
 """
 
 from __future__ import annotations

@@ -10,16 +10,16 @@ from twostroke.types.request import Request
 
 
 class FrontLedger(Ledger):
-    """A Ledger of the front, which runs no steps: each stream of the fleet keeps its own account, and `finish` collects
-    it."""
+    """A Ledger for the front (the API server before the replicas), which runs no steps. Each stream of the fleet keeps
+    its own account, and `finish` collects it."""
 
     def opened(self, account: LiveAccount) -> None:
         """Registers the account that the fleet has made for a new stream."""
         self._live[account.request.request_id] = account
 
     def arrive(self, request: Request) -> None:
-        """Does nothing. A Ledger that runs steps makes a request's account here; in the front, `opened` has registered
-        it already."""
+        """Does nothing: `opened` has registered the account already. (A Ledger that runs steps makes the account here.)
+        """
 
     def finish(self, event: FinishedEvent) -> Account | None:
         live = self._live.pop(event.request_id, None)

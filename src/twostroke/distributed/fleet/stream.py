@@ -1,4 +1,5 @@
-"""The state of one request in the front while it runs: its output so far, and the replicas that have computed it."""
+"""The state of one request in the front (the API server) while it runs: its output so far, and the replicas that have
+computed it."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ the next token."""
 
 @dataclass(eq=False, slots=True)
 class FleetStream:
-    """One request of the front, which sends it to one replica after another until it ends. account: where its time went
-    so far.
+    """One request of the front (the API server), which sends it to a replica, and to another one when the first is lost
+    or hands it over. account: where its time went so far.
 
     told: its output tokens that were sent to the client. memory: the state of its samplers after these tokens. number:
     the number of its present Assignment; 0 while no replica has it. sent_tokens: the number of tokens of its prompt,

@@ -1,7 +1,7 @@
 """The connection between the leader and one member: frames, one after the other, each after its length.
 
-Both sides first prove that they know the cluster's secret, by a keyed hash of the other side's nonce, as front and
-replica do.
+Both sides first prove that they know the cluster's secret, by a keyed hash of the other side's nonce, as an API server
+and a replica do.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from twostroke.types.grammar import TokenMask
 
 
 class ReplicaCore:
-    """Computes the requests of fronts, and exchanges pages and image rows with other replicas. Only one thread at a
-    time may use it. streams: the requests that it computes; `NoStreams` where it only encodes images.
+    """Computes the requests of fronts (API servers), and exchanges pages and image rows with other replicas. Only one
+    thread at a time may use it. streams: the requests that it computes; `NoStreams` where it only encodes images.
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. images: None where no
     images are read. page_rate: the measured rate of pages that were fetched, in bytes a second; the caller of
@@ -131,8 +131,8 @@ class ReplicaCore:
         self._streams.cancel(link_id, number)
 
     def close(self, link_id: LinkId) -> None:
-        """Ends all work for a connection that was lost: a front's streams, or the transfers of a replica that asked for
-        pages or image rows."""
+        """Ends all work for a connection that was lost: the streams of a front (API server), or the transfers of a
+        replica that asked for pages or image rows."""
         self.pulls.cancel(link_id)
         self.feeds.close(link_id)
         self.row_pulls.cancel(link_id)
@@ -140,7 +140,7 @@ class ReplicaCore:
         self._streams.close(link_id)
 
     def record(self, link_id: LinkId, asked: RecordAsked) -> None:
-        """Answers a front's question where the time of an ended stream went."""
+        """Answers a front (API server) that asks where the time of an ended stream went."""
         self.outbox.append((link_id, RecordSent(asked.number, self._streams.explanation(asked))))
 
     def step(self) -> ReplicaLoad | None:

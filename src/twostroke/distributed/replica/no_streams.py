@@ -32,10 +32,10 @@ class NoStreams:
     has_work = wants_memory = False
 
     def open(self, link_id: LinkId) -> None:
-        """Does nothing, because a front has no streams here."""
+        """Does nothing, because a front (API server) has no streams here."""
 
     def serves(self, link_id: LinkId) -> bool:
-        """Returns True, so that each request of a front gets an answer, which is a refusal."""
+        """Returns True, so that each request of a front (API server) gets an answer, which is a refusal."""
         return True
 
     def why_not(self, request: Request) -> str:

@@ -1,9 +1,9 @@
 """Asks other replicas for pages and image rows, with one thread and one connection for each replica that is asked.
 
-To the replica that answers, this replica looks like one more front. Several questions may be open at a time, because a
-page may have to be computed before it is sent. Where no whole answer comes in time, the answer is None. A replica
-answers between two of its steps and sends heartbeats meanwhile. A replica that sends nothing has ended; one that sends
-heartbeats may be in a long step.
+To the replica that answers, this replica looks like one more front (API server). Several questions may be open at a
+time, because a page may have to be computed before it is sent. Where no whole answer comes in time, the answer is None.
+A replica answers between two of its steps and sends heartbeats meanwhile. A replica that sends nothing has ended; one
+that sends heartbeats may be in a long step.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
     asks           the questions to send, each with the replica that gets it
     came(number, answer) -> a request to be queued; an answer of None means that none will come
 
-Fetched pages are held until their request is queued, or its front cancels it, or the scheduler needs the memory.
+Fetched pages are held until their request is queued, or its front (API server) cancels it, or the scheduler needs the
+memory.
 """
 
 from __future__ import annotations
@@ -124,11 +125,12 @@ class PagePulls:
         return [pull for pull in list(self._pulls.values()) if self._close(pull).work is not None]
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Returns whether pages are being fetched for the front's stream of this number."""
+        """Returns whether pages are being fetched for the stream of this number, of the front (API server) with this
+        connection."""
         return self._find(link_id, number) is not None
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Ends the fetch for a front's stream; without a number, the fetches for all streams of the front."""
+        """Ends the fetch for one stream of a front (API server); without a number, the fetches for all its streams."""
         for pull in list(self._pulls.values()):
             if pull.link_id == link_id and number in (None, pull.number):
                 self._close(pull)

@@ -1,7 +1,7 @@
 """Encodes images for other replicas, and answers the replicas that ask for the rows. A question for rows that are not
 encoded yet waits.
 
-    expect(link_id, ahead)      a front has announced tiles to encode; pixels may still be on their way
+    expect(link_id, ahead)      a front (API server) has announced tiles to encode; no pixels yet
     begin(link_id, job)         pixels are here
     work(seconds) -> bool       pieces of the encode that came first
     ask(link_id, asked, now)    another replica wants rows
@@ -101,8 +101,8 @@ class RowFeeds:
             self._jobs[link_id, job.number] = deque(job.tiles)
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Ends a front's encode job. Without a number, ends all jobs of the connection, and drops its open questions.
-        """
+        """Ends an encode job of a front (API server). Without a number, ends all jobs of the connection, and drops its
+        open questions."""
         for jobs in (self._expected, self._jobs):
             for key in [key for key in jobs if key[0] == link_id and number in (None, key[1])]:
                 del jobs[key]

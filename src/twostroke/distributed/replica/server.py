@@ -59,8 +59,8 @@ wait for that long."""
 
 @dataclass(eq=False, slots=True)
 class _Front:
-    """A connection of a front, or of a replica that asks for pages. told: whether our ReplicaFacts were sent over it.
-    """
+    """A connection of a front (API server), or of a replica that asks for pages. told: whether our ReplicaFacts were
+    sent over it."""
 
     link: FrameLink
     since_s: float
@@ -104,7 +104,7 @@ class ReplicaServer:
         return self._tiles.received_bytes
 
     def stop(self) -> None:
-        """Ends `serve`. The front moves running streams to other replicas. Any thread or signal handler may call it."""
+        """Ends `serve`. Fronts move running streams to other replicas. Any thread or signal handler may call it."""
         self._stopping = True
         self._waker.wake()
 
@@ -237,8 +237,8 @@ class ReplicaServer:
                 self._refuse(link_id, work, str(error))
 
     def _take_tiles(self, link_id: LinkId, ahead: TilesAhead) -> None:
-        """Asks the front for the pixels of tiles to encode for another replica. Invalid tiles are ignored: the replica
-        that needs their rows then encodes them."""
+        """Asks the front (API server) for the pixels of tiles to encode for another replica. Invalid tiles are ignored:
+        the replica that needs their rows then encodes them."""
         if self._facts.sight and not self._draining:
             self._command(lambda: self._core.row_feeds.expect(link_id, ahead))
             with contextlib.suppress(ValueError):

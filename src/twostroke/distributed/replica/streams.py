@@ -45,7 +45,8 @@ events."""
 
 WireEvent = WireStart | WirePrompt | WireToken | WireEnd
 News = Sequence[tuple[LinkId, tuple[WireEvent, ...]]]
-"""The new events of each front's streams after a step, by the connection of the front."""
+"""The new events after a step, for each front (API server) that has any: its connection, and the events of its streams.
+"""
 
 
 class ReplicaStreams(Protocol):
@@ -64,13 +65,14 @@ class ReplicaStreams(Protocol):
         """Begins to serve a front (an API server) that has connected."""
 
     def serves(self, link_id: LinkId) -> bool:
-        """Returns whether this connection belongs to a front that `open` has announced and `close` has not ended."""
+        """Returns whether this connection belongs to a front (API server) that `open` has announced and `close` has not
+        ended."""
 
     def why_not(self, request: Request) -> str:
         """Returns why the request cannot be computed here; an empty text where it can."""
 
     def has(self, link_id: LinkId, number: int) -> bool:
-        """Returns whether the front has a stream of this number that has not ended."""
+        """Returns whether the front (API server) has a stream of this number that has not ended."""
 
     def queue(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> Refused | None:
         """Queues a request for the next steps. Returns a Refused frame where the request is not taken."""
@@ -79,14 +81,14 @@ class ReplicaStreams(Protocol):
         """Ends a stream; it has no more events. Ending one beam ends all beams of its search."""
 
     def close(self, link_id: LinkId) -> None:
-        """Ends all streams of a front that has disconnected."""
+        """Ends all streams of a front (API server) that has disconnected."""
 
     def explanation(self, asked: RecordAsked) -> Explanation | None:
         """Returns where the time of an ended stream went; None where that is not known."""
 
     def step(self) -> News | None:
-        """Computes one step. Returns the new events for each front that has any; None where nothing can be computed. A
-        fault ends the requests of the step."""
+        """Computes one step. Returns the new events for each front (API server) that has any; None where nothing can be
+        computed. A fault ends the requests of the step."""
 
     def settle(self) -> None:
         """Finishes the accounts of a step after its events were sent. Raises EngineStopped where three steps in a row
@@ -104,8 +106,8 @@ def always_possible(_request: Request) -> str:
 
 @dataclass(eq=False, slots=True)
 class _Link:
-    """The streams of one front. numbers: the stream's number by request id. ids: the reverse. tokens: the number of
-    tokens of prompt and resumed output, by request id.
+    """The streams of one front (API server). numbers: the stream's number by request id. ids: the reverse. tokens: the
+    number of tokens of prompt and resumed output, by request id.
 
     came_s: the time when its Assignment came, for each stream that has not had its first step.
     """

@@ -38,13 +38,13 @@ MOST_POSITIONS = 1 << 31
 
 Wanting = Assignment | TilesAhead
 Waiting = tuple[LinkId, Assignment | EncodeJob]
-"""A front's connection, and an assignment or encode job whose pixels have all come."""
+"""The connection of a front (API server), and an assignment or encode job whose pixels have all come."""
 
 
 @dataclass(eq=False, slots=True)
 class _Pull:
-    """A tile whose pixels are fetched from a front. data: the pixels that have arrived. asked: the number of bytes that
-    were asked for.
+    """A tile whose pixels are fetched from a front (API server). data: the pixels that have arrived. asked: the number
+    of bytes that were asked for.
 
     source: the front's connection and the number of the Assignment under which the pixels are asked for; None before.
     """
@@ -60,8 +60,8 @@ class _Pull:
 
 
 class TilePulls:
-    """Fetches the pixels of images from fronts, and holds assignments and encode jobs until their pixels have come.
-    Only one thread at a time may use it. held_bytes, kept_bytes: see HELD_BYTES and KEPT_BYTES."""
+    """Fetches the pixels of images from fronts (API servers), and holds assignments and encode jobs until their pixels
+    have come. Only one thread at a time may use it. held_bytes, kept_bytes: see HELD_BYTES and KEPT_BYTES."""
 
     def __init__(self, held_bytes: int = HELD_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
         self.asks: deque[tuple[LinkId, TileAsked]] = deque()
@@ -158,8 +158,8 @@ class TilePulls:
             self._kept.popitem(last=False)
 
     def _ask_elsewhere(self, pull: _Pull, refused: tuple[LinkId, int] | None) -> None:
-        """Makes a tile be asked for again, from another assignment that shows it, because its present front sends no
-        more. refused: the assignment that the front does not have any more; it is dropped."""
+        """Makes a tile be asked for again, from another assignment that shows it, because its present front (API
+        server) sends no more. refused: the assignment that has ended at that front; it is dropped."""
         if refused is not None:
             self._waiting = [(link, work) for link, work in self._waiting if (link, work.number) != refused]
         pull.source, pull.asked = None, len(pull.data)

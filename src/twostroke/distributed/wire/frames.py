@@ -136,7 +136,7 @@ class KeySpan(msgspec.Struct, array_like=True, frozen=True):
 
 class Assignment(msgspec.Struct, tag=True, frozen=True):
     """Asks a replica to compute a request. It has no mask: the replica makes one of its own from the grammar. The
-    request's arrival_s is a negative number: minus the seconds since the request came to the front.
+    request's arrival_s is a negative number: minus the seconds since the request came to the front (API server).
 
     resumed: output tokens that another replica has made already. pages_from: the replica to ask first for missing
     pages; pages that do not come are computed. ahead: the number of an earlier PagesAhead for the same prompt, or 0.
@@ -267,8 +267,8 @@ class WireEnd(msgspec.Struct, array_like=True, tag=3, frozen=True):
 
 
 class StepNews(msgspec.Struct, tag=True, frozen=True):
-    """The results of one step for one front: first the starts of streams that it began, then the events of all its
-    streams."""
+    """The results of one step for one front (API server): first the starts of streams that it began, then the events of
+    all streams."""
 
     load: ReplicaLoad
     events: tuple[WireStart | WirePrompt | WireToken | WireEnd, ...]
@@ -336,8 +336,8 @@ class RowsSent(msgspec.Struct, tag=True, frozen=True):
 
 
 class TileAsked(msgspec.Struct, tag=True, frozen=True):
-    """Asks a front for the bytes [first, first + count) of a tile's pixels. number: the number of an Assignment that
-    shows the tile. Each frame gets one answer."""
+    """Asks a front (API server) for the bytes [first, first + count) of a tile's pixels. number: the number of an
+    Assignment that shows the tile. Each frame gets one answer."""
 
     number: int
     key: TileKey

@@ -103,7 +103,7 @@ def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMas
 
 
 def wire_event(event: Event, numbers: Mapping[str, int]) -> WireToken | WirePrompt | WireEnd | None:
-    """Returns an event under the number of its stream; None where the stream has ended for its front."""
+    """Returns an event under the number of its stream; None where the stream has ended for the API server."""
     number = numbers.get(event.request_id)
     if number is None:
         return None

@@ -46,8 +46,8 @@ class SlotTable(Struct, eq=False):
     """The state slots of one sequence.
 
     node: the last page boundary at which one of its steps ended, or where it began; it is pinned. num_pages: the pages
-    before `node`. points: the positions at which its snapshots stay. held: the slot with its state before the step
-    that is being computed; -1 for none.
+    before `node`. points: the positions whose snapshots are kept when it computes on. held: the slot with its state
+    before the step that is being computed; -1 for none.
     """
 
     slot: int

@@ -23,7 +23,7 @@ class PromiseOrder:
     4. sequences whose own prompt takes longer than the objective even when it is alone. If they came first, they would
        make all others late and be late as well.
 
-    Batch work comes after these. Without turns (engine/scheduler/ageing.py) the last class could wait for ever.
+    Batch work comes after these. Without AgeingTurns (engine/scheduler/ageing.py) the last class could wait for ever.
     """
 
     def rank(self, sequence: Sequence) -> Rank:

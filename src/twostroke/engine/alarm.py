@@ -1,4 +1,5 @@
-"""An alarm ends an engine that has nothing to do. Any thread may ring it, and an engine that sleeps wakes up."""
+"""An alarm wakes an engine that sleeps because it has no work, when something breaks meanwhile. Any thread may ring it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """An alarm is rung once, for good. The next step then finds out what is wrong (`Stepper.require_sound`)."""
+    """Wakes the engine once something is broken for good, such as a lost rank. The engine's next step then finds out
+    what is wrong (`Stepper.require_sound`)."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -15,7 +17,7 @@ class Alarm:
         self.rung = False
 
     def ring(self) -> None:
-        """Ring the alarm. Any thread may call it; a second call changes nothing."""
+        """Sets `rung` and calls all listeners. Any thread may call it; a second call changes nothing."""
         with self._guard:
             self.rung = True
             listeners = list(self._listeners)
@@ -23,7 +25,7 @@ class Alarm:
             listener()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when the alarm is rung; at once if it was rung before."""
+        """Calls `listener` when the alarm is rung, or at once if it was rung before."""
         with self._guard:
             self._listeners.append(listener)
             rung = self.rung

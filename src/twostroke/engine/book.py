@@ -1,4 +1,4 @@
-"""The interface by which a session adds requests to a planner, ends them and parks them."""
+"""The interface by which a session adds requests to a scheduler, ends them and pauses them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from twostroke.types.result import StepResult
 
 
 class Rests(Protocol):
-    """The interface that parks single requests. Unknown ids change nothing."""
+    """The interface that pauses ("parks") requests whose clients have stopped reading. Unknown ids change nothing."""
 
     def park(self, request_id: str) -> None:
-        """Stop computing this request until `go_on` is called; other requests get its place. A repeated call changes
-        nothing."""
+        """Stop computing this request until `go_on` is called, so that others get its place in the batch. A repeated
+        call changes nothing."""
 
     def go_on(self, request_id: str) -> None:
-        """Let a parked request go on: it waits for a place again."""
+        """Let a parked request wait for a place in the batch again."""
 
 
 class RequestBook(Protocol):
@@ -34,28 +34,28 @@ class RequestBook(Protocol):
     def finish(
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
-        """End a request with a reason that the scheduler cannot see."""
+        """End a request for a reason that the scheduler cannot see, such as a stop string."""
 
     @property
     def parking(self) -> Rests:
-        """The place for requests whose readers have stopped."""
+        """The object that pauses requests while their clients do not read."""
 
 
 class PlanningBook(RequestBook, Protocol):
-    """The interface that takes requests in and plans their steps."""
+    """A RequestBook that also plans steps, as a scheduler does."""
 
     @property
     def has_work(self) -> bool:
-        """See `core.Planner`, also for the other methods."""
+        """True while a request is waiting or running."""
 
     def schedule(self, now: float) -> Plan | None:
-        """Returns what to compute next; None when there is nothing."""
+        """Returns the next step's plan; None when nothing can be computed."""
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
-        """Take in the result of a plan."""
+        """Take in the result of a plan, and return its events."""
 
     def gauges(self) -> Any:
-        """Returns the present counts."""
+        """Returns the present counts of requests and pages, for metrics."""
 
     def holds(self, request_id: str) -> bool:
-        """Returns True when a request waits for a promise that could not be given yet."""
+        """Returns True when a request waits without a promise of its TTFT, because none can be given yet."""

@@ -1,7 +1,6 @@
-"""Gives only the best answers of a request: answers are held back until all of them have ended, and are then put in
-order.
+"""Returns only the best answers of a request: answers are held back until all of them have ended, and are then sorted.
 
-With best_of the order is the mean log probability of an answer's tokens. The end token counts; tokens that a stop
+With best_of they are sorted by the mean log probability of their tokens. The end token counts; tokens that a stop
 string took away do not. With beam search the engine already gives the answers in order, with their scores.
 """
 
@@ -19,7 +18,8 @@ _FAILED = (FinishReason.ERROR, FinishReason.ABORT)
 
 
 class ChosenAnswers:
-    """Takes the pieces of one request; gives the n best answers, each as one piece, once all of them have ended."""
+    """Takes the pieces of all answers of one request. When all answers have ended, it returns the n best, each as one
+    piece."""
 
     def __init__(self, params: SamplingParams) -> None:
         self._params = params
@@ -27,9 +27,10 @@ class ChosenAnswers:
         self._num_open = params.num_answers
 
     def add(self, delta: Delta) -> list[Delta]:
-        """Take one piece. Returns the answers, best first, with the last piece; an empty list before.
+        """Take one piece. Returns the best answers, best first, when the last answer has ended; an empty list before.
 
-        When an answer has failed, it comes first: the others are then not the best of as many as the request asked for.
+        A failed answer comes first, because the remaining ones were chosen from fewer answers than the request asked
+        for.
         """
         self._pieces[delta.index].append(delta)
         self._num_open -= delta.finish_reason is not None

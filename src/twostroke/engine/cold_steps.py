@@ -1,4 +1,5 @@
-"""Marks steps whose time is no measure of later ones, because memory was being made ready while they ran."""
+"""Marks steps that were slower because memory was being made ready meanwhile, so that nothing is learned from their
+times."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from twostroke.types.result import StepResult
 
 
 class ColdSteps:
-    """Satisfies Executor. progress: returns how many bytes or pages background work has made ready so far; the number
-    stops growing when all are ready.
+    """Satisfies Executor. It marks a result as cold when background work, such as loading weights into memory, has gone
+    on since the step before. progress: returns how many bytes or pages this work has made ready so far.
 
-    The very first step is cold too: code, buffers and weights are touched for the first time.
+    The very first step is marked too: it touches code, buffers and weights for the first time.
     """
 
     def __init__(self, inner: Executor, progress: Callable[[], int]) -> None:

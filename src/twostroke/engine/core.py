@@ -20,20 +20,20 @@ STEP_FAULT = "The engine failed while it computed this request."
 
 
 class Planner(Protocol):
-    """The part of the scheduler that a step uses."""
+    """The part of the scheduler that EngineCore uses."""
 
     @property
     def has_work(self) -> bool:
         """True while a request is waiting or running."""
 
     def schedule(self, now: float) -> Plan | None:
-        """Returns what to compute next; None when there is nothing."""
+        """Returns the next step's plan; None when nothing can be computed."""
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
         """Take in the result of a plan, and return its events."""
 
     def gauges(self) -> Any:
-        """Returns the present counts."""
+        """Returns the present counts of requests and pages, for metrics."""
 
 
 class Step(Struct, frozen=True):
@@ -55,12 +55,12 @@ were planned."""
 
 
 def nothing_before() -> bool:
-    """Do nothing before a step."""
+    """Do nothing, and return False. It is the default of `before`, which is called before each step."""
     return False
 
 
 def do_nothing(plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-    """Do nothing between the computation and the commit."""
+    """Do nothing. It is the default of `computed`, which is called between a step's computation and its commit."""
 
 
 class EngineCore:

@@ -12,7 +12,8 @@ from twostroke.types.result import StepResult
 
 
 class ForgivingExecutor:
-    """Satisfies Executor. report: called with every fault in full."""
+    """Satisfies Executor. A step that raises ends only its own requests: they fail, and the engine goes on with the
+    next step. report: called with every fault in full."""
 
     def __init__(self, inner: Executor, report: Callable[[BaseException], None]) -> None:
         self.inner = inner
@@ -20,8 +21,8 @@ class ForgivingExecutor:
         self.faults_in_a_row = 0
 
     def execute(self, plan: Plan) -> StepResult:
-        """Returns the inner result. When the inner executor raises an Exception, returns the result of a step that
-        failed as a whole."""
+        """Returns the inner executor's result. When that raises an Exception, returns a result in which all sequences
+        of the plan have failed."""
         try:
             result = self.inner.execute(plan)
         except Exception as error:

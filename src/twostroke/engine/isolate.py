@@ -24,7 +24,8 @@ from twostroke.types.result import StepResult
 
 
 class IsolatingExecutor:
-    """Satisfies engine.executor.Executor. report: called with every fault in full."""
+    """Satisfies engine.executor.Executor. When a step fails, it runs the sequences one by one, so that only the faulty
+    request fails. report: called with every fault in full."""
 
     def __init__(self, inner: Executor, report: Callable[[BaseException], None]) -> None:
         self._inner = inner
@@ -47,7 +48,8 @@ class IsolatingExecutor:
             return self._each_alone(plan, error)
 
     def _beside_span(self, plan: Plan, span: SpanWork) -> StepResult:
-        """Run the sequences, and then the pieces of the span, which is computed alone in any case."""
+        """Run the sequences, and then the pieces of the image span in a step of their own, so that a fault in either
+        does not end the other."""
         results = [self.execute(replace(plan, span=None))]
         try:
             results.append(self._inner.execute(replace(_part(plan, ()), encode=None, state_copies=(), page_copies=())))
@@ -70,10 +72,10 @@ class IsolatingExecutor:
         return joined([*results, StepResult({}, failed)])
 
     def _in_parts(self, plan: Plan) -> StepResult:
-        """Run the sequences marked `alone` one after the other, then the others together. The first part makes the
-        copies.
+        """Run the sequences marked `alone` one after the other, then the remaining ones together. The plan's copies of
+        states and pages are made with the first of these steps.
 
-        When the first part fails, perhaps no copy was made: the other sequences are undone too.
+        When the first one fails, perhaps no copy was made: the other sequences are undone too.
         """
         others = tuple(sequence for sequence in plan.sequences if not sequence.alone)
         parts = [(sequence,) for sequence in plan.sequences if sequence.alone] + ([others] if others else [])

@@ -1,8 +1,8 @@
 """The engine for asyncio when nothing is computed in this process: the event loop itself takes the pieces that have
 come.
 
-With a step thread each token would cost two switches of threads and a wakeup of the loop, which is most of the work of
-a front.
+It is for an API server whose models run in other processes. With a step thread each token would cost two switches of
+threads and a wakeup of the loop, which is most of such a server's work.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ LOOK_S = 0.1
 
 
 class PolledSteps(Steps, Protocol):
-    """A stepper that waits for descriptors and not for work."""
+    """A stepper (the object that runs an engine's steps) whose results come over sockets: the event loop waits for a
+    file descriptor, and then polls."""
 
     def fileno(self) -> int:
-        """Returns a descriptor that is readable while there is something to take."""
+        """Returns a file descriptor that is readable while `poll` has something to take."""
 
     def poll(self) -> list[Delta]:
-        """Take what has come, without waiting, and return the pieces for readers. It is also called every LOOK_S
-        seconds, even when nothing has come."""
+        """Take the results that have come, without waiting, and return the pieces for readers. It is also called every
+        LOOK_S seconds, even when nothing has come."""
 
 
 class LoopEngine(AsyncEngine):
-    """Everything happens on the loop that starts the engine. `open` may be called only on that loop; `abort` and
-    `gauges` anywhere."""
+    """An AsyncEngine without a step thread: it runs on the event loop that starts it. `open` may be called only on that
+    loop; `abort` and `gauges` anywhere."""
 
     def __init__(self, stepper: PolledSteps, max_unread_bytes: int = MAX_UNREAD_BYTES) -> None:
         super().__init__(stepper, max_unread_bytes)
@@ -43,7 +44,7 @@ class LoopEngine(AsyncEngine):
         return self._loop is not None and not self._stopping
 
     def gauges(self) -> object:
-        """Returns the present counts."""
+        """Returns the stepper's present counts of requests and pages, for metrics."""
         return self._stepper.gauges()
 
     async def start(self) -> None:
@@ -64,7 +65,7 @@ class LoopEngine(AsyncEngine):
         self._carry_out(command)
 
     def _look(self) -> None:
-        """Take a turn every LOOK_S seconds, so that the stepper can act when nothing comes, as after a timeout."""
+        """Poll every LOOK_S seconds, so that the stepper can act when nothing comes, for example on a timeout."""
         self._turn()
         if self._loop is not None and not self._stopping:
             self._timer = self._loop.call_later(LOOK_S, self._look)

@@ -12,7 +12,8 @@ from twostroke.types.result import StepResult
 
 
 class Observer(Protocol):
-    """Called on the thread that steps, so it must be quick. An exception here ends the engine, so raise none."""
+    """The interface by which metrics listen to the engine. The methods are called on the thread that runs steps, so
+    they must be quick. They must not raise, because an exception here ends the engine."""
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """A step was committed. duration_s: the seconds of scheduling, model, sampling and commit."""
@@ -21,15 +22,15 @@ class Observer(Protocol):
         """A completion has its first token. ttft_s: the seconds since its arrival, queueing included."""
 
     def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
-        """Completions have later tokens of a step, end tokens as well. gaps_s: for each token, the seconds since the
-        token before it in its completion."""
+        """Completions got tokens after their first ones, end tokens included. gaps_s: for each token, the seconds since
+        the token before it in its completion."""
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
         """A completion has ended. Called once for each completion (n times for each request)."""
 
 
 class NoObserver:
-    """Does nothing at each call."""
+    """An Observer that ignores all calls."""
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
         """Do nothing."""

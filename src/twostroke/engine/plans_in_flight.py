@@ -2,9 +2,9 @@
 
     core = EngineCore(scheduler, executor, flight=PlansInFlight(stages, leader.begin))
 
-A pipeline's first stage can begin a plan while its last one computes the plan before. `begin` announces that a plan
-will be executed after those before it; the executor is then asked for the results in the same order. One process is a
-pipeline of one stage: it begins nothing early, and each plan is executed before the next is made.
+A pipeline's first stage can begin a plan while its last stage still computes the plan before. `begin` announces that a
+plan will be executed after those before it; the executor is then asked for the results in the same order. One process
+is a pipeline of one stage: it begins nothing early, and each plan is executed before the next is made.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ from twostroke.types.plan import Plan
 
 
 def begin_nothing(_plan: Plan) -> None:
-    """Do nothing: the default `begin` for executors with one stage, which starts nothing early."""
+    """Do nothing. It is the default of `begin`, for executors with one stage."""
 
 
 class FlightListener(Protocol):
-    """A listener that is told of each plan that begins after others, and may ask which requests the plans in flight
-    hold."""
+    """A listener that is told of each plan that begins while earlier plans are in flight. in_flight: is set to the
+    PlansInFlight, so that the listener can ask which requests are in flight."""
 
     in_flight: Container[str]
 
     def begun(self, plan: Plan, now: float) -> None:
-        """Note a plan that was begun after others that are in flight."""
+        """Note a plan that begins while earlier plans are in flight."""
 
 
 class _Begun(NamedTuple):
-    """A plan that was begun, and the ids of its requests. The ids are empty for a plan that was begun alone, because it
-    lands first."""
+    """A plan that was begun. request_ids: the ids of its requests; empty if no other plan was in flight at that time,
+    because such a plan is the next to be executed anyway."""
 
     plan: Plan
     request_ids: frozenset[str]
 
 
 class PlansInFlight:
-    """most: the most plans whose results are still to come. begin: called once for each plan, in their order. It must
-    not wait for a result, and must not raise: what goes wrong is raised when the plan is executed.
+    """The plans that were begun and whose results are still to come. most: the most of them at a time. begin: called
+    once for each plan, in their order. It must not wait for a result, and must not raise: what goes wrong is raised
+    when the plan is executed.
 
-    `request_id in flight` is True when a plan holds the request, except for a plan that was begun alone.
+    `request_id in flight` is True when a plan holds the request, unless that plan was begun while no other was in
+    flight.
     """
 
     def __init__(self, most: int = 1, begin: Callable[[Plan], None] = begin_nothing) -> None:
@@ -63,15 +65,15 @@ class PlansInFlight:
 
     @property
     def oldest(self) -> Plan | None:
-        """The plan whose result is next; it is in flight until it has `landed`."""
+        """The plan that is executed next; it is in flight until `landed` is called. None where none is in flight."""
         return self._open[0].plan if self._open else None
 
     def tell(self, listener: FlightListener) -> None:
-        """Tell this listener of plans from now on. The listener asks this object which requests are in flight."""
+        """Set the listener that is told of plans from now on."""
         self._listener, listener.in_flight = listener, self
 
     def begin(self, plan: Plan, now: float) -> None:
-        """Begin a plan that was made now."""
+        """Begin a plan, which was just made."""
         names: frozenset[str] = frozenset()
         if self._open:
             names = frozenset(each.request.request_id for each in plan.sequences)
@@ -81,5 +83,5 @@ class PlansInFlight:
         self._begin(plan)
 
     def landed(self) -> Plan:
-        """Returns the oldest plan, which is not in flight any more."""
+        """Remove the oldest plan, whose result has come, and return it."""
         return self._open.popleft().plan

@@ -15,9 +15,9 @@ from twostroke.types.output import Delta
 
 
 class ReaderWatch:
-    """Measures how long one stream's pieces lay unread.
+    """Measures how long one stream's pieces lay unread because its reader (the client's connection) was busy.
 
-    Call `taken` when a piece is handed over, `back` when its reader comes for the next.
+    Call `taken` when the reader gets a piece, and `back` when it comes for the next one.
     """
 
     def __init__(self, clock: Callable[[], float], accounts: Accounts) -> None:
@@ -27,11 +27,12 @@ class ReaderWatch:
         self._unread_s = 0.0
 
     def taken(self, sent_s: float, last_sent_s: float, delta: Delta) -> Delta:
-        """Returns the piece. A last piece has the delay in its timings, and its account gets the delay too.
+        """Returns the piece. If it is the last one, the seconds by which the reader took it late are added to its
+        timings and to its account.
 
         sent_s, last_sent_s: when the first and the last of the pieces that were joined to this one were sent. The time
-        unread counts from the first piece. The lateness of the end counts from the last piece, because the engine was
-        still at work before.
+        unread counts from the first. The delay of the stream's end counts from the last, because before that the engine
+        had not finished.
         """
         busy_s = self._back_s - max(sent_s, self._before_s)
         self._unread_s += max(0.0, busy_s)
@@ -48,5 +49,5 @@ class ReaderWatch:
         return structs.replace(delta, timings=replace(timings, parts=parts))
 
     def back(self) -> None:
-        """Note that the reader is done with the piece that was taken last."""
+        """Note that the reader is done with the piece that it took last."""
         self._back_s = self._clock()

@@ -1,4 +1,5 @@
-"""The front's ledger: the parts of a completion's time that the front itself sees. Replicas have the rest."""
+"""The front's ledger: where the time of completions goes, as the front (the API server before the replicas) sees it.
+Each replica accounts for the time that it has a stream."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ from twostroke.types.request import Request
 
 
 class FrontLedger(Ledger):
-    """A Ledger without steps: each stream of the fleet accounts for its own time, up to its end."""
+    """A Ledger for the front (the API server before the replicas), which runs no steps. Each stream of the fleet keeps
+    its own account, and `finish` collects it."""
 
     def opened(self, account: LiveAccount) -> None:
-        """Adds the account of a new stream of the fleet."""
+        """Registers the account that the fleet has made for a new stream."""
         self._live[account.request.request_id] = account
 
     def arrive(self, request: Request) -> None:
-        """Does nothing, because the fleet has opened the account already."""
+        """Does nothing: `opened` has registered the account already. (A Ledger that runs steps makes the account here.)
+        """
 
     def finish(self, event: FinishedEvent) -> Account | None:
         live = self._live.pop(event.request_id, None)

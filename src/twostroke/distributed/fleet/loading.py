@@ -36,12 +36,12 @@ class ModelState(enum.StrEnum):
 
 
 class LoadingRules(Struct, frozen=True):
-    """The rules of loading. most_loaded: the most models at a time. most_load_s: a load that takes longer hangs, and is
-    ended.
+    """The rules of loading. most_loaded: the most models that are loaded at a time. most_load_s: the longest load; a
+    process that is still loading after these seconds hangs, and is ended.
 
-    load_wait_s: the longest wait of a request for its model. max_wait_s: the longest time that a model in use keeps its
-    memory from another one. turn_loads: a model stays at least this many times the seconds of its load, where another
-    one wants its memory.
+    load_wait_s: the longest wait of a request for its model. max_wait_s: the longest time that a model in use keeps
+    memory that another model waits for. turn_loads: a model that took x seconds to load stays loaded for at least
+    `turn_loads` times x seconds, at most max_wait_s, before another model may take its memory.
 
     tries: the number of failed loads after which a model counts as failed. failed_s: how long it then counts as failed.
     delay_s, most_delay_s: the first and the longest wait before a process is started again; the wait doubles each time.
@@ -61,19 +61,20 @@ class LoadingRules(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True):
-    """Start a process for this model."""
+    """Action: start a process for this model."""
 
     name: str
 
 
 class Stop(Struct, frozen=True):
-    """Give the model's process no more requests, and end it when nothing runs in it."""
+    """Action: give the model's process no more requests, and end the process when nothing runs in it."""
 
     name: str
 
 
 class Refuse(Struct, frozen=True):
-    """End all requests that wait for this model. retry_after_s: None where the same request would fail again."""
+    """Action: end all requests that wait for this model with an error. code, why: the error. retry_after_s: the seconds
+    after which a client may try again; None where the same request would fail again."""
 
     name: str
     code: str
@@ -86,18 +87,18 @@ Action = Start | Stop | Refuse
 
 @dataclass(eq=False, slots=True)
 class LoadedModel:
-    """One model. need_bytes: the memory of its process. keep_s: how long it stays after its last request. usual_keep_s:
-    the same where no request has asked for another time. pinned: whether it never leaves. load_s: seconds of a load,
-    predicted or measured.
+    """One model, loaded or not. need_bytes: the memory of its process. keep_s: how long it stays loaded after its last
+    request. usual_keep_s: the keep_s that counts again after it was unloaded. pinned: whether it stays loaded for good.
+    load_s: seconds of a load, predicted or measured.
 
     requests: the number of requests that run or wait. waits_since_s: the time at which requests began to wait for it.
     idle_since_s: the end of its last request. ready_since_s: the end of its last load. begun_s: the beginning of its
     present load.
 
-    wished: whether a load was asked for without a request. gentle: whether no other model leaves for this load.
-    unloading: whether it leaves with its last request. failed_code, why: the error of the last failed load. retry_at_s:
-    the time before which no process is started. tries: the number of loads that failed one after the other. delay_s:
-    the wait before the next start after an unexpected end.
+    wished: whether a load was asked for without a request. gentle: whether this load may unload no other model.
+    unloading: whether it is unloaded when its last request ends. failed_code, why: the error of the last failed load.
+    retry_at_s: the time before which no process is started. tries: the number of loads that failed one after the other.
+    delay_s: the wait before the next start after an unexpected end.
     """
 
     name: str
@@ -128,20 +129,20 @@ class LoadedModel:
 
     @property
     def waits(self) -> bool:
-        """Does anybody want the model while it is not ready?"""
+        """Do requests wait for the model's load, or was the load asked for without a request?"""
         return (self.requests > 0 or self.wished) and self.state is not ModelState.READY
 
     @property
     def leaves_at_s(self) -> float:
-        """The time at which the model's time is over; infinite while it is used or pinned."""
+        """The time at which the model may be unloaded; infinite while it is used or pinned."""
         if self.state is not ModelState.READY or self.requests or (self.pinned and not self.unloading):
             return math.inf
         return self.idle_since_s if self.unloading else self.idle_since_s + self.keep_s
 
 
 class Loading:
-    """Decides the loading of all models. room_bytes: the memory for the processes of all models together; it may
-    change. Only one thread at a time may use it."""
+    """Decides which models are loaded and unloaded, and when. room_bytes: the memory for the processes of all models
+    together; it may change. Only one thread at a time may use it."""
 
     def __init__(self, room_bytes: int, rules: LoadingRules | None = None) -> None:
         self.room_bytes = room_bytes
@@ -165,7 +166,7 @@ class Loading:
     def add(
         self, name: str, need_bytes: int, keep_s: float = math.inf, *, pinned: bool = False, load_s: float = 1.0
     ) -> None:
-        """Adds one model. A name that is known stays as it is: there is one group for each reference."""
+        """Adds one model, which is not loaded yet. A name that was added before keeps its settings."""
         self._models.setdefault(name, LoadedModel(name, need_bytes, keep_s, keep_s, pinned, load_s))
 
     def observe(self, name: str, requests: int, now: float) -> None:
@@ -178,8 +179,8 @@ class Loading:
         self._mark_waiting(model, now)
 
     def want(self, name: str, now: float, *, gentle: bool = False) -> None:
-        """Asks for the load of a model, without a request for it. From then on it counts like a model that requests
-        wait for. gentle: see LoadedModel."""
+        """Asks for the load of a model without a request for it. The load then counts as if a request waited for it.
+        gentle: see LoadedModel."""
         model = self._models[name]
         if model.state is ModelState.READY:
             model.idle_since_s, model.unloading = max(now, model.idle_since_s), False
@@ -190,7 +191,7 @@ class Loading:
         self._mark_waiting(model, now)
 
     def unload(self, name: str, now: float) -> None:
-        """Lets a model leave with the last of its requests. A later request loads it again."""
+        """Lets a model be unloaded when its last request ends. A later request loads it again."""
         model = self._models[name]
         model.wished = False
         if model.has_process:
@@ -199,8 +200,8 @@ class Loading:
             model.waits_since_s = None
 
     def keep(self, name: str, keep_s: float) -> None:
-        """Sets how long a model stays after its last request, until it has left; 0 lets it leave with its last request.
-        """
+        """Sets how long a model stays loaded after its last request; 0 unloads it when that request ends. The next load
+        has the usual time again."""
         model = self._models[name]
         model.keep_s, model.unloading = keep_s, False
 
@@ -238,13 +239,13 @@ class Loading:
         return [*actions, *self._starts(now)]
 
     def _fits_now(self, name: str) -> bool:
-        """Is the model loaded, or is there room for it while no other model leaves?"""
+        """Is the model loaded, or is there room to load it without unloading another one?"""
         model = self._models[name]
         return model.has_process or (self._lacking(model) <= 0 and self._places_lacking() <= 0)
 
     def is_quiet(self, name: str, now: float) -> bool:
-        """May work without urgency ask for a model? A load for it makes no model leave that was used within max_wait_s.
-        No other model may wait for memory meanwhile."""
+        """May work that is not urgent ask for a load of this model? It may where the load would unload no model that
+        was used within the last max_wait_s seconds, and no other model waits for memory."""
         others = [each for each in self if each.name != name]
         if any(each.waits and not each.has_process for each in others):
             return False
@@ -289,16 +290,15 @@ class Loading:
                 yield from self._waited_too_long(model, now)
 
     def _waited_too_long(self, model: LoadedModel, now: float) -> Iterator[Refuse]:
-        """Yields a refusal where requests have waited too long. Requests that run in a process which is about to end
-        are not refused, because they have a replica."""
+        """Yields a refusal where requests have waited too long for the load of their model."""
         if model.waits_since_s is not None and now - model.waits_since_s > self.rules.load_wait_s:
             busy = "its load goes on" if model.state is ModelState.LOADING else "other models are in use"
             why = f"It was not there within {self.rules.load_wait_s:g} s: {busy}."
             yield self._refused(model, "model_not_loaded", why, self.rules.load_wait_s)
 
     def _refused(self, model: LoadedModel, code: str, why: str, retry_after_s: float | None) -> Refuse:
-        """Returns the action that refuses a model's requests. The requests count no longer, because the receiver of the
-        action ends them."""
+        """Returns the action that refuses a model's requests. The requests are no longer counted, because whoever
+        carries out the action ends them."""
         model.requests, model.wished, model.waits_since_s = 0, False, None
         return Refuse(model.name, code, why, retry_after_s)
 
@@ -326,8 +326,9 @@ class Loading:
         return Stop(model.name)
 
     def _starts(self, now: float) -> Iterator[Action]:
-        """Yields the next load, at most one at a time. The model that was wanted first comes first. Another model may
-        pass it where it needs no model to leave, but not after max_wait_s."""
+        """Yields the next load, and the models to unload for it; only one model is loaded at a time. The model that has
+        waited longest comes first. A later one may be loaded before it where that fits without unloading anything,
+        until the first has waited for max_wait_s."""
         if any(model.state is ModelState.LOADING for model in self):
             return
         waiting = [model for model in self if model.waits and not model.has_process and now >= model.retry_at_s]
@@ -353,8 +354,8 @@ class Loading:
         return sum(each.has_process for each in self) + 1 - self.rules.most_loaded
 
     def _leaving(self, wanted: LoadedModel, now: float) -> Sequence[LoadedModel]:
-        """Returns the models that leave for a model that waits; none while the models that are leaving already free
-        enough."""
+        """Returns the models to unload, so that a waiting model fits; none while the models that are ending already
+        free enough."""
         going = [each for each in self if each.state is ModelState.DRAINING]
         lacking = self._lacking(wanted) - sum(each.need_bytes for each in going)
         places = self._places_lacking() - len(going)

@@ -22,15 +22,16 @@ USUAL_RATE = 100e6
 GREETING_S = 0.005
 """The seconds that a question and its answer take, in addition to the transfer of their bytes."""
 LAST_TOKENS = 64
-"""The number of tokens in the pages of a prompt's last chunk, which move after all computing is done. A replica that
-only computes prompts makes that chunk small; see engine/scheduler/limits/last_chunk.py."""
+"""The number of tokens in the pages of a prompt's last chunk. These pages can be sent only after the whole prompt is
+computed. A replica that only computes prompts makes that chunk small; see engine/scheduler/limits/last_chunk.py."""
 
 CACHED = Placing(1, (), 1)
 """A prompt with one token left to compute."""
 
 Members = Sequence[FleetMember]
 Sooner = Callable[[float, float], bool]
-"""(seconds of a split, seconds of the whole) -> should it be split?"""
+"""Called with two predictions in seconds: the time with the work divided between two replicas, and the time on one
+replica. Returns whether to divide the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class ReplicaPlacement:
 
 
 def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> ReplicaPlacement:
-    """Returns the best of `members` for the whole request, with a source of pages to move there where that is faster.
-    """
+    """Returns the best of `members` for the whole request. The placement has a source of cached pages where fetching
+    them is faster than computing them."""
     member = router.rank(asked, members)
     source = max(members, key=lambda other: router.cached_tokens(asked, other))
     more = router.cached_tokens(asked, source) - router.cached_tokens(asked, member)
@@ -62,15 +63,17 @@ def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> Repli
 def place_split(
     asked: Placing, readers: Members, decoders: Members, router: LeastSeconds, sooner: Sooner
 ) -> ReplicaPlacement:
-    """Returns the placement of a request on a reader and a decoder, or only on a decoder where that is sooner.
+    """Returns the placement of a request: either one replica computes the prompt and another decodes, or one replica
+    does both.
 
-    readers: the replicas that only compute prompts. Neither list is empty.
+    readers: the replicas that only compute prompts. decoders: the replicas that decode. Neither list is empty. sooner:
+    decides by the predicted times.
     """
     whole, reader = place_whole(asked, decoders, router), router.rank(asked, readers)
 
     def after_s(decoder: FleetMember) -> float:
-        """Returns the seconds from the reader's last step to the decoder's first one: its queue, and the pages still to
-        come."""
+        """Returns the seconds from the end of the prompt on the reader to this request's first step on the decoder: the
+        decoder's queue, and the pages that are not sent by then."""
         missing, own_s = asked.num_tokens - router.cached_tokens(asked, decoder), router.own_s(asked, reader)
         last_s = moving_s(min(missing, LAST_TOKENS), asked.page_tokens, decoder)
         return router.first_s(CACHED, decoder) + max(last_s, moving_s(missing, asked.page_tokens, decoder) - own_s)
@@ -82,10 +85,11 @@ def place_split(
 
 
 def place_encode(rows: int, member: FleetMember, encoders: Members, sooner: Sooner) -> FleetMember | None:
-    """Returns the one of `encoders` that makes these image rows for `member`; None where `member` makes them sooner
-    itself.
+    """Returns the replica of `encoders` that encodes these image rows for `member`; None where `member` itself is
+    sooner.
 
-    An encode at `member` delays each stream there. Where none runs, it delays one stream that may come meanwhile.
+    An encode at `member` delays each stream that runs there. Where none runs, one stream is assumed, because it may
+    come meanwhile.
     """
     if not rows or not encoders:
         return None
@@ -98,7 +102,8 @@ def place_encode(rows: int, member: FleetMember, encoders: Members, sooner: Soon
 
 
 def _encodes_left_s(encoder: FleetMember) -> float:
-    """Returns the seconds of encodes that the encoder has left, by its own report or by what was sent to it."""
+    """Returns the seconds of encodes that the encoder has left: the larger of its own report and of what was sent to
+    it."""
     return max(encoder.load.encode_s, encoder.sent_encode_s)
 
 

@@ -18,17 +18,18 @@ REMEMBERED_PAGES = 262_144
 SAME_SHARE = 0.05
 """Predictions that differ by less than this share count as equal. Then the longer cached prefix decides."""
 FULL_S = 60.0
-"""The seconds that are added where every place of the batch is taken, so that such a replica is chosen last."""
+"""The seconds that are added to the cost of a replica whose batch is full, so that it is chosen last."""
 
 
 @dataclass(eq=False, slots=True)
 class FleetMember:
-    """A replica as the front sees it. sent_tokens: the tokens of prompts that were sent and have not started. streams:
-    the number of streams that it computes for this front. output_tokens: the tokens that came from it.
+    """A replica as the front sees it; the front is the server process that gives requests to replicas. sent_tokens: the
+    tokens of prompts that were sent to it and that it has not started. streams: the number of streams that it computes
+    for this front. output_tokens: the tokens that came from it.
 
-    sent_encode_s: the predicted seconds of its encodes whose streams have not started. instance, role, page_bytes,
-    image_row_s, image_row_bytes: see ReplicaFacts. heard_s: the time of its last frame. where: the address at which
-    other replicas reach it.
+    sent_encode_s: the predicted seconds of the encodes that were sent to it and whose streams have not started.
+    instance, role, page_bytes, image_row_s, image_row_bytes: see ReplicaFacts. heard_s: the time of its last frame.
+    where: the address at which other replicas reach it.
     """
 
     name: str
@@ -51,8 +52,8 @@ class FleetMember:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """A request to be placed. keys: one key for each whole page of its tokens, made from all tokens up to that page's
-    end."""
+    """A request for which a replica is to be chosen. keys: one key for each whole page of its tokens, made from all
+    tokens up to that page's end."""
 
     num_tokens: int
     keys: tuple[int, ...]
@@ -67,24 +68,24 @@ class LeastSeconds:
         self._places: OrderedDict[int, set[str]] = OrderedDict()
 
     def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """Returns the member where the request costs least. Call `remember` if that member is to compute the request.
-        """
+        """Returns the member with the least cost for the request; among almost equal ones, the one that has most of its
+        prompt cached. Call `remember` if that member is to compute the request."""
         found = [(self.cost_s(asked, member), member) for member in members]
         near_s = min(seconds for seconds, _ in found) * (1 + SAME_SHARE) + 1e-9
         near = [member for seconds, member in found if seconds <= near_s]
         return max(near, key=lambda member: (self.cached_tokens(asked, member), -member.streams))
 
     def cost_s(self, asked: Placing, member: FleetMember) -> float:
-        """Returns `first_s`. Where streams are decoded, it adds the seconds that they wait for this prompt, once for
-        all streams together.
+        """Returns the cost of the request on that member: the seconds until its first token (`first_s`). Where the
+        member decodes streams, the seconds for which this prompt delays them are added, once for all of them together.
 
         So an idle member is preferred to a busy one whose predictions happen to be a little lower.
         """
         return self.first_s(asked, member) + (self.own_s(asked, member) if _decodes(member) else 0.0)
 
     def first_s(self, asked: Placing, member: FleetMember) -> float:
-        """Returns the seconds until the first token of this request on that member. They include the rest of a step
-        where one runs."""
+        """Returns the predicted seconds until the first token of this request on that member: the prompts before it,
+        its own prompt, and a step where one runs."""
         load = member.load
         before = max(load.prefill_tokens, member.sent_tokens)
         full = FULL_S if max(load.running + load.waiting, member.streams) >= member.max_sequences else 0.0
@@ -92,7 +93,7 @@ class LeastSeconds:
         return full + before * load.token_s + self.own_s(asked, member) + step_s
 
     def own_s(self, asked: Placing, member: FleetMember) -> float:
-        """Returns the seconds in which the prompt itself is computed, a part of `first_s`."""
+        """Returns the seconds in which the member computes the request's own prompt; they are a part of `first_s`."""
         return max(1, asked.num_tokens - self.cached_tokens(asked, member)) * member.load.token_s
 
     def forget(self, member: FleetMember) -> None:
@@ -101,7 +102,8 @@ class LeastSeconds:
             names.discard(member.name)
 
     def cached_tokens(self, asked: Placing, member: FleetMember) -> int:
-        """Returns the number of the prompt's tokens that the member need not compute, as far as is known."""
+        """Returns how many of the prompt's tokens the member probably has cached, by the prompts that were sent to it.
+        """
         pages = 0
         for key in asked.keys:
             if member.name not in self._places.get(key, ()):

@@ -1,4 +1,5 @@
-"""One request of a front while it lives: its output so far, and the replicas at which it was."""
+"""The state of one request in the front (the API server) while it runs: its output so far, and the replicas that have
+computed it."""
 
 from __future__ import annotations
 
@@ -13,34 +14,36 @@ from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 
 PART_OF = {Phase.QUEUED: "queue_s", Phase.FILLING: "own_s", Phase.DECODING: "decode_s", Phase.BACK: "recompute_s"}
-"""The part of the account to which the seconds of each phase are added. BACK is the time without a token after a loss.
-"""
+"""The part of the account to which the seconds of each phase are added. BACK is the time from the loss of a replica to
+the next token."""
 
 
 @dataclass(eq=False, slots=True)
 class FleetStream:
-    """One request of a front. account: its time so far, as the front sees it, and the replicas that had it.
+    """One request of the front (the API server), which sends it to a replica, and to another one when the first is lost
+    or hands it over. account: where its time went so far.
 
-    told: its output so far, as sent. memory: the state of its samplers after this output. number: the number of its
-    present Assignment; 0 while it waits for a replica. sent_tokens: the number of tokens of its prompt, while its
-    present replica has not begun it.
+    told: its output tokens that were sent to the client. memory: the state of its samplers after these tokens. number:
+    the number of its present Assignment; 0 while no replica has it. sent_tokens: the number of tokens of its prompt,
+    while its present replica has not begun the prompt.
 
-    party: the streams that one replica must compute, and that end together: the beams of a search, or this one alone.
-    The first stream leads: it is placed, and its Assignment names the others.
+    party: the streams that one replica must compute together, and that end together: the beams of a search, or this
+    stream alone. The first of them is sent to a replica, and its Assignment names the others.
 
-    prompt_told: the number of the prompt's log probabilities that were sent. prompt_seen: the number of them that came
-    from the present Assignment.
+    prompt_told: the number of the prompt's log probabilities that were sent to the client. prompt_seen: the number of
+    them that came from the present Assignment.
 
-    lost_on: instances of replicas that were lost while it ran on them. deaths: the number of these that have ended.
-    refused_by: replicas that refused it. refusal: the reason that the last of these replicas gave. retry_at_s: the
-    earliest time at which one of them may take it. unpromised: replicas that could not promise its first token in time
-    and may hold it. to_be_held: whether no replica can promise its first token in time. Then the stream goes to a
-    replica that may hold it until the promise is possible. held: whether it was given to such a replica before; this is
-    done once.
+    lost_on: the instances of replicas that were lost while they computed it. deaths: how many of them have ended.
+    refused_by: replicas that refused it. refusal: the reason of the last refusal. retry_at_s: the earliest time at
+    which one of them may take it.
 
-    stays_whole: whether it is decoded where its prompt is computed. decode_replica: the replica that will generate the
-    rest; pages go there meanwhile, under the number of the present Assignment. encode_replica: the replica that encodes
-    its images, under the same number. encode_s: the predicted seconds of that encode.
+    unpromised: replicas that cannot promise its first token in time, but would queue it without a promise. to_be_held:
+    whether the next replica may queue it without a promise, because no replica gives one. held: whether that was tried
+    before; it is done once.
+
+    stays_whole: whether one replica must compute both prompt and output. decode_replica: the replica that will generate
+    the output; it fetches the prompt's pages meanwhile, under the number of the present Assignment. encode_replica: the
+    replica that encodes its images, under the same number. encode_s: the predicted seconds of that encode.
     """
 
     request: Request
@@ -72,24 +75,24 @@ class FleetStream:
 
     @property
     def handed(self) -> bool:
-        """Did the stream come to its last replica from the one that computed its prompt?"""
+        """Did the stream come to its present replica from another one that had computed its prompt?"""
         return len(self.account.stays) > 1 and self.account.stays[-2].end is StayEnd.HANDED
 
     @property
     def may_split(self) -> bool:
-        """May two replicas compute the stream's prompt and its output? Scores and vectors need every row of the prompt
-        again."""
+        """May one replica compute the prompt and another generate the output? Beam searches must stay on one replica.
+        So must requests that need a result for each row of the prompt, such as scores and vectors."""
         return not (self.stays_whole or self.request.steered or self.request.wants_rows)
 
     def rows_after(self, num_tokens: int) -> int:
-        """Returns the number of image rows of the tiles that the prompt shows after `num_tokens` tokens; each tile
-        counts once."""
+        """Returns the number of image rows that the prompt shows after its first `num_tokens` tokens. A tile that is
+        shown twice counts once."""
         tiles = {span.tile.key: span.tile.rows for span in self.request.images if span.end > num_tokens}
         return sum(tiles.values())
 
     def encode_at(self, encoder: FleetMember | None, seconds: float) -> None:
-        """Sets the replica that encodes the stream's images from now on, and the predicted seconds. None: only its own
-        replica encodes them."""
+        """Sets the replica that will encode the stream's images, and the predicted seconds. None: the replica that
+        computes the stream encodes them."""
         if self.encode_replica is not None:
             self.encode_replica.sent_encode_s = max(0.0, self.encode_replica.sent_encode_s - self.encode_s)
         self.encode_replica, self.encode_s = encoder, seconds
@@ -97,19 +100,20 @@ class FleetStream:
             encoder.sent_encode_s += seconds
 
     def sent_to(self, member: FleetMember, number: int, now: float) -> None:
-        """Notes that the stream is at `member` from now on."""
+        """Notes that the stream was sent to `member` under this number."""
         self.number, self.member, self.prompt_seen = number, member, 0
         self.account.stays.append(ReplicaStay(member.name, member.instance, number, now, len(self.told)))
         member.streams += 1
 
     def expect(self, num_tokens: int) -> None:
-        """Notes that the present replica has `num_tokens` tokens of the stream to compute, until it begins."""
+        """Sets how many prompt tokens the present replica has to compute before the stream's first step, as counted in
+        the replica's `sent_tokens`."""
         if self.member is not None:
             self.member.sent_tokens += num_tokens - self.sent_tokens
             self.sent_tokens = num_tokens
 
     def left(self, end: StayEnd, now: float) -> None:
-        """Notes that the stream is at no replica any more."""
+        """Notes that its replica does not compute the stream any more. end: the reason."""
         if self.member is not None:
             self.expect(0)
             self.member.streams -= 1
@@ -119,11 +123,11 @@ class FleetStream:
         self.member, self.number = None, 0
 
     def refuse(self, name: str, refused: Refused, usable: set[str], now: float) -> bool:
-        """Notes that a replica has refused the stream. usable: the replicas that are there. Returns whether one of them
-        may still take it.
+        """Notes that a replica has refused the stream. usable: the names of the connected replicas. Returns whether one
+        of them may still take the stream.
 
-        Each replica is asked to promise the first token in time. Where none does, a replica that may hold the stream
-        holds it, until it can promise or must refuse; then the others are asked once more.
+        Each replica is first asked to promise the first token in time. Where none can, the stream may once be sent to a
+        replica that queues it until it can promise. If that replica refuses too, the others are asked once more.
         """
         if refused.may_hold:
             self.unpromised.add(name)
@@ -139,7 +143,8 @@ class FleetStream:
         return refused.retry_after_s is not None and not left <= self.unpromised
 
     def start(self, start: WireStart, now: float) -> None:
-        """Notes the stream's first step at the present replica. The first such step of all ends its queue time."""
+        """Notes the stream's first step at the present replica. At the first replica that begins it, this step also
+        ends the queue time."""
         self.expect(0)
         account = self.account
         if account.first_s is None:
@@ -149,8 +154,8 @@ class FleetStream:
             self._pass(Phase.FILLING, account.first_s)
 
     def new_logprobs(self, prompt: WirePrompt) -> tuple[TokenLogprob, ...]:
-        """Returns the log probabilities of the prompt that were not sent yet: another replica may have made the first
-        ones."""
+        """Returns the log probabilities of the prompt that the client does not have yet. After a loss, another replica
+        computes them again from the beginning."""
         new = prompt.logprobs[max(0, self.prompt_told - self.prompt_seen) :]
         self.prompt_seen += len(prompt.logprobs)
         self.prompt_told = max(self.prompt_told, self.prompt_seen)
@@ -164,12 +169,12 @@ class FleetStream:
             self._pass(Phase.DECODING, now)
 
     def end(self, now: float, with_token: bool) -> None:
-        """Notes that the stream has ended. with_token: whether an end token ended it; this token has no event of its
-        own."""
+        """Notes that the stream has ended. with_token: whether an end token, which is not sent as a token, ended it;
+        its time then counts as decoding."""
         self._pass(Phase.DECODING if with_token else self.account.phase, now)
 
     def _pass(self, phase: Phase, at_s: float) -> None:
-        """Adds the seconds up to at_s to the part of the present phase, and begins the next phase."""
+        """Adds the seconds up to at_s to the account's part for the present phase, and begins the next phase."""
         account, part = self.account, PART_OF[self.account.phase]
         setattr(account, part, getattr(account, part) + at_s - account.mark_s)
         account.mark_s, account.phase = at_s, phase

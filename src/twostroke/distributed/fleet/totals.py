@@ -1,4 +1,4 @@
-"""Sums over all replicas that were ever connected, for counters: the sums do not fall when a replica leaves."""
+"""Sums of counters over all replicas that were ever connected: the sums do not fall when a replica leaves."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from twostroke.distributed.wire.frames import ReplicaLoad
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 MOST_INSTANCES = 1024
-"""The number of instances that are kept separately; of older instances only the sum is kept."""
+"""The number of replica processes whose counts are kept separately; of older ones only the sum is kept."""
 
 
 class FleetTotal(Struct, frozen=True):
-    """Sums of the counts in loads. An instance of a replica counts from its own start on."""
+    """The sums of the counters that replicas report in `ReplicaLoad`. Each start of a replica's process is an instance,
+    and its counters begin at 0."""
 
     preemptions: int = 0
     query_tokens: int = 0
@@ -22,7 +23,7 @@ class FleetTotal(Struct, frozen=True):
     guesses: VerifiedGuesses = NO_GUESSES
 
     def plus(self, load: ReplicaLoad | FleetTotal) -> FleetTotal:
-        """Returns the sum of this total and a load, or another total."""
+        """Returns this total with a replica's counters, or another total, added to it."""
         return FleetTotal(
             self.preemptions + load.preemptions,
             self.query_tokens + load.query_tokens,
@@ -32,14 +33,15 @@ class FleetTotal(Struct, frozen=True):
 
 
 class FleetTotals:
-    """Adds up the loads of all instances. One thread reports loads; any thread may read the sum."""
+    """Adds up the counters of all instances, that is, of all starts of replica processes. One thread reports loads; any
+    thread may read the sum."""
 
     def __init__(self) -> None:
         self._latest: OrderedDict[str, ReplicaLoad] = OrderedDict()
         self._older = FleetTotal()
 
     def heard(self, instance: str, load: ReplicaLoad) -> None:
-        """Takes the present load of an instance, which replaces its earlier load."""
+        """Takes the latest counters of an instance, which replace its earlier ones."""
         self._latest[instance] = load
         self._latest.move_to_end(instance)
         if len(self._latest) > MOST_INSTANCES:
@@ -47,7 +49,7 @@ class FleetTotals:
 
     @property
     def sum(self) -> FleetTotal:
-        """The sums of all instances so far."""
+        """The sums of the counters over all instances so far."""
         total = self._older
         for load in list(self._latest.values()):
             total = total.plus(load)

@@ -1,9 +1,10 @@
 """The frames that the leader of a group sends its members, and their answers: typed frames in MessagePack.
 
     leader -> member   RankBegin (or RankJoin), then a RankStep for each step, and RankRows where other rows need logits
-    leader -> member   RankGiven before a RankStep whose rows show images, as often as needed: numbers of these rows
-    leader -> member   RankAsk where a step has failed for a rank that did not come; answered while a step runs, too
-    member -> leader   RankReady; RankHere; RankFailed where it ends, RankWaited where another rank was the reason
+    leader -> member   RankGiven before a RankStep whose rows show images, as often as needed: values of these rows
+    leader -> member   RankAsk where a step failed because a rank did not join an exchange: does the member still run?
+    member -> leader   RankReady; RankHere answers RankAsk, even during a step; RankFailed where the member ends;
+                       RankWaited where it ends because another rank did not join an exchange
 
 A frame holds only the changes in page tables since the step before, so that a stream of a long context costs a few
 bytes.
@@ -21,9 +22,10 @@ RANKS_VERSION = 6
 
 
 class RankSight(msgspec.Struct, frozen=True):
-    """Tells how image rows come into the model, so that no member needs the files of the encoder. scaled, added: see
-    ops/passes/with_given_rows.py. axes: for each number of rotated pairs of a head, the places that rotate them. spans:
-    the name of a member of SpanLayers. filler: see runner/step_images.py."""
+    """How image rows come into the model, so that no member needs the encoder's files. scaled, added: see
+    ops/passes/with_given_rows.py. axes: which axis of an image position (time, height, width) rotates each pair of a
+    head; the key is the number of rotated pairs. spans: the name of a member of SpanLayers. filler: see
+    runner/step_images.py."""
 
     scaled: bool
     added: tuple[int, ...]
@@ -33,13 +35,14 @@ class RankSight(msgspec.Struct, frozen=True):
 
 
 class RankBegin(msgspec.Struct, tag=True, frozen=True):
-    """The facts that make a process member `rank` of `ranks`. way: tensor or pipeline. options: the engine's options,
-    all resolved. pages: the number of pages in each page group's pool. model: a fingerprint of config and weights.
+    """The leader's first frame: the facts that make a process member `rank` of `ranks`. way: tensor or pipeline.
+    options: the engine's options, with no value left to choose. pages: the number of pages in each page group's pool.
+    model: a fingerprint of config and weights.
 
     width: the columns of the widest value that ranks exchange. limit_s: the longest wait for another rank. ticket: the
-    token by which connections of this group are recognised. peers: HOST:PORT where each rank listens, empty for the
-    leader; no entries for ranks that share memory. key_factors: see assembly/calibrated_keys.py. sight: None where the
-    model reads no images.
+    token by which connections of this group are recognised. peers: for each rank, HOST:PORT where it listens, and ""
+    for the leader; no entries for ranks that share memory. key_factors: see assembly/calibrated_keys.py. sight: how
+    image rows come into the model; None where it reads no images.
     """
 
     version: int
@@ -60,7 +63,8 @@ class RankBegin(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankJoin(msgspec.Struct, tag=True, frozen=True):
-    """The first frame of a connection for numbers, which names its rank. After it there are no frames."""
+    """The first frame of a connection over which two ranks exchange the values of a step. rank: the rank that connects.
+    Raw bytes follow instead of frames."""
 
     ticket: bytes
     rank: int
@@ -73,35 +77,34 @@ class RankReady(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankAsk(msgspec.Struct, tag=True, frozen=True):
-    """Asks whether the member is there. The member answers with RankHere."""
+    """Asks whether the member's process still runs. The member answers with RankHere."""
 
 
 class RankHere(msgspec.Struct, tag=True, frozen=True):
-    """The member's process runs, whatever its step does."""
+    """The answer to RankAsk: the member's process runs, even if its step hangs."""
 
 
 class RankWaited(msgspec.Struct, tag=True, frozen=True):
-    """The member waited in vain for another rank, and ends."""
+    """The member ends because another rank did not join an exchange in time."""
 
 
 class RankFailed(msgspec.Struct, tag=True, frozen=True):
-    """The member ends. text: the reason, in words. code: its exit code."""
+    """The member ends because of an error. text: the error, in words. code: its exit code."""
 
     text: str
     code: int
 
 
 class TableChange(msgspec.Struct, frozen=True, array_like=True):
-    """The change of a page table: it keeps the first `kept` entries that its sequence had in the step before; `pages`
-    follow."""
+    """The change of a page table since the step before: its first `kept` entries stay, and `pages` follow them."""
 
     kept: int
     pages: list[int]
 
 
 class RankRow(msgspec.Struct, frozen=True, array_like=True):
-    """A sequence of a step (types.plan.PlannedSequence). before: its place in the step before; -1 where it was not in
-    that step."""
+    """A sequence of a step, as in types.plan.PlannedSequence. before: its index among the sequences of the step before;
+    -1 where it was not in that step."""
 
     before: int
     start: int
@@ -113,8 +116,9 @@ class RankRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RankGiven(msgspec.Struct, tag=True, frozen=True):
-    """Image rows of the next step, from its row `first` on. piece: which piece of the image rows it is; see
-    runner/step_images.py. numbers: (rows, width) float32, row after row."""
+    """The values of image rows of the next step, from the step's row `first` on. Where layers add to image rows, a row
+    consists of several pieces of the model's width; `piece` is the index of this one (runner/step_images.py). numbers:
+    (rows, width) float32."""
 
     piece: int
     first: int
@@ -122,7 +126,8 @@ class RankGiven(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankShown(msgspec.Struct, frozen=True, array_like=True):
-    """Rows of a step that show a part of an image: `count` rows from `first` on. end: see runner/step_images.py."""
+    """Rows of a step that show a part of an image: `count` rows from row `first` on. end: the position up to which they
+    attend; 0 where they attend as text rows do."""
 
     first: int
     count: int
@@ -130,14 +135,16 @@ class RankShown(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RankPlaced(msgspec.Struct, frozen=True, array_like=True):
-    """The places of a sequence's rows, from the step's row `first` on. places: (3, rows) int32."""
+    """The rotary positions (time, height, width) of the rows of one sequence that shows images, from the step's row
+    `first` on. places: (3, rows) int32."""
 
     first: int
     places: bytes
 
 
 class RankStep(msgspec.Struct, tag=True, frozen=True):
-    """One step: its sequences, the copies of states and pages that come with it, and its rows that show images."""
+    """One step: its sequences, the copies of states and pages to make first, its rows that show images, and their
+    rotary positions."""
 
     rows: list[RankRow]
     state_copies: tuple[tuple[int, int], ...] = ()

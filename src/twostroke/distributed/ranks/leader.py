@@ -33,20 +33,21 @@ ANSWER_S = 2.0
 
 
 class MeetingPlace(Protocol):
-    """The part of the exchange that a group needs."""
+    """The interface of the exchange in which the ranks add up or pass on the values of a step (shared memory or
+    sockets), as a group uses it."""
 
     def begin(self, number: int) -> None:
-        """Sets the number of the pass that follows. A rank that meets another one with a different number ends."""
+        """Sets the number of the pass that follows. A rank that finds another rank at a different number ends."""
 
     def end(self) -> None:
-        """Ends every wait of every rank."""
+        """Makes every rank that waits in the exchange stop waiting."""
 
     def spent(self) -> ExchangeSpent:
         """Returns the time and bytes that all passes so far have taken. Call it between passes."""
 
 
 class RankGroup:
-    """Owns the connections to the members, and for each connection a thread that waits for its frames.
+    """The leader's connections to the members, each with a thread that waits for the member's frames.
 
     describe: a function that returns how a member's process ended, for a member that sent no last frame.
     """
@@ -81,7 +82,7 @@ class RankGroup:
             return dict(self._ready)
 
     def meet_in(self, meeting: MeetingPlace) -> None:
-        """Sets the place where the ranks of this group exchange numbers from now on."""
+        """Sets the exchange over which the ranks of this group pass values from now on."""
         self._meeting = meeting
         if self._lost is not None:
             meeting.end()
@@ -110,8 +111,8 @@ class RankGroup:
             then()
 
     def lose_the_late(self, error: MeetingLost) -> None:
-        """Finds the lost members after a step has failed because a member did not come. Members that do not answer now
-        count as lost."""
+        """Finds the lost members after a step has failed because a member did not join the exchange in time. Members
+        that do not answer RankAsk count as lost."""
         for index, line in enumerate(self._lines):
             try:
                 line.send(RankAsk())
@@ -136,14 +137,15 @@ class RankGroup:
     def tell(self, frame: Frame) -> int:
         """Sends a frame to all members, each of which runs a pass of the program. Returns the number of that pass.
 
-        Where a member was lost, no member runs the pass, and `meet` raises the error.
+        Where a member was lost before, nothing is sent, and `meet` raises the error.
         """
         self._passes += 1
         self.send(frame, range(len(self._lines)))
         return self._passes
 
     def send(self, frame: Frame, members: Iterable[int]) -> None:
-        """Sends a frame to these members, by their places among the members. A member that is gone is noted as lost."""
+        """Sends a frame to these members, given by their indices. A member whose connection is gone is noted as lost.
+        """
         for index in members if self.whole else ():
             try:
                 self._lines[index].send(frame)
@@ -151,7 +153,7 @@ class RankGroup:
                 self.lose(self._gone(index, error))
 
     def meet(self, number: int) -> None:
-        """Begins this pass on the leader. Raises EngineStopped where a member was lost."""
+        """Begins the pass of this number on the leader. Raises EngineStopped where a member was lost."""
         self.require_whole()
         if self._meeting is not None:
             self._meeting.begin(number)
@@ -169,7 +171,8 @@ class RankGroup:
             then()
 
     def close(self) -> None:
-        """Ends all lines, and the members end with them. Closing twice is harmless."""
+        """Closes all connections to members. A member ends when its connection to the leader ends. Closing twice is
+        harmless."""
         with self._changed:
             self._closing = True
         for line in self._lines:
@@ -203,21 +206,22 @@ class RankGroup:
 
 
 class PreparesImages(Protocol):
-    """The part of `runner.image_encoder.ImageRows` that a leader needs."""
+    """The part of `runner.image_encoder.ImageRows` that ImageSender uses."""
 
     def prepare(self, plan: Plan) -> StepImages:
         """Returns what images add to the plan's step, which is executed later."""
 
 
 class ImageSender:
-    """Sends members the image rows of a plan. takers: for each piece of an image row, the members whose parts of the
-    model take it, by their places among the members."""
+    """Encodes the images of a plan and sends the rows to the members that need them. takers: for each piece of an image
+    row (see RankGiven), the indices of the members whose layers use it."""
 
     def __init__(self, images: PreparesImages, takers: Sequence[Sequence[int]]) -> None:
         self._images, self._takers = images, takers
 
     def send(self, plan: Plan, group: RankGroup) -> StepImages:
-        """Encodes what the plan needs, and sends its image rows. Returns what images add to the step."""
+        """Encodes the images that the plan's step shows, and sends their rows to members of the group. Returns what
+        images add to the step."""
         images = self._images.prepare(plan)
         for frame in given_frames(images, len(self._takers)):
             group.send(frame, self._takers[frame.piece])
@@ -225,7 +229,7 @@ class ImageSender:
 
 
 class _Begun(NamedTuple):
-    """A plan that was sent to the members, with the number of its pass. fault: the error because of which it was not
+    """A plan that was sent to the members, with the number of its pass. fault: the error for which the plan was not
     sent; else None."""
 
     plan: Plan
@@ -236,8 +240,8 @@ class _Begun(NamedTuple):
 class LeadingExecutor:
     """Satisfies `engine.executor.Executor`: it computes the same plan on all ranks.
 
-    Stages compute one after the other, the leader last. So they can `begin` a plan while the leader executes the plan
-    before. images: what images add to steps; None for a model that reads no images.
+    In a pipeline the stages compute one after the other, the leader last. So the members can `begin` a plan while the
+    leader still executes the plan before. images: sends image rows; None for a model that reads no images.
     """
 
     def __init__(self, inner: Executor, group: RankGroup, images: ImageSender | None = None) -> None:
@@ -247,7 +251,8 @@ class LeadingExecutor:
         self._early_s = 0.0
 
     def begin(self, plan: Plan) -> None:
-        """Makes the members compute their part of this plan after the plans before it. See `engine.plans_in_flight`.
+        """Sends the plan to the members, which compute their part of it after the plans before it. See
+        `engine.plans_in_flight`.
 
         Images that the plan needs are encoded first, so no member waits for an encode inside a step.
         """
@@ -264,8 +269,8 @@ class LeadingExecutor:
         self._begun.append(_Begun(plan, self._group.tell(self._encoder.step(plan, images))))
 
     def execute(self, plan: Plan) -> StepResult:
-        """Executes the plan. Raises EngineStopped where a rank was lost or the step failed here. Raises the error of an
-        encode before any rank has begun the plan, so the group goes on."""
+        """Executes the plan. Raises EngineStopped where a rank was lost or the step failed here. The error of an image
+        encode is raised before any rank has begun the plan, so the group stays usable."""
         if not self._begun:
             try:
                 self.begin(plan)
@@ -296,8 +301,8 @@ class LeadingExecutor:
 
 
 class LeadingForward:
-    """Satisfies `runner.forward.Forward`. head_needs_members: whether members also take part in the calls of the head.
-    """
+    """Satisfies `runner.forward.Forward` on the leader: it makes the members join when logits of other rows are
+    computed. head_needs_members: whether members compute a part of the head."""
 
     def __init__(self, inner: Forward, group: RankGroup, head_needs_members: bool) -> None:
         self._inner, self._group, self._head_needs_members = inner, group, head_needs_members

@@ -1,6 +1,7 @@
-"""The line between the leader and one member: frames, one after the other, each after its length.
+"""The connection between the leader and one member: frames, one after the other, each after its length.
 
-Both sides prove the cluster's secret first (a keyed hash of the other's nonce), as front and replica do.
+Both sides first prove that they know the cluster's secret, by a keyed hash of the other side's nonce, as an API server
+and a replica do.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class RankLineLost(ConnectionError):
 
 
 class RankLine:
-    """Owns the socket. `send` may be called from one thread while another thread is in `receive`. `end` and `close` may
-    be called from any thread. No call uses a new file that got the number of a closed socket."""
+    """The connection to the other side; it owns the socket. `send` may be called from one thread while another thread
+    is in `receive`, and `end` and `close` from any thread. `close` waits for these calls, so none uses a closed
+    descriptor."""
 
     def __init__(self, sock: socket.socket) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -38,7 +40,8 @@ class RankLine:
         self._sending, self._receiving, self._ending = threading.Lock(), threading.Lock(), threading.Lock()
 
     def prove(self, secret: bytes, leads: bool) -> None:
-        """Exchanges the greeting of both sides. Raises RankLineLost where the other side does not know the secret."""
+        """Exchanges nonces and their keyed hashes with the other side. Raises RankLineLost where the other side does
+        not know the secret."""
         own, other = (b"leader", b"member") if leads else (b"member", b"leader")
         nonce = secrets.token_bytes(NONCE_BYTES)
         self.sock.settimeout(GREETING_S)
@@ -57,7 +60,8 @@ class RankLine:
             self._write(_LENGTH.pack(len(data)) + data)
 
     def receive(self) -> Frame:
-        """Waits for the next frame. Raises RankLineLost, also at the end of the line."""
+        """Waits for the next frame and returns it. Raises RankLineLost where the connection ends, even in an orderly
+        way."""
         with self._receiving:
             (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
             if length > MOST_FRAME_BYTES:
@@ -70,12 +74,14 @@ class RankLine:
         return frame
 
     def end(self) -> None:
-        """Ends the waits of both sides. Any thread may call it, even twice."""
+        """Ends the connection for both sides: a `receive` that waits raises RankLineLost. Any thread may call it, even
+        twice."""
         with self._ending, contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Ends the line, and closes the socket after the calls of other threads. Closing twice is harmless."""
+        """Ends the connection, and closes the socket when the calls of other threads have returned. Closing twice is
+        harmless."""
         self.end()
         with self._receiving, self._sending, self._ending, contextlib.suppress(OSError):
             self.sock.close()
@@ -100,8 +106,8 @@ class RankLine:
 
 
 def _notice_dead_machines(sock: socket.socket) -> None:
-    """Turns on keepalive, so that a machine that is gone without notice is found within a minute. An idle group sends
-    nothing for hours."""
+    """Turns on TCP keepalive, so that a machine that is gone without notice is found within a minute, although an idle
+    group sends nothing for hours."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):

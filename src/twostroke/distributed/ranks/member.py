@@ -1,4 +1,5 @@
-"""A member of a group computes its part of each step that the leader sends, and ends with the leader's line."""
+"""A member of a group computes its part of each step that the leader sends. It ends when its connection to the leader
+ends."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from twostroke.types.errors import BackendError, MeetingLost
 
 
 class RankMember:
-    """Computes one rank's part. `follow` returns when the leader has ended. require_sound: a function that raises where
-    the weights are damaged. inputs: takes the image rows of steps; None where the model reads no images."""
+    """Computes one rank's part of each step. require_sound: a function that raises where the weights are damaged.
+    inputs: writes image rows into a step's memory; None where the model reads no images."""
 
     def __init__(
         self,
@@ -42,7 +43,8 @@ class RankMember:
         self._listening = threading.Thread(target=self._listen, name="leader", daemon=True)
 
     def follow(self) -> None:
-        """Computes each frame. Raises BackendError where a kernel refuses, ValueError where a frame is not valid."""
+        """Computes what the leader's frames ask for, until the leader ends. Raises BackendError where a kernel refuses,
+        ValueError where a frame is not valid."""
         self._listening.start()
         decoder, sizes, passes = StepDecoder(), StepSizes(0, 0, 0), 0
         while (frame := self._frames.get()) is not None:
@@ -83,8 +85,8 @@ class RankMember:
             self._line.send(frame)
 
     def _listen(self) -> None:
-        """Receives the leader's frames. When the leader ends, for whatever reason, this method also ends a wait for the
-        leader inside a step."""
+        """Receives the leader's frames in a thread of its own. When the connection ends, it makes a step that waits in
+        the exchange stop waiting."""
         try:
             while True:
                 frame = self._line.receive()

@@ -24,7 +24,8 @@ Address = tuple[str, int]
 
 @dataclass(eq=False)
 class LocalMembers:
-    """Owns the processes and the memory that all ranks share. descriptor: the file descriptor of that memory."""
+    """The member processes on this machine, and the memory that all ranks share. descriptor: the file descriptor of
+    that memory."""
 
     descriptor: int
     first_rank: int
@@ -33,7 +34,8 @@ class LocalMembers:
     def start(
         self, places: Sequence[tuple[int, ...]], command: Sequence[str], environment: Mapping[str, str]
     ) -> list[RankLine]:
-        """Starts a process for each of `places`, which are CPUs to run on (empty for any), and returns a line to each.
+        """Starts a process for each entry of `places`, and returns a connection to each. An entry lists the CPUs on
+        which the process runs; an empty one allows all.
 
         command: the command of each process; --line-fd and --memory-fd are added to it.
         """
@@ -63,8 +65,8 @@ class LocalMembers:
         )
 
     def close(self, wait_s: float = END_S) -> None:
-        """Waits until the processes have ended with their lines; kills those that have not ended within wait_s. Closing
-        twice is harmless."""
+        """Waits until the processes have ended, which they do when their connections are closed. Kills those that still
+        run after wait_s. Closing twice is harmless."""
         until = time.monotonic() + wait_s
         for process in self.processes:
             try:
@@ -78,12 +80,14 @@ class LocalMembers:
 
 
 def shared_memory(num_bytes: int) -> int:
-    """Returns the descriptor of memory that children may inherit. Memory that nobody touches takes no room."""
+    """Returns the file descriptor of new shared memory, which child processes may inherit. Pages of it that nobody
+    touches take no memory."""
     return here.memory_file("twostroke-ranks", num_bytes)
 
 
 def connect(address: Address, secret: bytes, rank: int, wait_s: float = CONNECT_S) -> RankLine:
-    """Returns a line to a member. Tries again until the member listens or wait_s is over. Raises BackendError."""
+    """Returns a connection to a member on another machine. Tries again until the member listens or wait_s is over.
+    Raises BackendError."""
     until = time.monotonic() + wait_s
     where = f"rank {rank} at {address[0]}:{address[1]}"
     while True:

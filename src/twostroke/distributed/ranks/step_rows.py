@@ -11,13 +11,13 @@ from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.step_images import ImageInputs, PlacedRows, StepImages
 
 FRAME_BYTES = 64 << 10
-"""The most bytes of numbers in a frame, except that a frame has at least one row. All copies of a frame then stay in
-caches, and the allocator asks the system for nothing. Frames of 4 MiB took 5 times as much processor time."""
+"""The most bytes of image rows in a frame, except that a frame has at least one row. All copies of a frame then fit
+into CPU caches and need no new memory from the system. Frames of 4 MiB took 5 times as much processor time."""
 
 
 def given_frames(images: StepImages, pieces: int) -> Iterator[RankGiven]:
-    """Yields frames with the image rows of a step. A frame has numbers of one piece only. pieces: the number of pieces
-    of an image row."""
+    """Yields frames with the image rows of a step. Each row is `pieces` vectors of the model's width: the embedding,
+    and those that later layers add. A frame has values of one piece only."""
     for each in images.shown:
         for piece, numbers in enumerate(np.split(each.numbers, pieces, axis=1)):
             rows = max(1, FRAME_BYTES // (4 * numbers.shape[1]))
@@ -26,25 +26,26 @@ def given_frames(images: StepImages, pieces: int) -> Iterator[RankGiven]:
 
 
 def shown_of(images: StepImages) -> tuple[RankShown, ...]:
-    """Returns where the image rows of a step stand."""
+    """Returns which rows of a step show images, for its RankStep."""
     return tuple(RankShown(each.first, len(each.numbers), each.end) for each in images.shown)
 
 
 def placed_of(images: StepImages) -> tuple[RankPlaced, ...]:
-    """Returns the places of the sequences that show images."""
+    """Returns the rotary positions of the rows of sequences that show images, for the step's RankStep."""
     return tuple(RankPlaced(each.first, each.places.tobytes()) for each in images.placed)
 
 
 def fill(frame: RankGiven, inputs: ImageInputs) -> None:
-    """Writes the numbers of a frame into the inputs of a member's next step. Raises ValueError for a frame that does
-    not fit."""
+    """Writes a frame's image rows into the inputs of a member's next step. Raises ValueError for a frame that does not
+    fit."""
     if not 0 <= frame.piece < inputs.pieces:
         raise ValueError(f"piece {frame.piece} of {inputs.pieces} of an image row")
     inputs.fill(frame.piece, frame.first, np.frombuffer(frame.numbers, np.float32))
 
 
 def mark(step: RankStep, inputs: ImageInputs, sizes: StepSizes) -> None:
-    """Writes the marks and the places of a member's step, after its other inputs."""
+    """Writes which rows of a member's step show images, and the rotary positions of all rows. The other inputs of the
+    step must have been written."""
     placed = [PlacedRows(each.first, np.frombuffer(each.places, np.int32).reshape(3, -1)) for each in step.placed]
     inputs.begin(placed, sizes)
     for each in step.shown:

@@ -1,7 +1,5 @@
-"""The core of a replica without its frames: Assignment in, StepNews out. It has no socket, no thread, and no text.
-
-Frames for fronts and for other replicas are put into `outbox`.
-"""
+"""The work of a replica: takes an Assignment, makes StepNews. It has no socket, no thread, and no text. Answers to
+fronts (the API servers that send requests) and to other replicas are put into `outbox`; the caller sends them."""
 
 from __future__ import annotations
 
@@ -30,12 +28,12 @@ from twostroke.types.grammar import TokenMask
 
 
 class ReplicaCore:
-    """Only one thread at a time may use it. streams: the requests that it computes; `NoStreams` where it only encodes
-    images.
+    """Computes the requests of fronts (API servers), and exchanges pages and image rows with other replicas. Only one
+    thread at a time may use it. streams: the requests that it computes; `NoStreams` where it only encodes images.
 
-    pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a second
-    of pages that came, as measured by the caller of `pages_came`. outbox: (link, frame), to be sent in this order.
-    images: None where no images are read.
+    pages: None where pages cannot be sent; then every request is computed from its beginning. images: None where no
+    images are read. page_rate: the measured rate of pages that were fetched, in bytes a second; the caller of
+    `pages_came` sets it. outbox: (link, frame), to be sent in this order.
     """
 
     def __init__(
@@ -60,16 +58,16 @@ class ReplicaCore:
 
     @property
     def waits(self) -> bool:
-        """Returns whether a question of another replica still waits for its answer."""
+        """Returns whether another replica has asked for pages or image rows and has no answer yet."""
         return self.feeds.waits or self.row_feeds.waits
 
     def open(self, link_id: LinkId) -> None:
-        """Begins to serve a front that has connected."""
+        """Begins to serve a front (an API server) that has connected."""
         self._streams.open(link_id)
 
     def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> None:
-        """Queues a request, or first asks for its pages. masks: the token masks of its grammar, for the request and
-        each of its beams, after the resumed tokens."""
+        """Queues a request, or first asks another replica for its pages or image rows. masks: the token masks of its
+        grammar, for the request and each of its beams, after the resumed tokens."""
         if not self._streams.serves(link_id):
             return
         if why := self._streams.why_not(work.request):
@@ -84,28 +82,29 @@ class ReplicaCore:
         return self.pulls.waits(link_id, number) or self.row_pulls.waits(link_id, number)
 
     def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
-        """Takes an answer to `pulls.asks`; None means that there will be no answer. Queues the request when nothing
-        more will come.
+        """Takes another replica's answer to one of `pulls.asks`; None means that there will be no answer. Queues the
+        request that waited for it when no more pages will come.
 
         hashes: one hash of each page's data, see page_exchange.hash_of.
         """
         self._queue_pulled(self.pulls.came(number, sent, hashes))
 
     def rows_came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> None:
-        """Takes an answer to `row_pulls.asks`, as `pages_came` does for pages. found: the hash of the rows' bytes."""
+        """Takes another replica's answer to one of `row_pulls.asks`, as `pages_came` does for pages. found: the hash of
+        the bytes of the image rows."""
         for each in self.row_pulls.came(number, sent, found):
             self._queue(each.link_id, each.work, each.masks)
 
     def answer(self, now: float, busy: set[LinkId]) -> bool:
-        """Answers the questions of other replicas that can be answered now. Returns whether any was answered. busy:
-        links with unsent bytes."""
+        """Sends pages and image rows to replicas that asked for them, as far as they are computed now. Returns whether
+        any question was answered. busy: links with many unsent bytes; their questions wait."""
         pages = self.feeds.answer(now, busy)
         return self.row_feeds.answer(now, busy) or pages
 
     def let_go(self) -> None:
-        """Ends all transfers of pages and queues their requests. It is called where no step can be planned, because the
-        pages take up memory. It does nothing where no request waits for a step, because then nothing needs the memory.
-        """
+        """Ends all transfers of pages and queues their requests. The caller does this when no step can be planned,
+        because fetched pages take up memory. Where no request waits for a step, nothing needs the memory, and the
+        transfers go on."""
         if self._streams.wants_memory:
             self._queue_pulled(*self.pulls.let_go())
 
@@ -125,14 +124,15 @@ class ReplicaCore:
             self.outbox.append((link_id, refused))
 
     def cancel(self, link_id: LinkId, number: int) -> None:
-        """Ends a stream, and with a beam the others of its search. No more events of the stream are made."""
+        """Ends a stream; it has no more events. Ending one beam ends all beams of its search."""
         self.pulls.cancel(link_id, number)
         self.row_pulls.cancel(link_id, number)
         self.row_feeds.cancel(link_id, number)
         self._streams.cancel(link_id, number)
 
     def close(self, link_id: LinkId) -> None:
-        """Ends the streams and questions of a lost link, which is a front or a replica that asked for pages."""
+        """Ends all work for a connection that was lost: the streams of a front (API server), or the transfers of a
+        replica that asked for pages or image rows."""
         self.pulls.cancel(link_id)
         self.feeds.close(link_id)
         self.row_pulls.cancel(link_id)
@@ -140,13 +140,13 @@ class ReplicaCore:
         self._streams.close(link_id)
 
     def record(self, link_id: LinkId, asked: RecordAsked) -> None:
-        """Answers the question where the time of an ended stream went."""
+        """Answers a front (API server) that asks where the time of an ended stream went."""
         self.outbox.append((link_id, RecordSent(asked.number, self._streams.explanation(asked))))
 
     def step(self) -> ReplicaLoad | None:
-        """Computes one step, and puts a StepNews into `outbox` for each front whose streams got something. Returns the
-        load after the step; None where nothing can be computed. Raises EngineStopped, as `settle` of the streams does.
-        """
+        """Computes one step, and puts a StepNews into `outbox` for each front (API server) whose streams have new
+        events. Returns the load after the step; None where nothing can be computed. Raises EngineStopped, as `settle`
+        of the streams does."""
         news = self._streams.step()
         if news is None:
             return None

@@ -18,54 +18,49 @@ NO_TEXT = "This replica encodes images and has no language model."
 
 
 class NoGrammars:
-    """Satisfies engine.session.Grammars where nothing is generated."""
+    """Satisfies engine.session.Grammars on a replica that generates nothing: each grammar is refused."""
 
     def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Refuses a grammar."""
+        """Raises InvalidRequest."""
         raise InvalidRequest(NO_TEXT)
 
 
 class NoStreams:
-    """Satisfies ReplicaStreams where no request is computed. Each request is refused."""
+    """Satisfies ReplicaStreams on a replica that only encodes images. Each request is refused, so there is never a
+    stream."""
 
     has_work = wants_memory = False
 
     def open(self, link_id: LinkId) -> None:
-        """See ReplicaStreams."""
+        """Does nothing, because a front (API server) has no streams here."""
 
     def serves(self, link_id: LinkId) -> bool:
-        """See ReplicaStreams."""
+        """Returns True, so that each request of a front (API server) gets an answer, which is a refusal."""
         return True
 
     def why_not(self, request: Request) -> str:
-        """See ReplicaStreams."""
         return NO_TEXT
 
     def has(self, link_id: LinkId, number: int) -> bool:
-        """See ReplicaStreams."""
         return False
 
     def queue(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> Refused | None:
-        """See ReplicaStreams."""
         return Refused(work.number, NO_TEXT)
 
     def cancel(self, link_id: LinkId, number: int) -> None:
-        """See ReplicaStreams."""
+        """Does nothing, because there are no streams."""
 
     def close(self, link_id: LinkId) -> None:
-        """See ReplicaStreams."""
+        """Does nothing, because there are no streams."""
 
     def explanation(self, asked: RecordAsked) -> Explanation | None:
-        """See ReplicaStreams."""
         return None
 
     def step(self) -> News | None:
-        """See ReplicaStreams."""
         return None
 
     def settle(self) -> None:
-        """See ReplicaStreams."""
+        """Does nothing, because there are no steps."""
 
     def load(self, page_rate: float, encode_s: float) -> ReplicaLoad:
-        """See ReplicaStreams."""
         return ReplicaLoad(page_rate=page_rate, encode_s=encode_s)

@@ -1,9 +1,9 @@
-"""Calls other replicas for pages and image rows, with one thread and one connection for each replica that is asked.
+"""Asks other replicas for pages and image rows, with one thread and one connection for each replica that is asked.
 
-To the replica that answers, this side is one more front. Questions do not wait for each other's answers, because a page
-may have to be computed first. Where no whole answer comes in time, the answer is None. A replica answers between two of
-its steps and sends heartbeats meanwhile. One that is silent has ended, and one that sends heartbeats may be in a long
-step.
+To the replica that answers, this replica looks like one more front (API server). Several questions may be open at a
+time, because a page may have to be computed before it is sent. Where no whole answer comes in time, the answer is None.
+A replica answers between two of its steps and sends heartbeats meanwhile. A replica that sends nothing has ended; one
+that sends heartbeats may be in a long step.
 """
 
 from __future__ import annotations
@@ -33,32 +33,33 @@ from twostroke.distributed.wire.frames import (
 )
 
 ANSWER_S = 5.0
-"""The wait for one answer in seconds, including the greeting where there is none yet. After it the pages are computed
-here instead. The wait is longer where steps are longer, as predicted for this replica or seen at the other one."""
+"""The seconds to wait for another replica's answer, connecting included. After them the pages are computed here
+instead. The wait is longer where that replica's steps, or computing the pages here, take long: see LONGEST_STEPS."""
 LONGEST_STEPS = 2
-"""The factor of the wait. It multiplies the longest step that was seen at the other replica, or the predicted time to
-compute the pages here, whichever is longer."""
+"""The wait for an answer is at least this many times the longest step seen at the other replica. It is also at least
+this many times the predicted seconds of computing the pages here."""
 SILENCE_S = 3.0
-"""The silence in seconds, without even a heartbeat, after which a replica that is asked is considered lost."""
+"""The seconds without a byte from the other replica, heartbeats included, after which it is considered lost."""
 MOST_SOURCES = 64
 MEASURED_BYTES = 64 << 10
-"""The rate is measured from answers of at least this many bytes."""
+"""The transfer rate is measured from answers of at least this many bytes."""
 NEW_SHARE = 0.3
-"""The weight of the last answer in the measured rate."""
+"""The weight of the latest answer in the transfer rate, which is a moving average."""
 
 Asked = PagesAsked | RowsAsked
 Sent = PagesSent | RowsSent
 Came = Callable[[int, Sent | None], None]
-"""(number of the question, answer)."""
+"""Called with the number of a question and its answer, which is None where none came."""
 
 
 @dataclass(eq=False)
 class _Line:
-    """The connection to one replica. asks: questions, each with the seconds of computing its pages here. asked: the
-    time until which each question may be answered.
+    """The connection to one replica. asks: questions that are not sent yet, each with the predicted seconds of
+    computing its pages here. asked: for each question that was sent, by number, the time at which waiting for its
+    answer ends.
 
-    heard_s: the time when bytes last came. began_s: the time when the first bytes of an answer came. step_s: the other
-    replica's longest step since the greeting.
+    heard_s: the time when bytes last came. began_s: the time when the first bytes of an answer came. step_s: the
+    longest step that the other replica has reported on this connection.
     """
 
     source: PageSource
@@ -76,10 +77,10 @@ class _Line:
 
 
 class PageCalls:
-    """Asks other replicas. facts: this replica's own facts. came: a function that is called once for each question,
-    from a thread of this object.
+    """Asks other replicas for pages and image rows. facts: this replica's own facts, which the other's must match.
+    came: a function that takes the answer to each question; a thread of this object calls it. say: writes to the log.
 
-    rate: the bytes of pages a second, from their first byte to the last; 0 before the first answer.
+    rate: the measured transfer rate of answers in bytes a second; 0 before the first.
     """
 
     def __init__(self, secret: bytes, facts: ReplicaFacts, came: Came, say: Callable[[str], None]) -> None:
@@ -88,8 +89,8 @@ class PageCalls:
         self.rate = 0.0
 
     def ask(self, source: PageSource, asked: Asked, own_s: float = 0.0) -> None:
-        """Asks a replica for pages, without waiting for the answer. own_s: the predicted seconds of computing the pages
-        here. Only one thread may call it."""
+        """Asks a replica for pages or image rows, without waiting for the answer. own_s: the predicted seconds of
+        computing them here. Only one thread may call it."""
         if source not in self._lines:
             if len(self._lines) >= MOST_SOURCES:  # replicas that have ended are among these lines
                 self.close()
@@ -99,7 +100,7 @@ class PageCalls:
         self._lines[source].waker.wake()
 
     def close(self) -> None:
-        """Ends the threads. Their open questions get no answer."""
+        """Ends the threads and connections. Open questions get the answer None."""
         for line in self._lines.values():
             line.asks.put(None)
             line.waker.wake()
@@ -120,7 +121,8 @@ class PageCalls:
         line.waker.close()
 
     def _ask_all(self, line: _Line) -> bool:
-        """Sends the questions that wait. Returns whether this line is closed."""
+        """Sends the questions that were not sent yet over the connection. Returns whether the connection is to be
+        closed for good."""
         while not line.asks.empty():
             ask = line.asks.get()
             if ask is None:
@@ -132,8 +134,8 @@ class PageCalls:
         return False
 
     def _give_up(self, line: _Line) -> bool:
-        """Gives up the questions that wait, after another question was lost. So this thread waits once for a replica
-        that is gone, and not once for each question. Returns whether this line is closed."""
+        """Gives up the unsent questions after the connection failed. So this thread waits for a replica that is gone
+        only once, and not once for each question. Returns whether the connection is to be closed for good."""
         while line.asked and not line.asks.empty():
             ask = line.asks.get()
             if ask is None:
@@ -142,8 +144,8 @@ class PageCalls:
         return False
 
     def _listen(self, line: _Line) -> None:
-        """Handles the frames that come until a question's time is over. Frames that have already come are read before
-        the time is checked."""
+        """Handles the answers and heartbeats that come until a question's time is over. Frames that have already come
+        are read before the time is checked."""
         until_s = min((*line.asked.values(), line.heard_s + SILENCE_S)) if line.asked else math.inf
         for frame in _frames(line, min(SILENCE_S, max(0.0, until_s - time.monotonic()))):
             if isinstance(frame, Beat):
@@ -179,7 +181,7 @@ class PageCalls:
         raise LinkLost("no answer in time")
 
     def _hang_up(self, line: _Line) -> None:
-        """Closes the connection. The questions that were asked over it get no answer."""
+        """Closes the connection. Questions that were sent over it get the answer None."""
         if line.link is not None:
             line.link.close()
         line.link, line.began_s, line.step_s = None, None, 0.0
@@ -190,8 +192,8 @@ class PageCalls:
 
 
 def _frames(line: _Line, left_s: float) -> list[Frame]:
-    """Returns the next frames, heartbeats included. Returns an empty list where nothing comes in time, or where a new
-    question ends the wait."""
+    """Returns the frames that come within left_s seconds, heartbeats included. Returns an empty list where nothing
+    comes, and at once where `ask` adds a question, so that the caller can send it."""
     frames: list[Frame] = []
     for key, events in line.selector.select(left_s):
         if key.fileobj is line.waker:

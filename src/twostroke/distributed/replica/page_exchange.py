@@ -1,6 +1,7 @@
-"""Exchanges K and V with other replicas: reads the pages of an answer, and keeps the pages that came.
+"""Exchanges pages of K and V with other replicas: reads the pages to send from the cache, and puts received pages into
+it.
 
-A page that comes is put into the prefix tree between two steps, and the scheduler finds it as it finds any prefix. Each
+A received page is put into the prefix tree between two steps, and the scheduler finds it as it finds any prefix. Each
 side walks a prompt once, however many answers it takes. Pages that are evicted, damaged or never sent are computed.
 """
 
@@ -19,15 +20,15 @@ from twostroke.engine.cache.prefix_tree import Node
 __all__ = ["PageExchange", "PageStore", "PromptPages", "hash_of"]
 
 ANSWER_BYTES = 24 << 20
-"""The most bytes of pages in one answer, which has at least one page. There is one answer after each step, so pages of
-a step that do not fit into it are late."""
+"""The most bytes of pages in one answer, which has at least one page. There is one answer after each step. If a step
+fills more pages than that, the remaining ones are sent later."""
 LEFT_SHARE = 8
-"""Pages are asked for as long as more than 1/LEFT_SHARE of the pool's pages can be allocated."""
+"""More pages are fetched only while more than 1/LEFT_SHARE of the pool's pages can be allocated."""
 
 
 class PageStore(Protocol):
-    """The memory of K and V. page_ids: one page id for each page group. page_bytes: the bytes of one page in all layers
-    of all groups."""
+    """The memory that holds K and V, as the exchange uses it. A page of a prompt is given by `page_ids`: one page id
+    for each page group."""
 
     @property
     def page_bytes(self) -> int:
@@ -42,8 +43,9 @@ class PageStore(Protocol):
 
 @dataclass(eq=False, slots=True)
 class PromptPages:
-    """A prompt whose pages are sent from one replica to another, as one of the two sees it. keys: its token ids, with
-    the keys of tiles in the places of image rows. at: the number of pages that were sent, or are here.
+    """The progress of sending one prompt's pages from one replica to another, at the sender or at the receiver. keys:
+    the prompt's token ids, with the key of the tile at each position of an image row. at: how many of its pages were
+    sent, or at the receiver, are in the cache.
 
     most: the most pages that the receiver wants. digests: the digests of the pages from `at` on. paths: the sender's
     path of nodes in each prefix tree.
@@ -58,8 +60,8 @@ class PromptPages:
 
 
 class PageExchange:
-    """Reads and keeps pages between two steps. Raises ValueError for a cache with windows or states, because only pages
-    that stay are sent."""
+    """Reads pages to send, and keeps received pages, between two steps. Raises ValueError for a cache with windows or
+    states, because only pages of full attention can be sent."""
 
     def __init__(self, cache: CacheManager, store: PageStore) -> None:
         if not cache.pages_stay:
@@ -70,14 +72,15 @@ class PageExchange:
     # The sender.
 
     def source_of(self, asked: PagesAsked) -> PromptPages:
-        """Returns the state of a transfer for its sender. It is made at the first question of that number."""
+        """Returns the sender's state for a new transfer. `asked` is the transfer's first question, the only one that
+        has the prompt's tokens."""
         keys = keyed(asked.token_ids, asked.images)
         digests = self._places(asked.cache_salt, keys, asked.first)
         paths: list[list[Node]] = [[] for _ in self._cache.groups]
         return PromptPages(asked.cache_salt, keys, digests, asked.first, len(keys), paths)
 
     def read(self, source: PromptPages, count: int) -> tuple[WirePage, ...]:
-        """Returns the next pages, at most `count`, as many as are cached here."""
+        """Returns the transfer's next pages, at most `count`, as far as they are cached here."""
         most = source.at + min(count, self._most_pages)
         end = self._cache.extend(source.paths, source.salt, source.keys, most)
         pages = []
@@ -90,23 +93,24 @@ class PageExchange:
     # Methods of the receiver.
 
     def open(self, name: str, salt: str, keys: tuple[int, ...], goes_on: bool = False) -> PromptPages:
-        """Holds the cached pages of these tokens, and adds the pages that arrive, until `close`.
+        """Begins to receive pages of a prompt: pages that are cached already, and those that arrive, are held under
+        `name` until `close`.
 
-        goes_on: whether more tokens will follow these. If not, the last token is computed here, and its page with it.
+        goes_on: whether the prompt is still growing, so that each full page is wanted. Otherwise the last token is
+        always computed here, and a page that ends with it is not fetched.
         """
         found, most = self._cache.match(salt, keys), (len(keys) - (not goes_on)) // self._cache.page_tokens
         self._cache.open(name, salt, found)
         return PromptPages(salt, keys, self._places(salt, keys, len(found)), len(found), most)
 
     def room(self, target: PromptPages) -> int:
-        """Returns the number of pages to ask for next: 0 where all pages are here, or where there is no memory for
-        more."""
+        """Returns the number of pages to ask for next: 0 where all wanted pages have come, or where memory is short."""
         left = self._cache.pages_left - self._cache.num_pages // LEFT_SHARE
         return max(0, min(target.most - target.at, self._most_pages, left))
 
     def keep(self, name: str, target: PromptPages, pages: Sequence[WirePage], hashes: Sequence[bytes]) -> bool:
-        """Writes the intact pages, up to the first that is not. Returns whether all pages were intact. hashes: one hash
-        of each page's data."""
+        """Writes received pages into the cache, up to the first damaged one. Returns whether all pages were kept.
+        hashes: one hash of each page's data."""
         good: list[bytes] = []
         for page, found in zip(pages, hashes, strict=True):
             if len(page.data) != self._store.page_bytes or page.digest != page_digest(next(target.digests, b""), found):
@@ -123,7 +127,7 @@ class PageExchange:
         return len(good) == len(pages)
 
     def close(self, name: str) -> None:
-        """Ends the transfer. Pages that came stay cached."""
+        """Ends the transfer. Pages that were received stay cached."""
         self._cache.close(name)
 
     def _places(self, salt: str, tokens: Sequence[int], first: int) -> Iterator[bytes]:

@@ -1,5 +1,5 @@
-"""Answers questions of other replicas for pages. A question for a page that is not computed yet waits for the next
-steps."""
+"""Answers other replicas that ask for pages. A question for a page that is not computed yet waits for the next steps.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from twostroke.distributed.wire.frames import Frame, PagesAsked, PagesSent
 LinkId = int
 
 WAIT_S = 0.5
-"""The seconds that a question waits for a page. The other side asks again as long as it hopes for one."""
+"""The longest wait of a question for a page, in seconds. After it the answer has no pages, and the other replica may
+ask again."""
 KEPT_S = 10.0
 MOST_FEEDS = 256
 
 
 @dataclass(eq=False, slots=True)
 class _Feed:
-    """One transfer to another replica. asked: the question that has no answer yet. heard_s: the time when the last
-    question came."""
+    """One transfer of a prompt's pages to another replica. asked: the question that has no answer yet. heard_s: the
+    time when the last question came."""
 
     exchange: PageExchange
     pages: PromptPages
@@ -29,8 +30,8 @@ class _Feed:
 
 
 class PageFeeds:
-    """Keeps transfers by (link, number of the question). exchange: None where there are no pages to send. outbox: the
-    queue into which answers are put."""
+    """The transfers of pages to other replicas, by (link, number of the transfer). exchange: None where there are no
+    pages to send. outbox: the queue into which answers are put."""
 
     def __init__(self, exchange: PageExchange | None, outbox: deque[tuple[LinkId, Frame]]) -> None:
         self._exchange, self._outbox = exchange, outbox
@@ -38,11 +39,12 @@ class PageFeeds:
 
     @property
     def waits(self) -> bool:
-        """Does a question still wait for its answer?"""
+        """Has another replica asked for pages and got no answer yet?"""
         return any(feed.asked is not None for feed in self._feeds.values())
 
     def ask(self, link_id: LinkId, asked: PagesAsked, now: float) -> None:
-        """Notes a question. A question about a transfer that is not known any more is answered at once."""
+        """Takes a replica's question for pages; `answer` answers it later. A question about a transfer that was
+        forgotten is answered at once, without pages."""
         key = (link_id, asked.number)
         feed = self._feeds.get(key)
         if self._exchange is not None and asked.token_ids and len(self._feeds) < MOST_FEEDS:
@@ -54,11 +56,11 @@ class PageFeeds:
             feed.asked, feed.heard_s = asked, now
 
     def answer(self, now: float, busy: set[LinkId]) -> bool:
-        """Answers the questions that can be answered now: with pages that have become full, or with no pages where the
-        time is over. Returns whether any was answered.
+        """Answers other replicas' questions: with the pages that are full by now, or without pages where a question has
+        waited for WAIT_S. Returns whether any was answered.
 
-        There is one answer for each link, as the bytes of many would not be sent in time. busy: links that have unsent
-        bytes already; links that are answered are added to it.
+        Each link gets at most one answer, because the bytes of many would take too long to send. busy: links that have
+        many unsent bytes already, which get no answer; links that are answered are added.
         """
         before = len(busy)
         for (link_id, number), feed in list(self._feeds.items()):
@@ -73,6 +75,6 @@ class PageFeeds:
         return len(busy) > before
 
     def close(self, link_id: LinkId) -> None:
-        """Forgets the questions of a replica that is gone."""
+        """Forgets the transfers to a replica that is gone."""
         for key in [key for key in self._feeds if key[0] == link_id]:
             del self._feeds[key]

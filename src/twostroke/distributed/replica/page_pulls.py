@@ -5,7 +5,8 @@
     asks           the questions to send, each with the replica that gets it
     came(number, answer) -> a request to be queued; an answer of None means that none will come
 
-Pages that came stay until their request is queued, or its front gives it up, or the scheduler needs their places.
+Fetched pages are held until their request is queued, or its front (API server) cancels it, or the scheduler needs the
+memory.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from twostroke.types.grammar import TokenMask
 
 
 class WantedPrompt(Struct, frozen=True):
-    """The prompt as the first page request describes it."""
+    """A prompt whose pages are fetched, as the first question of the transfer names it."""
 
     cache_salt: str
     token_ids: tuple[int, ...]
@@ -40,11 +41,11 @@ class WantedPrompt(Struct, frozen=True):
 
 @dataclass(eq=False, slots=True)
 class PageFetch:
-    """The pages of one prompt that are fetched from another replica. key: the id of its page requests. link_id: the
-    connection of the front. number: the number of the Assignment or PagesAhead frame.
+    """The fetch of one prompt's pages from another replica. key: the number of its questions. link_id: the connection
+    of the front (API server) that sent the request. number: the number of the Assignment or PagesAhead frame.
 
-    work: the request that waits, or None. asking: whether a page request has no answer yet. announced: whether the
-    source replica has the prompt already. over: whether no more pages will come.
+    work: the request that waits for the pages; None before its Assignment has come. asking: whether a question has no
+    answer yet. announced: whether a question has named the prompt already. over: whether no more pages will come.
     """
 
     key: int
@@ -62,10 +63,10 @@ class PageFetch:
 
 
 class PagePulls:
-    """Fetches pages for this replica. asks: the page requests, to be sent in this order. Each has one answer, which
-    goes to `came`.
+    """Fetches the pages of prompts from other replicas. asks: the questions that the caller sends, in this order. Each
+    has one answer, which goes to `came`.
 
-    exchange: None where no page can be kept; then nothing is asked for. keys: an iterator of numbers that no other
+    exchange: None where no page can be kept; then nothing is fetched. keys: an iterator of numbers that no other
     question of this replica has.
     """
 
@@ -80,14 +81,16 @@ class PagePulls:
         return sum(pull.work is not None for pull in self._pulls.values())
 
     def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
-        """Begins to ask for the pages of a prompt that is being computed elsewhere."""
+        """Begins to fetch the pages of a prompt that another replica is still computing. Its request comes later."""
         prompt = WantedPrompt(frame.cache_salt, frame.token_ids, frame.images)
         pull = self._open(link_id, frame.number, frame.source, prompt, goes_on=True)
         if pull is not None:
             self._ask(pull)
 
     def begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> bool:
-        """Begins to ask for the pages of a request. Returns False where the request should be queued at once."""
+        """Begins to fetch the pages of a request, or goes on with a fetch that `ahead` began. Returns False where there
+        is nothing to fetch, so that the caller queues the request at once. masks: the token masks of its grammar, kept
+        until then."""
         pull = self._find(link_id, work.ahead) if work.ahead else None
         if pull is None and work.pages_from is not None:
             request = work.request
@@ -103,9 +106,9 @@ class PagePulls:
         return False
 
     def came(self, key: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> PageFetch | None:
-        """Takes an answer. Returns the fetch whose request waits for nothing more. Returns None where the request waits
-        for the next answer, where no request waits yet, or where the fetch was ended meanwhile. hashes: one hash of
-        each page's data."""
+        """Takes the answer to one of `asks`. Returns the fetch when it is complete and a request waits for it, so that
+        the caller queues the request. Otherwise returns None: more is asked for, no request waits yet, or the fetch was
+        ended. hashes: one hash of each page's data."""
         pull = self._pulls.get(key)
         if pull is None or not pull.asking:
             return None
@@ -118,15 +121,16 @@ class PagePulls:
         return self._close(pull)
 
     def let_go(self) -> list[PageFetch]:
-        """Ends all transfers and gives up their pages. Returns those for which a request waited."""
+        """Ends all fetches and releases their pages. Returns the fetches for which a request waited."""
         return [pull for pull in list(self._pulls.values()) if self._close(pull).work is not None]
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Returns whether pages are fetched for a stream of this number."""
+        """Returns whether pages are being fetched for the stream of this number, of the front (API server) with this
+        connection."""
         return self._find(link_id, number) is not None
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forgets a front's stream; without a number, all of the front's streams."""
+        """Ends the fetch for one stream of a front (API server); without a number, the fetches for all its streams."""
         for pull in list(self._pulls.values()):
             if pull.link_id == link_id and number in (None, pull.number):
                 self._close(pull)
@@ -147,7 +151,8 @@ class PagePulls:
         return pull
 
     def _ask(self, pull: PageFetch) -> bool:
-        """Asks for the next pages, where some are missing, may still come, and fit. Returns whether it asked."""
+        """Asks for the next pages, if some are missing, may still come, and fit into memory. Returns whether it asked.
+        """
         count = 0 if pull.over else pull.exchange.room(pull.pages)
         if count:
             own = pull.prompt
@@ -166,6 +171,6 @@ class PagePulls:
 
 
 def _name(key: int) -> str:
-    """Returns the name under which the cache holds the pages of this fetch. Names of requests have a number after an @.
-    """
+    """Returns the name under which the cache holds the pages of this fetch. It differs from the names of requests,
+    which end with an @ and a number."""
     return f"pages for {key}"

@@ -1,7 +1,7 @@
-"""Encodes images for other replicas, and answers their questions for the rows. A question for rows that are not encoded
-yet waits.
+"""Encodes images for other replicas, and answers the replicas that ask for the rows. A question for rows that are not
+encoded yet waits.
 
-    expect(link_id, ahead)      a front has asked for encodes; pixels may still be on their way
+    expect(link_id, ahead)      a front (API server) has announced tiles to encode; no pixels yet
     begin(link_id, job)         pixels are here
     work(seconds) -> bool       pieces of the encode that came first
     ask(link_id, asked, now)    another replica wants rows
@@ -44,28 +44,28 @@ class RowStore(Protocol):
         """Keeps all rows of a tile that another replica has encoded."""
 
     def work(self, tile: ImageTile, seconds: float) -> bool:
-        """Computes pieces of a tile's encode that are predicted to take at most `seconds`, at least one. Returns
-        whether the encode is over."""
+        """Encodes a tile further: computes the next pieces, those that are predicted to take `seconds` together, and at
+        least one. Returns whether the tile is encoded now."""
 
     def predicted_s(self, tile: ImageTile) -> float:
         """Returns the predicted seconds of the tile's encode."""
 
     def missing(self, request: Request) -> Iterable[ImageTile]:
-        """Returns the tiles of a request whose rows would have to be encoded here. Tiles that its cached prefix shows
-        are left out."""
+        """Returns the tiles of a request that would have to be encoded here, without those that only its cached prefix
+        shows."""
 
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    """A question for rows. heard_s: the time when it came."""
+    """Another replica's question for image rows. heard_s: the time when it came."""
 
     asked: RowsAsked
     heard_s: float
 
 
 class RowFeeds:
-    """Only one thread at a time may use it. store: None where images are not read. outbox: the queue into which answers
-    are put."""
+    """Encodes tiles for other replicas, and answers their questions for the rows. Only one thread at a time may use it.
+    store: None where images are not read. outbox: the queue into which answers are put."""
 
     def __init__(self, store: RowStore | None, outbox: deque[tuple[LinkId, Frame]]) -> None:
         self._store, self._outbox = store, outbox
@@ -75,34 +75,34 @@ class RowFeeds:
 
     @property
     def has_work(self) -> bool:
-        """Is there an encode to do?"""
+        """Are there tiles to encode?"""
         return bool(self._jobs)
 
     @property
     def waits(self) -> bool:
-        """Does a question still wait for its answer?"""
+        """Has another replica asked for image rows and got no answer yet?"""
         return bool(self._questions)
 
     @property
     def left_s(self) -> float:
-        """The predicted seconds of the encodes to do."""
+        """The predicted seconds of the encodes that are left."""
         store = self._store
         tiles = {tile.key: tile for job in self._jobs.values() for tile in job}
         return 0.0 if store is None else sum(store.predicted_s(t) for t in tiles.values() if not store.has(t.key))
 
     def expect(self, link_id: LinkId, ahead: TilesAhead) -> None:
-        """Makes questions for these tiles wait from now on."""
+        """Announces tiles that will be encoded here. From now on, questions for their rows wait."""
         if self._store is not None:
             self._expected[link_id, ahead.number] = {span.key for span in ahead.images}
 
     def begin(self, link_id: LinkId, job: EncodeJob) -> None:
-        """Queues these tiles to be encoded after those of earlier jobs."""
+        """Queues a job of tiles whose pixels have come, after earlier jobs."""
         if (link_id, job.number) in self._expected:
             self._jobs[link_id, job.number] = deque(job.tiles)
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forgets a job of a front. Without a number, forgets all jobs of the link, and the questions of a replica that
-        is gone."""
+        """Ends an encode job of a front (API server). Without a number, ends all jobs of the connection, and drops its
+        open questions."""
         for jobs in (self._expected, self._jobs):
             for key in [key for key in jobs if key[0] == link_id and number in (None, key[1])]:
                 del jobs[key]
@@ -111,8 +111,8 @@ class RowFeeds:
                 del self._questions[key]
 
     def work(self, seconds: float) -> bool:
-        """Computes pieces of the first encode that are predicted to take at most `seconds`. Returns whether there were
-        any."""
+        """Computes a part of the first tile's encode that is predicted to take at most `seconds`. Returns whether there
+        was anything to encode."""
         store = self._store
         if store is None or not self._jobs:
             return False
@@ -126,18 +126,19 @@ class RowFeeds:
         return True
 
     def ask(self, link_id: LinkId, asked: RowsAsked, now: float) -> None:
-        """Notes a question."""
+        """Takes another replica's question for image rows; `answer` answers it later. It is refused at once where no
+        images are read, or too many questions wait."""
         if self._store is None or len(self._questions) >= MOST_QUESTIONS:
             self._outbox.append((link_id, RowsSent(asked.number, over=True)))
         else:
             self._questions[link_id, asked.number] = _Question(asked, now)
 
     def answer(self, now: float, busy: set[LinkId]) -> bool:
-        """Answers the questions that can be answered: with rows that are here, or with none where the time is over.
-        Returns whether any was answered.
+        """Answers other replicas' questions: with the rows that are encoded, or without rows where a question has
+        waited for WAIT_S. Returns whether any was answered.
 
-        There is one answer with rows for each link, as in `PageFeeds.answer`. busy: links that have unsent bytes
-        already; links that are answered are added to it.
+        Each link gets at most one answer with rows, as in `PageFeeds.answer`. busy: links that have many unsent bytes
+        already; links that are sent rows are added.
         """
         before = len(self._questions)
         for (link_id, number), question in list(self._questions.items()):
@@ -152,7 +153,7 @@ class RowFeeds:
         return len(self._questions) < before
 
     def _sent(self, question: _Question, now: float) -> RowsSent | None:
-        """Returns the answer to a question; None where the question still waits."""
+        """Returns the answer to a question; None where the question is to wait longer."""
         asked, store = question.asked, self._store
         if store is None:
             return RowsSent(asked.number, over=True)
@@ -167,6 +168,6 @@ class RowFeeds:
 
 
 def rows_digest(key: bytes, first: int, found: bytes) -> bytes:
-    """Returns a digest that detects damaged rows, and rows of another tile or place. found: the hash of the rows'
-    bytes."""
+    """Returns a digest by which a receiver detects damaged rows, and rows of another tile or another place in the tile.
+    found: the hash of the rows' bytes."""
     return page_digest(key + first.to_bytes(8, "little"), found)

@@ -21,7 +21,7 @@ from twostroke.types.images import ImageTile
 
 @dataclass(eq=False, slots=True)
 class _Fetch:
-    """The rows of one tile that are fetched. data: the rows that have arrived."""
+    """The fetch of one tile's image rows. data: the rows that have arrived."""
 
     number: int
     source: PageSource
@@ -31,7 +31,7 @@ class _Fetch:
 
 @dataclass(eq=False, slots=True)
 class WaitingRequest:
-    """A request that waits for image rows. keys: the tiles whose rows it waits for."""
+    """A request that waits for encoded image rows. keys: the tiles whose rows are missing."""
 
     link_id: LinkId
     work: Assignment
@@ -40,10 +40,11 @@ class WaitingRequest:
 
 
 class RowPulls:
-    """Only one thread at a time may use it. store: None where images are not read. numbers: an iterator of numbers that
-    no other question of this replica has.
+    """Fetches encoded image rows for this replica's requests from a replica that encodes. Only one thread at a time may
+    use it. store: None where images are not read. numbers: an iterator of numbers that no other question of this
+    replica has. asks: the questions that the caller sends.
 
-    Rows of a tile come once, however many requests wait for them.
+    The rows of a tile are fetched once, however many requests wait for them.
     """
 
     def __init__(self, store: RowStore | None, numbers: Iterator[int]) -> None:
@@ -54,11 +55,12 @@ class RowPulls:
         self.received_bytes = 0
 
     def __len__(self) -> int:
-        """The number of requests that wait for rows."""
+        """The number of requests that wait for image rows."""
         return len(self._waiting)
 
     def begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> bool:
-        """Begins to ask for the image rows of a request. Returns False where the request should be queued at once."""
+        """Begins to fetch the image rows of a request. Returns False where there is nothing to fetch, so that the
+        caller queues the request at once."""
         store, source = self._store, work.rows_from
         if store is None or source is None:
             return False
@@ -72,7 +74,9 @@ class RowPulls:
         return bool(tiles)
 
     def came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> list[WaitingRequest]:
-        """Takes an answer. Returns the requests that wait for nothing more. found: the hash of the rows' bytes."""
+        """Takes the answer `sent` to one of `asks`, or None where no answer will come. Returns the requests whose rows
+        are now complete, or will not come and are encoded here. number: the number of the question. found: the hash of
+        the received bytes."""
         fetch = next((each for each in self._fetches.values() if each.number == number), None)
         store = self._store
         if fetch is None or store is None:
@@ -92,7 +96,8 @@ class RowPulls:
         return self._over(fetch)
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forgets a front's request; without a number, all of the front's requests."""
+        """Forgets a request of a front (an API server); without a number, all requests of the front. Rows that no other
+        request needs are not fetched any more."""
         self._waiting = [
             each for each in self._waiting if each.link_id != link_id or number not in (None, each.work.number)
         ]
@@ -100,11 +105,11 @@ class RowPulls:
         self._fetches = {key: fetch for key, fetch in self._fetches.items() if key in wanted}
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Returns whether a request of this number waits for rows."""
+        """Returns whether a request of this number waits for image rows."""
         return any(each.link_id == link_id and each.work.number == number for each in self._waiting)
 
     def _whole(self, fetch: _Fetch, sent: RowsSent, first: int, found: bytes) -> bool:
-        """Returns whether these are the next rows of the tile."""
+        """Returns whether these are the next rows of the tile, undamaged."""
         store = self._store
         if store is None or sent.over or sent.first != first or len(sent.data) % store.row_bytes:
             return False
@@ -112,13 +117,14 @@ class RowPulls:
         return fits and sent.digest == rows_digest(wire_key(fetch.tile.key), first, found)
 
     def _ask(self, fetch: _Fetch, store: RowStore) -> None:
-        """Asks for all rows that are missing. The answer has as many rows as it may."""
+        """Asks for all rows that are missing. An answer may hold fewer (ANSWER_BYTES of the sender); `came` then asks
+        for the remaining ones."""
         first = len(fetch.data) // store.row_bytes
         asked = RowsAsked(fetch.number, wire_key(fetch.tile.key), first, fetch.tile.rows - first)
         self.asks.append((fetch.source, asked, store.predicted_s(fetch.tile)))
 
     def _over(self, fetch: _Fetch) -> list[WaitingRequest]:
-        """Ends the fetch of this tile. Returns the requests that wait for nothing more."""
+        """Ends the fetch of this tile. Returns the requests that wait for no more tiles."""
         del self._fetches[fetch.tile.key]
         for each in self._waiting:
             each.keys.discard(fetch.tile.key)

@@ -1,5 +1,5 @@
-"""Runs a replica as a process: one thread computes steps and sends their events, another listens to fronts and sends
-the rest."""
+"""Runs a replica as a process. One thread computes steps and sends their events. Another takes the frames of fronts
+(API servers) and other replicas, and sends heartbeats and pages."""
 
 from __future__ import annotations
 
@@ -49,16 +49,18 @@ BEAT_S = 0.25
 RETRY_S = 0.05
 MOST_FRONTS = 64
 BUSY_BYTES = 4 << 20
-"""A connection with more unsent bytes than this gets no pages: an answer would exceed the most bytes that may wait
-there."""
+"""A connection with more unsent bytes than this is sent no pages: with an answer it would exceed the most unsent bytes
+of a connection."""
 GREETING_S = 5.0
 ENCODE_S = 0.1
-"""The predicted seconds of encoding for others between two steps. Frames wait meanwhile."""
+"""The most predicted seconds of encoding images for other replicas between two steps. Commands from other processes
+wait for that long."""
 
 
 @dataclass(eq=False, slots=True)
 class _Front:
-    """A connected front. since_s: the time when it connected. told: whether it has been sent our ReplicaFacts."""
+    """A connection of a front (API server), or of a replica that asks for pages. told: whether our ReplicaFacts were
+    sent over it."""
 
     link: FrameLink
     since_s: float
@@ -66,8 +68,8 @@ class _Front:
 
 
 class ReplicaServer:
-    """Serves one replica. `serve` returns after `stop`, and raises the error that ends the engine. say: writes a line
-    to the log."""
+    """Serves one replica over sockets. `serve` returns after `stop`, and raises the error that ends the engine. say:
+    writes a line to the log."""
 
     def __init__(
         self,
@@ -98,12 +100,11 @@ class ReplicaServer:
 
     @property
     def tile_bytes(self) -> int:
-        """The bytes of images that have come."""
+        """The number of bytes of image pixels received since the start."""
         return self._tiles.received_bytes
 
     def stop(self) -> None:
-        """Ends `serve`; running streams are cut, and their front moves them. Any thread or signal handler may call it.
-        """
+        """Ends `serve`. Fronts move running streams to other replicas. Any thread or signal handler may call it."""
         self._stopping = True
         self._waker.wake()
 
@@ -113,7 +114,7 @@ class ReplicaServer:
         self._waker.wake()
 
     def serve(self) -> None:
-        """Listens and computes, until `stop` or the end of draining. Raises what ended the engine."""
+        """Serves until `stop` is called or draining is complete. Raises the error that ended the engine, if any."""
         self._listener.setblocking(False)
         steps = threading.Thread(target=self._compute, name="replica-steps", daemon=True)
         steps.start()
@@ -236,14 +237,15 @@ class ReplicaServer:
                 self._refuse(link_id, work, str(error))
 
     def _take_tiles(self, link_id: LinkId, ahead: TilesAhead) -> None:
-        """Asks for the pixels of tiles to encode. Invalid tiles are ignored; whoever wants their rows encodes them."""
+        """Asks the front (API server) for the pixels of tiles to encode for another replica. Invalid tiles are ignored:
+        the replica that needs their rows then encodes them."""
         if self._facts.sight and not self._draining:
             self._command(lambda: self._core.row_feeds.expect(link_id, ahead))
             with contextlib.suppress(ValueError):
                 self._go_on(self._tiles.begin(link_id, ahead))
 
     def _go_on(self, ready: Sequence[Waiting]) -> None:
-        """Begins the work in `ready`. Its images are here, if it has any."""
+        """Begins the work in `ready`, whose images have all come."""
         for link_id, work in ready:
             if isinstance(work, EncodeJob):
                 self._command(partial(self._core.row_feeds.begin, link_id, work))
@@ -292,7 +294,7 @@ class ReplicaServer:
                 self._drop(link_id, "it did not finish its greeting")
 
     def _send(self, link_id: LinkId, frame: Frame) -> None:
-        """Sends a frame to a front, if it is still connected. Any thread may call it."""
+        """Sends a frame over a connection, if it still exists. Any thread may call it."""
         front = self._fronts.get(link_id)
         if front is None:
             return
@@ -314,7 +316,7 @@ class ReplicaServer:
     # The methods from here on run in the thread that computes.
 
     def _command(self, command: Callable[[], None]) -> None:
-        """Makes the thread that computes run a command between two steps. Any thread may call it."""
+        """Queues a command for the thread that computes, which runs it between two steps. Any thread may call it."""
         with self._changed:
             self._commands.append(command)
             self._changed.notify_all()
@@ -345,8 +347,8 @@ class ReplicaServer:
             self._waker.wake()
 
     def _send_news(self) -> None:
-        """Sends tokens from this thread, because waiting for the listening thread would delay each token. Leaves pages
-        to that thread, because they are not urgent."""
+        """Sends the events in the outbox from this thread, because waiting for the listening thread would delay each
+        token. Pages and image rows are left to that thread, because they are not urgent."""
         outbox = self._core.outbox
         while outbox:
             link_id, frame = outbox.popleft()
@@ -360,7 +362,8 @@ class ReplicaServer:
         return {link for link, front in list(self._fronts.items()) if front.link.unsent_bytes > BUSY_BYTES}
 
     def _take_commands(self) -> bool:
-        """Runs the waiting commands. Returns whether there were any."""
+        """Runs the waiting commands, and sends the questions for pages and rows that they made. Returns whether there
+        were any commands."""
         taken = bool(self._commands)
         while self._commands:
             self._commands.popleft()()
@@ -373,8 +376,8 @@ class ReplicaServer:
         return taken
 
     def _pages_came(self, number: int, sent: PagesSent | RowsSent | None) -> None:
-        """Takes an answer with pages or image rows. A thread of PageCalls runs it and computes the hashes; the rest is
-        a command for the thread that computes."""
+        """Takes another replica's answer with pages or image rows. A thread of PageCalls runs it and computes the
+        hashes; the rest is a command for the thread that computes."""
         found = hash_of(sent.data) if isinstance(sent, RowsSent) else b""
         hashes = [hash_of(page.data) for page in sent.pages] if isinstance(sent, PagesSent) else []
 
@@ -388,7 +391,8 @@ class ReplicaServer:
         self._command(go_on)
 
     def _wait(self, stuck: bool) -> None:
-        """Waits for work, but only for a short time where no step could be planned or a question waits."""
+        """Waits for a command, at most 1 s. Waits only RETRY_S where no step could be planned, another replica waits
+        for pages or rows, or pages are still to be written to disk."""
         with self._changed:
             if not self._commands and not self._stopping and (stuck or not self._core.has_work):
                 soon = stuck or self._core.waits or self._load.disk_waits

@@ -1,4 +1,5 @@
-"""The streams of a replica: requests of fronts that the step loop computes, and their news."""
+"""The streams of a replica, that is, the requests of fronts (API servers) that its step loop computes, and the events
+for each front."""
 
 from __future__ import annotations
 
@@ -36,18 +37,21 @@ from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
-"""The number of tokens in the chunk from which the predicted seconds for one token of a prompt are derived."""
+"""The number of tokens in the prompt chunk whose predicted time, divided by this number, is a load's `token_s`."""
 NOTHING_COUNTED = DiskCounts()
 PREDICTED_S = 0.1
-"""The age in seconds at which a prediction is made again. A prediction takes as long as sending a step's news."""
+"""The age in seconds at which a load's `token_s` is predicted again. A prediction takes as long as sending a step's
+events."""
 
 WireEvent = WireStart | WirePrompt | WireToken | WireEnd
 News = Sequence[tuple[LinkId, tuple[WireEvent, ...]]]
-"""The events that each front receives about its streams after a step."""
+"""The new events after a step, for each front (API server) that has any: its connection, and the events of its streams.
+"""
 
 
 class ReplicaStreams(Protocol):
-    """The streams of a replica, as its core uses them. Only one thread at a time may use it."""
+    """The interface by which ReplicaCore queues requests, computes steps and gets their events. A stream is one request
+    of a front (API server), known by its connection and number. Only one thread at a time may use it."""
 
     @property
     def has_work(self) -> bool:
@@ -58,53 +62,54 @@ class ReplicaStreams(Protocol):
         """True while a request waits for a step or is in one."""
 
     def open(self, link_id: LinkId) -> None:
-        """Begins to serve a front that has connected."""
+        """Begins to serve a front (an API server) that has connected."""
 
     def serves(self, link_id: LinkId) -> bool:
-        """Returns whether the front is connected."""
+        """Returns whether this connection belongs to a front (API server) that `open` has announced and `close` has not
+        ended."""
 
     def why_not(self, request: Request) -> str:
         """Returns why the request cannot be computed here; an empty text where it can."""
 
     def has(self, link_id: LinkId, number: int) -> bool:
-        """Returns whether a stream of this number is computed."""
+        """Returns whether the front (API server) has a stream of this number that has not ended."""
 
     def queue(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> Refused | None:
-        """Queues a request. Returns the refusal of a request that is not taken."""
+        """Queues a request for the next steps. Returns a Refused frame where the request is not taken."""
 
     def cancel(self, link_id: LinkId, number: int) -> None:
-        """Ends a stream, and with a beam the others of its search. No more events of the stream are made."""
+        """Ends a stream; it has no more events. Ending one beam ends all beams of its search."""
 
     def close(self, link_id: LinkId) -> None:
-        """Ends the streams of a front that is gone."""
+        """Ends all streams of a front (API server) that has disconnected."""
 
     def explanation(self, asked: RecordAsked) -> Explanation | None:
         """Returns where the time of an ended stream went; None where that is not known."""
 
     def step(self) -> News | None:
-        """Computes one step. Returns the news of all fronts; None where nothing can be computed. A fault ends the
-        requests of its plan."""
+        """Computes one step. Returns the new events for each front (API server) that has any; None where nothing can be
+        computed. A fault ends the requests of the step."""
 
     def settle(self) -> None:
-        """Ends a step whose news were sent. Raises EngineStopped where three steps in a row fail and the probe fails
-        too."""
+        """Finishes the accounts of a step after its events were sent. Raises EngineStopped where three steps in a row
+        fail and the probe fails too."""
 
     def load(self, page_rate: float, encode_s: float) -> ReplicaLoad:
-        """Returns the load at this moment. page_rate: the bytes a second of pages that came. encode_s: the predicted
-        seconds of the encodes that are left."""
+        """Returns the load of the replica at this moment. page_rate: the rate of fetched pages in bytes a second.
+        encode_s: the predicted seconds of the encodes that are left."""
 
 
 def always_possible(_request: Request) -> str:
-    """Returns "": every request can be computed."""
+    """Returns an empty text: no request is refused. It is the default of `why_not`."""
     return ""
 
 
 @dataclass(eq=False, slots=True)
 class _Link:
-    """The streams of one front: their numbers by request id, and their ids by number. tokens: the number of tokens of
-    prompt and resumed output, by request id.
+    """The streams of one front (API server). numbers: the stream's number by request id. ids: the reverse. tokens: the
+    number of tokens of prompt and resumed output, by request id.
 
-    came_s: the time of its Assignment, for each stream that has not started.
+    came_s: the time when its Assignment came, for each stream that has not had its first step.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -114,9 +119,9 @@ class _Link:
 
 
 class LoopStreams:
-    """Satisfies ReplicaStreams with a step loop. times: predicts steps. explainer: explains where time went; its ledger
-    records each request and each step. why_not: see ReplicaStreams. disk: the pages on a disk; None where no pages are
-    kept on a disk."""
+    """Satisfies ReplicaStreams with a step loop. times: predicts the seconds of steps. explainer: explains where time
+    went; its ledger records each request and each step. why_not: returns why a request cannot be computed here, or "".
+    disk: the pages on a disk; None where no pages are kept on a disk."""
 
     def __init__(
         self,
@@ -139,29 +144,23 @@ class LoopStreams:
 
     @property
     def has_work(self) -> bool:
-        """See ReplicaStreams."""
         return self._loop.has_work
 
     @property
     def wants_memory(self) -> bool:
-        """See ReplicaStreams."""
         gauges = self._book.gauges()
         return bool(gauges.running or gauges.waiting)
 
     def open(self, link_id: LinkId) -> None:
-        """See ReplicaStreams."""
         self._links[link_id] = _Link()
 
     def serves(self, link_id: LinkId) -> bool:
-        """See ReplicaStreams."""
         return link_id in self._links
 
     def has(self, link_id: LinkId, number: int) -> bool:
-        """See ReplicaStreams."""
         return number in self._links[link_id].ids
 
     def queue(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> Refused | None:
-        """See ReplicaStreams."""
         link = self._links[link_id]
         beams = (f"{work.request.group_id}/{place}" for place in range(1, 1 + len(work.beams)))
         pairs = zip((work.request.request_id, *beams), (work.number, *work.beams), strict=True)
@@ -188,7 +187,6 @@ class LoopStreams:
         return None
 
     def cancel(self, link_id: LinkId, number: int) -> None:
-        """See ReplicaStreams."""
         link = self._links.get(link_id)
         request_id = None if link is None else link.ids.get(number)
         if link is not None and request_id is not None:
@@ -196,19 +194,16 @@ class LoopStreams:
                 _forget(link, event.request_id)
 
     def close(self, link_id: LinkId) -> None:
-        """See ReplicaStreams."""
         link = self._links.pop(link_id, None)
         for request_id in [] if link is None else list(link.numbers):
             self._ended(self._book.abort(request_id, self._clock()))
 
     def explanation(self, asked: RecordAsked) -> Explanation | None:
-        """See ReplicaStreams."""
         found = self._ledger.accounts.find(asked.group)
         own = [each for each in found if each.request_id.endswith(f".{asked.number}")]
         return self._explainer.explanation(own[-1]) if own else None
 
     def step(self) -> News | None:
-        """See ReplicaStreams."""
         step = self._loop.step()
         if step is None:
             return None
@@ -216,12 +211,10 @@ class LoopStreams:
         return list(self._news(self._ended(step.events), starts))
 
     def settle(self) -> None:
-        """See ReplicaStreams."""
         self._ledger.close_step(self._clock())
         self._loop.check_machine(EngineStopped("The replica has stopped.", why="Its machine fails.", fix="Restart it."))
 
     def load(self, page_rate: float, encode_s: float) -> ReplicaLoad:
-        """See ReplicaStreams."""
         gauges = self._book.gauges()
         counts = NOTHING_COUNTED if self._disk is None else self._disk.counts
         pending = sum(sum(link.tokens[name] for name in link.came_s) for link in self._links.values())
@@ -250,8 +243,8 @@ class LoopStreams:
         )
 
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-        """Learns from a step's time before the step is committed, and notes the sequences that it computed for the
-        first time."""
+        """The step loop calls this before it commits a step. Records the step in the ledger, corrects the predicted
+        step times, and notes the streams whose first step it was."""
         self._ledger.step(plan, result, begin_s, commit_s)
         self._guesses = self._guesses.plus(guesses_of(plan, result))
         self._step_s = commit_s - begin_s
@@ -266,7 +259,7 @@ class LoopStreams:
                     self._starts[request_id] = WireStart(number, waited_s, sequence.start, disk.tokens, disk.seconds)
 
     def _ended(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Reports each end among the events to the ledger, and returns the events."""
+        """Reports the ends among a step's events to the ledger, and returns all events."""
         for event in events:
             if isinstance(event, FinishedEvent):
                 self._ledger.finish(event)

@@ -1,7 +1,7 @@
-"""Holds assignments with images, and jobs to encode images for other replicas, until their missing pixels have come.
-The module uses no socket and no thread.
+"""Holds requests with images, and jobs to encode images for other replicas, until the front (API server) has sent the
+missing pixels. The module uses no socket and no thread.
 
-    begin(link_id, work) -> assignments that wait for nothing, with their images
+    begin(link_id, work) -> the assignments and jobs whose pixels have all come
     came(link_id, sent)  -> the same, after a piece of a tile has come
     asks                 the questions to send, each with its connection
 
@@ -29,24 +29,24 @@ from twostroke.types.images import ImageTile, key_of
 
 WINDOW_BYTES = 4 * TILE_PIECE_BYTES
 KEPT_BYTES = 64 << 20
-"""The bytes of pixels that are kept after the last request that had them: the next turn of a chat has the same images.
-"""
+"""The most bytes of pixels that are kept after the last request that used them, because the next turn of a chat has the
+same images."""
 HELD_BYTES = 256 << 20
-"""While requests hold this many bytes of pixels, the replica asks for no further tile."""
+"""While requests hold this many bytes of pixels, the replica asks for no more tiles."""
 MOST_TILE_BYTES = 256 << 20
 MOST_POSITIONS = 1 << 31
 
 Wanting = Assignment | TilesAhead
 Waiting = tuple[LinkId, Assignment | EncodeJob]
-"""A front's connection, and an assignment or job that has its images now."""
+"""The connection of a front (API server), and an assignment or encode job whose pixels have all come."""
 
 
 @dataclass(eq=False, slots=True)
 class _Pull:
-    """A tile that the replica fetches. data: the pixels that have arrived. asked: the number of bytes that it has asked
-    for.
+    """A tile whose pixels are fetched from a front (API server). data: the pixels that have arrived. asked: the number
+    of bytes that were asked for.
 
-    source: the connection and the number of the Assignment that are named when it asks; None before it asks.
+    source: the front's connection and the number of the Assignment under which the pixels are asked for; None before.
     """
 
     span: WireSpan
@@ -60,8 +60,8 @@ class _Pull:
 
 
 class TilePulls:
-    """Fetches the pixels of tiles. Only one thread at a time may use it. held_bytes, kept_bytes: see HELD_BYTES and
-    KEPT_BYTES."""
+    """Fetches the pixels of images from fronts (API servers), and holds assignments and encode jobs until their pixels
+    have come. Only one thread at a time may use it. held_bytes, kept_bytes: see HELD_BYTES and KEPT_BYTES."""
 
     def __init__(self, held_bytes: int = HELD_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
         self.asks: deque[tuple[LinkId, TileAsked]] = deque()
@@ -75,12 +75,12 @@ class TilePulls:
         self._under_way: Counter[LinkId] = Counter()
 
     def __len__(self) -> int:
-        """The number of assignments that wait."""
+        """The number of assignments and encode jobs that wait for pixels."""
         return len(self._waiting)
 
     def begin(self, link_id: LinkId, work: Wanting) -> list[Waiting]:
-        """Asks for the missing tiles of an assignment. Returns the assignments that wait for nothing. Raises ValueError
-        for invalid images."""
+        """Takes an assignment or encode job, and asks for its missing tiles. Returns all work whose tiles are complete
+        now. Raises ValueError for invalid images."""
         for span in work.images:
             _check(span, MOST_POSITIONS if isinstance(work, TilesAhead) else len(work.request.prompt_token_ids))
         for span in work.images:
@@ -92,8 +92,8 @@ class TilePulls:
         return self._ready()
 
     def came(self, link_id: LinkId, sent: TileSent) -> list[Waiting]:
-        """Takes a piece of a tile. A piece that was not asked for changes nothing. Returns the assignments that wait
-        for nothing."""
+        """Takes a piece of a tile's pixels. A piece that was not asked for is ignored. Returns the assignments and jobs
+        whose tiles are complete now."""
         self._under_way[link_id] = max(0, self._under_way[link_id] - 1)
         pull = self._pulls.get(sent.key)
         if pull is not None and not sent.data and pull.source == (link_id, sent.number):
@@ -106,7 +106,7 @@ class TilePulls:
         return self._ready()
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forgets an assignment of a front; without a number, all of the front's assignments."""
+        """Forgets an assignment or job that waits for pixels; without a number, all those of this connection."""
         self._waiting = [
             (link, work) for link, work in self._waiting if link != link_id or number not in (None, work.number)
         ]
@@ -119,7 +119,7 @@ class TilePulls:
         self.ask()
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Does an assignment of this number wait?"""
+        """Does the assignment or job of this number wait for pixels?"""
         return any(link == link_id and work.number == number for link, work in self._waiting)
 
     def _known(self, key: bytes) -> ImageTile | None:
@@ -129,7 +129,7 @@ class TilePulls:
         return found
 
     def _ready(self) -> list[Waiting]:
-        """Takes out and returns the assignments whose tiles are all here."""
+        """Removes and returns the assignments and jobs whose tiles have all come."""
         ready, waiting = list[Waiting](), list[tuple[LinkId, Wanting]]()
         for link_id, work in self._waiting:
             tiles = {span.key: tile for span in work.images if (tile := self._known(span.key)) is not None}
@@ -158,15 +158,15 @@ class TilePulls:
             self._kept.popitem(last=False)
 
     def _ask_elsewhere(self, pull: _Pull, refused: tuple[LinkId, int] | None) -> None:
-        """Lets a tile be asked for elsewhere, because no more comes from its source. refused: the assignment that has
-        ended at its front."""
+        """Makes a tile be asked for again, from another assignment that shows it, because its present front (API
+        server) sends no more. refused: the assignment that has ended at that front; it is dropped."""
         if refused is not None:
             self._waiting = [(link, work) for link, work in self._waiting if (link, work.number) != refused]
         pull.source, pull.asked = None, len(pull.data)
 
     def ask(self) -> None:
-        """Asks for the next pieces, as far as windows and memory allow. It must be called again later, because memory
-        becomes free without notice when requests end."""
+        """Asks for the next pieces of tiles, as far as the limits of bytes under way and of memory allow. The caller
+        repeats the call, because memory becomes free without notice when requests end."""
         first = {span.key for _, work in self._waiting[:1] for span in work.images}
         for key, pull in sorted(self._pulls.items(), key=lambda each: each[0] not in first):
             if pull.source is None and (pull.data or self._has_room(pull, first)):
@@ -183,8 +183,8 @@ class TilePulls:
                 pull.asked += count
 
     def _has_room(self, pull: _Pull, first: set[bytes]) -> bool:
-        """Is there memory for this tile? first: the tiles of the oldest assignment. It gets memory where no running
-        request holds any."""
+        """Is there memory for this tile? first: the tiles of the oldest assignment, which may exceed the limit where no
+        running request holds pixels."""
         idle = {key for key in self._kept if key not in self._whole}
         sizes = {key: len(tile.pixels) for key, tile in list(self._live.items()) if key not in idle}
         alone = pull.span.key in first and not sizes.keys() - self._whole.keys()

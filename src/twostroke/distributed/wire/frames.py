@@ -1,11 +1,12 @@
-"""The messages of fronts and replicas: typed frames. distributed/cluster/framing.py turns them into bytes.
+"""The messages between fronts (API servers) and replicas: typed frames. distributed/cluster/framing.py turns them into
+bytes.
 
     front -> replica    Hello, Proof, Assignment, PagesAhead, TilesAhead, Cancel, RecordAsked, TileSent
     replica -> front    Hello, Proof, ReplicaFacts, Refused, StepNews (one a step, for all streams), Beat, RecordSent,
                         TileAsked
     replica -> replica  as a front, and PagesAsked, RowsAsked; the answers are PagesSent, RowsSent
 
-The front gives a stream a new number with each Assignment. News of an older number is ignored.
+The front gives a stream a new number with each Assignment, and ignores events with an older number.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Proof(msgspec.Struct, tag=True, frozen=True):
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    """Two replicas with equal values give the same bits for the same request. See distributed/cluster/arithmetic.py.
-
-    key_factors: a digest of the factors of keys, or "none"."""
+    """The facts that decide the bits of results: two replicas with equal values give the same bits for the same
+    request. See distributed/cluster/arithmetic.py. key_factors: a digest of the calibrated factors that keys are
+    multiplied by, or "none"."""
 
     ops: int
     weights: str
@@ -62,18 +63,19 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 
 class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
-    """The facts about a replica. instance: a random name for this start of its process. model: a fingerprint of config
-    and weights.
+    """The facts about a replica, which it sends once to each process that connects. instance: a random name for this
+    start of its process. model: a fingerprint of config and weights.
 
     pool_tokens: the number of tokens that its KV pool holds. token_s: the predicted seconds for one token of a prompt.
-    role: the work that it does next to other replicas. It computes whole streams, or prompts whose streams go on
-    elsewhere, or everything except such prompts, or image rows for the others. page_bytes: the bytes of one page of
-    positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each request. adapters: their
-    names, by slot. sight: a fingerprint of the rules by which images become tiles; empty where it reads no images.
-    keeps_pages: whether it keeps computed prompts on a disk. adapter_salts: the salt of each adapter's prefixes, which
-    follows from its contents. image_row_s, image_row_bytes: the predicted seconds to encode an image row, and the
-    number of its bytes as it is sent. encoder: the facts that decide the bits of image rows; None where it reads no
-    images. A replica of the role `encode` has no language model: its `arithmetic` is that of the encoder too.
+    role: what it computes. `both`: whole requests. `prefill`: only prompts, whose answers other replicas generate.
+    `decode`: such answers, and whole requests. `encode`: only image rows for other replicas. page_bytes: the bytes of
+    one page of positions as it is sent; 0 where pages cannot be sent. objectives: the latencies that it promises to
+    each request. adapters: their names, by slot. sight: a fingerprint of the rules by which images become tiles; empty
+    where it reads no images. keeps_pages: whether it keeps computed prompts on a disk. adapter_salts: the salt of each
+    adapter's prefixes, which follows from its contents. image_row_s, image_row_bytes: the predicted seconds to encode
+    an image row, and the number of its bytes as it is sent. encoder: the facts that decide the bits of image rows; None
+    where it reads no images. A replica of the role `encode` has no language model: its `arithmetic` is that of the
+    encoder too.
     """
 
     name: str
@@ -99,7 +101,8 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
-    """A replica that has computed K and V of a request's beginning, and the address on which it listens."""
+    """A replica that has computed K and V of a request's beginning, or encodes images, and the address on which it
+    listens."""
 
     instance: str
     host: str
@@ -123,8 +126,8 @@ class WireSpan(msgspec.Struct, array_like=True, frozen=True):
 
 
 class KeySpan(msgspec.Struct, array_like=True, frozen=True):
-    """The positions [first, first + count) of a prompt, which hold rows of a tile. At these positions, pages are found
-    by the tile's key instead of token ids."""
+    """The positions [first, first + count) of a prompt, which hold rows of a tile. At these positions the tile's key
+    stands for the token id when cached pages are looked up."""
 
     first: Count
     count: Count
@@ -132,14 +135,14 @@ class KeySpan(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Assignment(msgspec.Struct, tag=True, frozen=True):
-    """Compute a request. It has no mask: the replica makes one of its own from the grammar. The request's arrival_s is
-    a negative number: minus the seconds since the request came to the front.
+    """Asks a replica to compute a request. It has no mask: the replica makes one of its own from the grammar. The
+    request's arrival_s is a negative number: minus the seconds since the request came to the front (API server).
 
-    resumed: output tokens that another replica has made already. pages_from: the replica to ask first for pages that
-    are not here; pages that do not come are computed. ahead: the number of the PagesAhead that has asked for them
-    already, or 0. beams: the numbers of the other members of a beam search, which end with it. promised: whether to
-    refuse it rather than hold it where its first token cannot be promised in time, because another replica may promise
-    it.
+    resumed: output tokens that another replica has made already. pages_from: the replica to ask first for missing
+    pages; pages that do not come are computed. ahead: the number of an earlier PagesAhead for the same prompt, or 0.
+    beams: the numbers of the other beams of its search, which end together. promised: whether the replica must refuse
+    the request where it cannot promise the first token in time. Otherwise the replica queues the request without a
+    promise.
 
     images: the images of the request, which are not in `request` itself; the replica asks for the pixels that it does
     not have. rows_from: the replica to ask for image rows that are not here; rows that do not come are encoded.
@@ -157,8 +160,8 @@ class Assignment(msgspec.Struct, tag=True, frozen=True):
 
 
 class PagesAhead(msgspec.Struct, tag=True, frozen=True):
-    """A prompt that is being computed at `source` and whose stream is to continue here. The receiver asks for its pages
-    as they become full. An Assignment or a Cancel ends it.
+    """Announces a prompt that `source` is computing, and whose stream the receiver will continue. The receiver fetches
+    the prompt's pages as they become full, until an Assignment or a Cancel comes.
 
     images: the positions at which the prompt shows images.
     """
@@ -171,15 +174,15 @@ class PagesAhead(msgspec.Struct, tag=True, frozen=True):
 
 
 class TilesAhead(msgspec.Struct, tag=True, frozen=True):
-    """Encode these tiles: the replica that has the Assignment of this number will ask for their rows. A Cancel ends the
-    encodes."""
+    """Asks a replica to encode these tiles. The replica that has the Assignment of this number will ask for their rows.
+    A Cancel ends the encodes."""
 
     number: int
     images: tuple[WireSpan, ...]
 
 
 class Cancel(msgspec.Struct, tag=True, frozen=True):
-    """End a stream. No more events of it are sent. An unknown number changes nothing."""
+    """Ends a stream. No more events of it are sent. An unknown number changes nothing."""
 
     number: int
 
@@ -187,10 +190,10 @@ class Cancel(msgspec.Struct, tag=True, frozen=True):
 class ReplicaLoad(msgspec.Struct, frozen=True):
     """The load of a replica at one moment.
 
-    prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each. step_s: the
-    seconds of the last step. page_rate: bytes a second of pages that came from other replicas; 0 before the first.
-    encode_s: predicted seconds of the encodes that it has to do for other replicas. disk_waits: whether it still has
-    pages to write to its disk. preemptions, query_tokens, hit_tokens, guesses, disk_written_bytes, disk_read_bytes:
+    prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds for each of them.
+    step_s: the seconds of the last step. page_rate: bytes a second of pages that came from other replicas; 0 before the
+    first. encode_s: predicted seconds of the encodes that it has to do for other replicas. disk_waits: whether it still
+    has pages to write to its disk. preemptions, query_tokens, hit_tokens, guesses, disk_written_bytes, disk_read_bytes:
     counts since the replica's start.
     """
 
@@ -215,8 +218,9 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
-    """The replica does not take an Assignment. retry_after_s: the seconds after which it may; None where it never will.
-    may_hold: whether it would take the same Assignment with `promised` False."""
+    """The replica does not take an Assignment. retry_after_s: the seconds after which it may take the request; None
+    where it never will. may_hold: whether it would queue the request without a promise of its first token, that is,
+    take the same Assignment with `promised` False."""
 
     number: int
     message: str
@@ -263,22 +267,23 @@ class WireEnd(msgspec.Struct, array_like=True, tag=3, frozen=True):
 
 
 class StepNews(msgspec.Struct, tag=True, frozen=True):
-    """The results of one step: first the streams that it began, then the events of all streams."""
+    """The results of one step for one front (API server): first the starts of streams that it began, then the events of
+    all streams."""
 
     load: ReplicaLoad
     events: tuple[WireStart | WirePrompt | WireToken | WireEnd, ...]
 
 
 class Beat(msgspec.Struct, tag=True, frozen=True):
-    """A sign that the replica is alive. draining: whether it takes no new work."""
+    """A heartbeat: the replica is alive. draining: whether it takes no new work."""
 
     load: ReplicaLoad
     draining: bool = False
 
 
 class PagesAsked(msgspec.Struct, tag=True, frozen=True):
-    """Send the full pages [first, first + count) of a prompt, as many as are cached. Where none is cached, wait a
-    little for one to be computed.
+    """Asks for the full pages [first, first + count) of a prompt, as far as they are cached. Where none is, the answer
+    waits a little for one to be computed.
 
     Each frame gets one answer, and nothing is sent that was not asked for. token_ids, cache_salt: those of the prompt.
     Only the first frame with a `number` has them; they are empty in later frames. images: the positions at which the
@@ -310,8 +315,8 @@ class PagesSent(msgspec.Struct, tag=True, frozen=True):
 
 
 class RowsAsked(msgspec.Struct, tag=True, frozen=True):
-    """Send image rows [first, first + count) of a tile. Where they are not encoded yet, wait a little for them. Each
-    frame gets one answer."""
+    """Asks for image rows [first, first + count) of a tile. Where they are not encoded yet, the answer waits a little
+    for them. Each frame gets one answer."""
 
     number: int
     key: TileKey
@@ -320,7 +325,7 @@ class RowsAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class RowsSent(msgspec.Struct, tag=True, frozen=True):
-    """Image rows as numbers of 32 bits; none where they are not encoded yet. digest: see
+    """The answer to RowsAsked: image rows as numbers of 32 bits; none where they are not encoded yet. digest: see
     distributed/replica/row_feeds.py. over: whether the rows will never come."""
 
     number: int
@@ -331,8 +336,8 @@ class RowsSent(msgspec.Struct, tag=True, frozen=True):
 
 
 class TileAsked(msgspec.Struct, tag=True, frozen=True):
-    """Send bytes [first, first + count) of a tile's pixels. number: the number of an Assignment that has the tile. Each
-    frame gets one answer."""
+    """Asks a front (API server) for the bytes [first, first + count) of a tile's pixels. number: the number of an
+    Assignment that shows the tile. Each frame gets one answer."""
 
     number: int
     key: TileKey
@@ -341,7 +346,8 @@ class TileAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class TileSent(msgspec.Struct, tag=True, frozen=True):
-    """A piece of a tile's pixels, without data where that Assignment has ended."""
+    """The answer to TileAsked: a piece of a tile's pixels. It has no data where the Assignment that TileAsked named has
+    ended."""
 
     number: int
     key: TileKey

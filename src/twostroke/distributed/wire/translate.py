@@ -73,15 +73,15 @@ def keyed(token_ids: Sequence[int], images: Sequence[KeySpan]) -> tuple[int, ...
 
 
 class EncodeJob(Struct, frozen=True, eq=False):
-    """A TilesAhead with its pixels."""
+    """The tiles that a TilesAhead frame asks this replica to encode, with their pixels."""
 
     number: int
     tiles: tuple[ImageTile, ...]
 
 
 def seen_by(work: Assignment | TilesAhead, tiles: Mapping[bytes, ImageTile]) -> Assignment | EncodeJob:
-    """Returns an assignment with its images in its request, or a TilesAhead as a job. tiles: all tiles of `work`, by
-    the keys that frames carry."""
+    """Returns the work with its pixels: an Assignment whose request contains its images, or an EncodeJob for a
+    TilesAhead frame. tiles: all tiles of `work`, by the keys that frames carry."""
     if isinstance(work, TilesAhead):
         return EncodeJob(work.number, tuple(tiles[key] for key in dict.fromkeys(span.key for span in work.images)))
     spans = (
@@ -92,8 +92,9 @@ def seen_by(work: Assignment | TilesAhead, tiles: Mapping[bytes, ImageTile]) -> 
 
 
 def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMask | None], now: float) -> list[Request]:
-    """Returns the replica's requests for an assignment, with the replica's own time: the request under the first name,
-    and the other beams of its search. masks: the token masks, which have taken in `work.resumed`."""
+    """Returns the requests that the replica queues for an assignment: the request under the first name, and one for
+    each further beam of its search. Arrival times are in the replica's clock. masks: the token masks, which have taken
+    in `work.resumed`."""
     come_s, told = now + work.request.arrival_s, work.resumed
     first = replace(work.request, request_id=names[0], mask=masks[0], arrival_s=come_s, resumed_token_ids=told)
     silent = replace(first.params, prompt_logprobs=None)  # the first beam reports them
@@ -102,7 +103,7 @@ def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMas
 
 
 def wire_event(event: Event, numbers: Mapping[str, int]) -> WireToken | WirePrompt | WireEnd | None:
-    """Returns an event under the number of its stream; None where the front does not ask for the stream any more."""
+    """Returns an event under the number of its stream; None where the stream has ended for the API server."""
     number = numbers.get(event.request_id)
     if number is None:
         return None

@@ -25,7 +25,7 @@ from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 
 TextOf = Callable[[Request], BeamText | None]
-"""Returns the empty text of a request; None when the request has no stop strings."""
+"""Returns the BeamText of a request with no tokens yet; None when the request has no stop strings."""
 
 TEXT_FAULT = "The text of a beam could not be made."
 TOO_FEW = "the search found fewer answers than were asked for: the request allows no more"
@@ -44,7 +44,8 @@ class _Group(Struct):
 
 
 class BeamBook:
-    """Satisfies Planner and RequestBook. Requests that are no beams go to the scheduler as they are."""
+    """Satisfies Planner and RequestBook. It runs beam searches on top of a scheduler; requests without beam search go
+    to the scheduler as they are. text_of: makes the text of a search's first beam."""
 
     def __init__(self, scheduler: Scheduler, text_of: TextOf) -> None:
         self._scheduler, self._text_of = scheduler, text_of
@@ -56,7 +57,7 @@ class BeamBook:
         return self._scheduler.has_work
 
     def gauges(self) -> Gauges:
-        """Returns the present counts."""
+        """Returns the scheduler's present counts of requests and pages."""
         return self._scheduler.gauges()
 
     def schedule(self, now: float) -> Plan | None:
@@ -77,17 +78,18 @@ class BeamBook:
             group.members.append(request)
 
     def holds(self, request_id: str) -> bool:
-        """See Scheduler."""
+        """Returns True when a request waits without a promise of its TTFT; see Scheduler."""
         return self._scheduler.holds(request_id)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
-        """End a request. A beam's whole group ends with it."""
+        """End a request. Ending one beam ends its whole group."""
         return self.finish(request_id, FinishReason.ABORT, now)
 
     def finish(
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
-        """End a request for a reason that the scheduler cannot see. A beam's whole group ends with it."""
+        """End a request for a reason that the scheduler cannot see, such as a stop string. Ending one beam ends its
+        whole group."""
         group = self._group_of(request_id) if self._groups else None
         if group is None:
             return self._scheduler.finish(request_id, reason, now, num_output_tokens)
@@ -95,7 +97,7 @@ class BeamBook:
 
     @property
     def parking(self) -> Parking:
-        """See Scheduler. Beams are never parked."""
+        """Pauses requests whose readers have stopped. Beams are not paused: the scheduler ignores such calls."""
         return self._scheduler.parking
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
@@ -206,8 +208,8 @@ def _rules(request: Request) -> Rules:
 
 
 def _continued(search: BeamSearch, beams: list[Request], members: list[Request]) -> list[Request]:
-    """Returns which member computes which of the search's new beams. The first beam that continues an old beam keeps
-    its sequence; the others take members that are free."""
+    """Returns which member computes which of the search's new beams. The first new beam that continues an old one takes
+    over its sequence; further ones take free members."""
     placed: list[Request | None] = []
     kept: set[str] = set()
     for beam in search.beams:

@@ -26,18 +26,19 @@ from twostroke.types.result import Continuation, SampledToken, TokenLogprob
 
 
 class BeamText(Protocol):
-    """The text of a beam, which never changes. stopped: True when the text's last token completes a stop string."""
+    """The text of one beam, an immutable object."""
 
     @property
     def stopped(self) -> bool:
-        """See the class."""
+        """True when the text's last token completes a stop string."""
 
     def after(self, token_id: int) -> BeamText:
         """Returns the text with one more token."""
 
 
 class Chosen(NamedTuple):
-    """One token of a beam. before: the token before it. Beams with a common beginning share it."""
+    """One token of a beam. before: the token before it in the beam. Beams with a common beginning share these objects.
+    """
 
     before: Chosen | None
     token: TokenLogprob
@@ -45,8 +46,8 @@ class Chosen(NamedTuple):
 
 
 class Beam(Struct, frozen=True):
-    """An answer that goes on. total: the sum of its log probabilities. place: the index of the beam that it continues.
-    text: the beam's text; None without stop strings."""
+    """A beam that is not finished. total: the sum of its log probabilities. place: the index, among the beams before
+    the step, of the beam that it continues. text: the beam's text; None without stop strings."""
 
     total: float = 0.0
     last: Chosen | None = None
@@ -73,8 +74,9 @@ class FinishedBeam(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """width: the number of beams. end_ids: the tokens that end an answer; they are not offered where an answer may not
-    end. max_tokens: the most tokens of an answer, at least 1. length_penalty, early_stopping: see SamplingParams."""
+    """The settings of one search. width: the number of beams. end_ids: the tokens that end an answer; they are not
+    offered where an answer may not end. max_tokens: the most tokens of an answer, at least 1. length_penalty,
+    early_stopping: see SamplingParams."""
 
     width: int
     end_ids: Collection[int]
@@ -84,11 +86,11 @@ class Rules(Struct, frozen=True):
 
 
 class BeamSearch:
-    """beams: the beams to continue, best first. answers: the finished answers, best first. done: True when nothing is
-    left to do. length: the number of tokens of each beam."""
+    """One beam search. beams: the beams to continue, best first. answers: the finished answers, best first. done: True
+    when the search is over. length: the number of tokens of each beam."""
 
     def __init__(self, rules: Rules, text: BeamText | None = None) -> None:
-        """text: the empty text; None without stop strings."""
+        """text: the text of the first beam, which has no tokens yet; None when the request has no stop strings."""
         self._rules = rules
         self.beams: list[Beam] = [Beam(text=text)]
         self.answers: list[FinishedBeam] = []
@@ -99,7 +101,8 @@ class BeamSearch:
         """Take in the sampled tokens. sampled: for each beam, in order, the offered continuations: `num_offered` of
         them, or fewer when fewer are allowed.
 
-        The `place` of each new beam is the index of the beam that it continues. Raises what a text raises.
+        The `place` of each new beam is the index of the beam that it continues. Errors of `BeamText.after` are passed
+        on.
         """
         rules = self._rules
         self.length += 1
@@ -130,7 +133,7 @@ class BeamSearch:
         return sorted(found, key=lambda beam: -beam.total)[:looked_at]
 
     def _may_improve(self) -> bool:
-        """Returns True when a beam could still give an answer that is kept."""
+        """Returns True when a beam could still end with a better score than the finished answers that are kept."""
         rules = self._rules
         if len(self.answers) < rules.width:
             return True
@@ -151,6 +154,7 @@ def _chain(last: Chosen | None) -> list[Chosen]:
 
 
 def _token_logprob(offered: Continuation, sampled: SampledToken) -> TokenLogprob:
-    """Returns a token of an answer. Its log probability is the model's, whatever score beams are compared by."""
+    """Returns a token of an answer with the model's log probability, which may differ from the score by which beams are
+    compared."""
     top = () if sampled.logprob is None else sampled.logprob.top
     return TokenLogprob(offered.token_id, offered.logprob, top)

@@ -9,21 +9,23 @@ NOTHING = 0
 
 
 class Evictions:
-    """Remembers evicted pages by their paths. A path has one place in the table, which the latest path with that place
-    takes. About n / (2 x places) of the last n evictions are forgotten too early. A page that was not evicted counts as
-    evicted only when its path has the same hash as that of an evicted page.
+    """Remembers which pages were evicted lately, so that a prefix miss can be explained. A page is known by the hash of
+    all tokens up to its end, its path. The hash selects one entry of a table; a later page with the same entry
+    overwrites it.
 
-    The table takes 8 bytes a place, all of them from the start on: it does not grow on a server that evicts for days.
+    About n / (2 x entries) of the last n evictions are forgotten too early. A page that was not evicted counts as
+    evicted only when the hashes are equal. The table takes 8 bytes an entry from the start on, so it does not grow on a
+    server that evicts for days.
     """
 
     def __init__(self, num_pages: int) -> None:
-        """num_pages: the number of pages in the pool."""
+        """num_pages: the number of pages in the pool, from which the size of the table follows."""
         wanted = 1 << (PLACES_A_PAGE * num_pages - 1).bit_length()
         self._num_places = min(MOST_PLACES, max(LEAST_PLACES, wanted))
         self._paths = array("q", [NOTHING]) * self._num_places
 
     def add(self, path: int) -> None:
-        """Note that the page at the end of this path was evicted."""
+        """Note that a page was evicted. path: the hash of all tokens up to its end."""
         self._paths[path % self._num_places] = path
 
     def __contains__(self, path: int) -> bool:

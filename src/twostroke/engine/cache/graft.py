@@ -1,9 +1,9 @@
 """Pages of a prompt that come from outside, such as from a disk: the caches hold them until the prompt is queued.
 
-    places = graft.reserve(8)             for each page that stays, its id; the caller writes them
-    graft.commit(8)                       they are in the prefix tree, where the scheduler finds them
-    graft.finish(windows, state)          pages of windows and the slot of the state, to be written now
-    graft.close()                         everything stays cached, and may be evicted like all other pages
+    places = graft.reserve(8)       page ids for the next pages of the groups without a window; the caller writes them
+    graft.commit(8)                 they are in the prefix tree, where the scheduler finds them
+    graft.finish(windows, state)    pages of the groups with a window and the slot of the state, to be written now
+    graft.close()                   everything is cached, and may be evicted like all other pages
 
 A graft is used between two steps. A page or slot that `finish` gives holds nothing until the caller has written it, so
 the caller writes it before anything else happens.
@@ -24,16 +24,17 @@ PagePlace = tuple[int, int, int]
 
 
 class GraftEnd(Struct, frozen=True):
-    """The pages and the slot that must be written before a sequence can go on from the prompt. slot: the slot of its
-    state; None when it needs none."""
+    """What the caller must write last, before a sequence can go on from the prompt. slot: the slot of its state; None
+    when it needs none."""
 
     pages: tuple[PagePlace, ...] = ()
     slot: int | None = None
 
 
 class Graft:
-    """keys: the tokens of the prompt, as the prefix tree knows them. most: the number of full pages that are wanted.
-    at: the number of pages that stay and are in the cache."""
+    """Puts one prompt's pages from outside into the caches. keys: the tokens of the prompt, as the prefix tree knows
+    them. most: the number of full pages that are wanted. at: how many of them are cached by now in the groups without a
+    window."""
 
     def __init__(self, cache: CacheManager, salt: str, keys: Sequence[int], most: int) -> None:
         self._cache, self.salt, self.keys, self.most = cache, salt, keys, most
@@ -48,12 +49,12 @@ class Graft:
 
     @property
     def tables(self) -> Mapping[int, PageTable]:
-        """The page tables that the graft holds, by the number of the group."""
+        """The page tables of the pages that this object holds, by the number of the cache group."""
         return self._tables
 
     def reserve(self, count: int) -> list[PagePlace] | None:
-        """Returns the next pages that stay, for the caller to write. Returns None, with nothing changed, when there is
-        no room."""
+        """Returns places for the next `count` pages in each group without a window, for the caller to write. Returns
+        None, with nothing changed, when there is no room."""
         groups, end = self._cache.groups, self.at + count
         for place, number in enumerate(self._staying):
             if not groups[number].grow(self._tables[number], end):
@@ -64,17 +65,18 @@ class Graft:
         return [(number, index, pages[index]) for index in range(self.at, end) for number, pages in tables]
 
     def commit(self, count: int) -> None:
-        """Put the next `count` reserved pages, which are written now, into the prefix tree."""
+        """Put the next `count` reserved pages, which the caller has written, into the prefix tree."""
         for number in self._staying:
             self._cache.groups[number].commit(self._tables[number], self._pages[self.at : self.at + count])
         self.at += count
 
     def finish(self, windows: Collection[tuple[int, int]], state: bool) -> GraftEnd:
-        """Reserve the pages of windows and the slot of the state, as far as there is room. All pages that stay must be
-        in the cache.
+        """Reserve the pages in groups with a window and the slot of the state, as far as there is room. All pages of
+        the groups without a window must be in the cache.
 
-        windows: (group, index) of the pages that can be written now. state: True when the state can be written. When
-        another page is missing because it was evicted meanwhile, nothing can be used, and nothing is to be written.
+        windows: (group, index) of the window pages that can be written now. state: True when the state can be written.
+        When a window page is neither cached nor in `windows`, because it was evicted meanwhile, the prompt cannot be
+        used. Then only pages of earlier groups are to be written.
         """
         places: list[PagePlace] = []
         for number, group in enumerate(self._cache.groups):
@@ -90,7 +92,7 @@ class Graft:
         return GraftEnd(tuple(places), slot)
 
     def close(self) -> None:
-        """Give everything back; committed pages stay cached. Closing twice changes nothing."""
+        """Release all pages, which stay in the cache if they were committed. Closing twice changes nothing."""
         if self in self._cache.grafts:
             self._cache.grafts.remove(self)
             for number, table in self._tables.items():

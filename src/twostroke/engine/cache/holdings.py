@@ -15,10 +15,11 @@ Tables = tuple[tuple[int, ...], ...]
 
 
 class Prefix(Struct, frozen=True):
-    """Cached pages that a prompt begins with. num_pages: the number of pages that every group can go on from.
+    """The cached beginning of a prompt. num_pages: the number of its pages from which a sequence can go on in every
+    cache group.
 
-    paths: for each page group, and last for the states, the nodes that the group's tree has. points: the positions, in
-    order, where a prompt with this prefix should stop for snapshots of its state.
+    paths: for each page group, and last for the states, the nodes of the group's prefix tree that match the prompt.
+    points: the positions, in order, where a prompt with this prefix should stop for snapshots of its state.
     """
 
     num_pages: int
@@ -56,7 +57,7 @@ Closing = Callable[[str, SequenceCache], None]
 
 
 class HeldTables(Protocol):
-    """An object that holds pages in addition to the sequences, while it brings pages from outside."""
+    """An object that holds pages as a sequence does, while it brings pages of a prompt from outside (`Graft`)."""
 
     @property
     def tables(self) -> Mapping[int, PageTable]:

@@ -1,8 +1,9 @@
 """The pages and slots that each running sequence holds in every cache group, and which of them are shared.
 
-A model's caches fall into groups (`program.cache_groups`): pages that stay, pages with a window, slots of states. A
-sequence has a page table in each page group, with an entry for each page index, and one slot where there are states.
-Groups have pools and prefix trees of their own. A prefix is usable when every group can go on from it.
+A model's caches fall into groups (`program.cache_groups`): pages that stay until their sequence ends (full attention),
+pages that are given back when a window has passed, and slots of states. A sequence has a page table in each page group,
+with an entry for each page index, and one slot where there are states. Groups have pools and prefix trees of their own.
+A prefix is usable when every group can go on from it.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from twostroke.types.prefix import MissReason, PrefixMiss
 __all__ = ["NOTHING_CACHED", "CacheManager", "PageState", "Prefix"]
 
 class CacheManager:
-    """All caches of one engine. pools: the sizes of the pools. A single number is the size of the only group, whose
-    pages stay.
+    """All caches of one engine. pools: the sizes of the pools. A single number is the number of pages of the only
+    group, which has no window.
 
     on_fresh: see PagePool; called for the first group's pages. shares: False when no sequence can go on from another's
     beginning; then nothing is kept of a sequence that has ended. closing: see Closing; it may be set before the first
-    sequence. grafts: the grafts that are open.
+    sequence. grafts: objects that hold pages while they bring a prompt's pages from outside (`Graft`).
     """
 
     def __init__(
@@ -115,7 +116,8 @@ class CacheManager:
         return -(-num_tokens // self.page_tokens)
 
     def pages_of(self, sequence_id: str) -> list[int]:
-        """Returns the first group's page table, in order of position. The list is live until the next call."""
+        """Returns the first group's page table, in order of position. It is the cache's own list, which changes at the
+        next call."""
         return self._holdings[sequence_id].tables[0].page_ids
 
     def slot_of(self, sequence_id: str) -> int:
@@ -131,7 +133,7 @@ class CacheManager:
         return [_missing(index, group.most_held, listed) for index, group in enumerate(self.groups)]
 
     def match(self, salt: str, tokens: Sequence[int]) -> Prefix:
-        """Returns what is cached of the full pages of these tokens."""
+        """Returns the cached beginning of these tokens, in full pages."""
         if not self._shares:
             return NOTHING_CACHED
         most, num_tokens = len(tokens) // self.page_tokens, len(tokens)
@@ -151,13 +153,13 @@ class CacheManager:
 
     def extend(self, paths: Sequence[list[Node]], salt: str, tokens: Sequence[int], max_pages: int) -> int:
         """Bring the paths of an earlier `match` up to date, one for each page group, and return the number of pages
-        that all of them have. Use it only for caches whose pages stay."""
+        that all of them have. Use it only where `pages_stay` is True."""
         return min(g.tree.extend(path, salt, tokens, max_pages) for g, path in zip(self.groups, paths, strict=True))
 
     def most_shared_pages(self, num_tokens: int) -> int:
-        """Returns the most pages of this many tokens that a sequence can go on from. The last token is always computed
-        again, even when its page is full. A state cannot go back by one token, so with states this page does not count.
-        """
+        """Returns the most full pages of this many tokens that a sequence can take from the cache. The last token is
+        always computed again. States cannot go back by one token, so with states a page that ends with the last token
+        is not counted."""
         return (num_tokens if self.states is None else num_tokens - 1) // self.page_tokens
 
     def spared_tokens(self, matched: Prefix, num_tokens: int) -> int:
@@ -169,7 +171,8 @@ class CacheManager:
         return min(len(matched) * self.page_tokens, num_tokens - 1)
 
     def miss(self, salt: str, tokens: Sequence[int], matched: Prefix) -> PrefixMiss | None:
-        """Returns why no more of these tokens were found than `matched`; None when no more of them can be shared."""
+        """Returns why no more of these tokens were found in the cache than `matched`; None when no more of them can be
+        shared."""
         if self._notes is None:
             return None
         size, most, found = self.page_tokens, len(tokens) // self.page_tokens, len(matched)
@@ -182,8 +185,8 @@ class CacheManager:
         return self._notes.miss(self.groups[0].tree, salt, tokens, path, most)
 
     def forget_misses(self) -> None:
-        """Note nothing for `miss`, because it will not be called. Raises ValueError when something was noted already.
-        """
+        """Stop noting evictions for `miss`, because it will not be called. Raises ValueError when something was noted
+        already."""
         if any(group.tree.num_nodes for group in self.groups):
             raise ValueError("pages are in the prefix tree already")
         self._notes = None
@@ -244,8 +247,8 @@ class CacheManager:
 
     def reserve(self, sequence_id: str, num_tokens: int, left: int = 0) -> Tables | None:
         """Allocates pages for positions [0, num_tokens), as `grow` does, and returns them as one table for each group.
-        Returns None when there are not enough pages. left: where this is not 0, nothing is allocated either while at
-        most so many pages are left. In a window's table, pages before the window are -1.
+        Returns None when there are not enough pages, or, if `left` is not 0, when at most `left` pages are left. In a
+        window's table, pages before the window are -1.
 
         Returns the same object as before while the pages have not changed.
         """

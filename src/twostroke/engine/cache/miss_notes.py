@@ -17,7 +17,8 @@ token in which the prompt differs."""
 
 
 class MissNotes:
-    """Satisfies `prefix_tree.TreeWatch`."""
+    """Notes which pages the prefix tree evicted, and explains why a prompt's pages are missing. Satisfies
+    `prefix_tree.TreeWatch`."""
 
     def __init__(self, num_pages: int) -> None:
         self._evicted = Evictions(num_pages)
@@ -64,9 +65,11 @@ class MissNotes:
         return len(pages)
 
     def _departure(self, parent: Node, pages: Sequence[tuple[int, ...]]) -> tuple[int, Node | None]:
-        """Returns (how many tokens at its beginning the first page shares with the successor most like it, that
-        successor). Returns (0, None) when no successor has the page's first token and the second page is nowhere in the
-        tree: then there was nothing to find.
+        """Compares the prompt's next page with the cached pages after `parent`, and finds the most similar one. Returns
+        the number of equal tokens at its beginning, and its node.
+
+        Returns (0, None) when no cached page has the same first token and the second page is nowhere in the tree: then
+        there was nothing to find.
         """
         page, first = pages[0], pages[0][0]
         alike = [tokens for tokens in _latest(parent) if tokens[0] == first]
@@ -90,7 +93,7 @@ def _latest(parent: Node) -> Iterator[tuple[int, ...]]:
 
 
 def _likeness(page: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int]:
-    """Returns (tokens in common before the first that differs, tokens in common) of two different pages."""
+    """Returns (tokens in common before the first that differs, tokens in common) for two different pages."""
     equal = list(map(operator.eq, page, other))
     return equal.index(False), sum(equal)
 

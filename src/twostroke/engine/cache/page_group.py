@@ -32,7 +32,8 @@ class PageState(enum.IntEnum):
 
 
 class PageTable(Struct):
-    """page_ids: the pages of one sequence in order of position; the first len(nodes) of them are in the tree.
+    """The pages of one sequence in one cache group. page_ids: its pages in order of position; the first len(nodes) of
+    them are in the tree.
 
     first_held: the index of the first page that is held. Earlier pages were given back, or never taken, because they
     are before the window.
@@ -45,11 +46,8 @@ class PageTable(Struct):
 
 
 class PageGroup:
-    """Pages that stay as long as their sequence lives. on_fresh: see PagePool.
-
-    window: 0 for no window. most_held: the most pages that one sequence may hold at once. chunk_tokens: the most
-    positions of one sequence that a step may compute, as far as this pool is concerned.
-    """
+    """The pages of one cache group for layers without a window: a sequence keeps its pages until it ends. WindowGroup
+    is the kind for layers with a window. on_fresh: see PagePool."""
 
     window = 0
     most_held = chunk_tokens = UNBOUNDED
@@ -77,11 +75,11 @@ class PageGroup:
         return bytes(map(_page_state, self.pool.counts(), self.tree.holds()))
 
     def watch(self, watch: TreeWatch | None) -> None:
-        """Call the listener `watch` at each change of the tree from now on."""
+        """Make `watch` the listener that is called at each change of the tree."""
         self.tree.watch = watch
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """Returns how many of the first num_pages nodes of `path` a sequence can go on from. num_tokens: the length of
+        """Returns from how many of the first num_pages nodes of `path` a sequence can go on. num_tokens: the length of
         its known text, in tokens."""
         return num_pages
 
@@ -113,7 +111,7 @@ class PageGroup:
         return self.pages_left - self.pool.num_single([node.page_id for node in held])
 
     def grow(self, table: PageTable, num_pages: int) -> bool:
-        """Own num_pages pages. Returns False, with nothing changed, when there are not enough."""
+        """Extend the table to num_pages pages. Returns False, with nothing changed, when there are not enough."""
         added = self.take(num_pages - len(table.page_ids))
         if added is None:
             return False

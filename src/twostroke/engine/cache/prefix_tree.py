@@ -22,8 +22,8 @@ STALE_ENTRIES = 1024
 class Node:
     """One full page below its parent. page_id: the page; -1 for roots, which alone have a salt. content: a hash of
     `tokens`. path: a hash of all tokens from the root on. The cache's listener uses `content` and `path` to explain why
-    a page is missing; pages are never found by them. pins: the number of sequences that need the node to stay, though
-    it may hold nothing (`SparseTree`)."""
+    a page is missing; pages are never found by them. pins: the number of sequences for which the node must stay in a
+    `SparseTree`, even if it holds nothing."""
 
     __slots__ = ("children", "content", "last_use", "page_id", "parent", "path", "pins", "salt", "tokens")
 
@@ -39,7 +39,7 @@ class Node:
 
 
 class TreeWatch(Protocol):
-    """A listener that remembers what the tree held."""
+    """A listener that a PrefixTree calls at each change, to remember what the tree held."""
 
     def inserted(self, parent: Node, child: Node) -> None:
         """A node was added to the tree."""
@@ -49,7 +49,8 @@ class TreeWatch(Protocol):
 
 
 class PrefixTree:
-    """Owns references into `pool`. Invariant: a node's ancestors have at least as many owners as the node."""
+    """The prefix tree of one cache group; it owns one reference to each of its pages in `pool`. Invariant: a node's
+    ancestors have at least as many owners as the node."""
 
     def __init__(self, pool: PagePool, page_tokens: int, watch: TreeWatch | None = None) -> None:
         self._pool = pool
@@ -87,8 +88,8 @@ class PrefixTree:
         return self._roots.get(salt)
 
     def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
-        """Returns the nodes of the longest cached prefix of `tokens`, at most max_pages, in order. Nothing is retained.
-        """
+        """Returns the nodes of the longest cached prefix of `tokens`, at most max_pages, in order. The owners of their
+        pages do not change."""
         node = self._roots.get(salt)
         found: list[Node] = []
         if node is None:
@@ -104,7 +105,7 @@ class PrefixTree:
         """Bring a path that `match` found earlier up to date, and return its length. Evicted nodes are removed from the
         path, new ones are added.
 
-        The cost depends on what has changed, not on the length of the path. Nothing is retained.
+        The cost depends on what has changed, not on the length of the path. No page gets a new owner.
         """
         while path and ((parent := path[-1].parent) is None or parent.children.get(path[-1].tokens) is not path[-1]):
             path.pop()  # leaves are evicted first: if the last node is present, all earlier nodes are, too
@@ -185,11 +186,12 @@ class PrefixTree:
         self._evictable = sorted(self._by_use)
 
     def _evicts(self, use: int, node: Node) -> bool:
-        """Returns False for a stale entry of the queue. An evicted node is not in _by_use."""
+        """Returns True when this entry of the queue is still valid: the node was not used since, and is a leaf whose
+        page only the tree owns."""
         return node.last_use == use and not node.children and self._owners[node.page_id] == 1
 
     def _remove(self, node: Node) -> None:
-        """Remove a leaf that alone owns its page; it does not own the page any longer."""
+        """Remove a leaf from the tree. The caller becomes the owner of its page."""
         parent = node.parent
         if self.watch is not None:
             self.watch.evicted(node)

@@ -15,11 +15,11 @@ NOTHING = -1
 
 
 class SparseTree(PrefixTree):
-    """Owns references into `pool`, as PrefixTree; a node's ancestors exist, but they may be empty."""
+    """A PrefixTree for windows and states, in which a node's ancestors exist but may hold no page."""
 
     def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
-        """See PrefixTree. A node that exists and holds nothing takes over page_id. page_id: NOTHING for a node of the
-        path."""
+        """See PrefixTree. An existing node that holds nothing takes over page_id. page_id: NOTHING for a node that only
+        leads to deeper nodes."""
         child = parent.children.get(tokens)
         if child is None:
             child = parent.children[tokens] = Node(tokens, NOTHING, parent)
@@ -33,8 +33,8 @@ class SparseTree(PrefixTree):
         return child
 
     def touch(self, node: Node, bonus: int = 0) -> None:
-        """Note that the node's page or slot, which only the tree owns, was used just now. With `bonus` it counts as if
-        it were used this many uses later."""
+        """Note that the node's page or slot, which only the tree owns, was used just now. bonus: it is kept as if it
+        were used this many uses later."""
         self._uses += 1
         if self._by_use.get(node.last_use) is node:
             del self._by_use[node.last_use]

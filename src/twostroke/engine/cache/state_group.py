@@ -5,16 +5,17 @@ exactly the end of the prefix. Snapshots are taken where a step ends at the end 
 (docs/adr/0019-cache-groups.md):
 
     points    the end of the prompt, rounded down to a page; where the prompt departs from what is in the tree; a sparse
-              grid. A limiter ends chunks there (`Prefix.points`).
+              grid. Chunks of prompts end there (`Prefix.points`).
     newest    the end of the last page that a running sequence filled. This snapshot moves on with the sequence, unless
               another sequence has continued from it. The next turn of a chat begins there, and so does a preempted
               sequence.
 
 Running sequences and snapshots share the slots. A sequence that needs a slot takes that of the snapshot that was used
-least recently. A snapshot from which a sequence has continued counts as used `num_slots` uses later.
+least recently. A snapshot from which a sequence has continued is kept longer: it counts as if it had been used
+`num_slots` uses later.
 
-The executor of the plan copies what is in a slot: `copies` lists (from, to) in order, from -1 for zeros. A slot may
-be given away as soon as its copy is in the list.
+The executor of the plan copies what is in a slot: `copies` lists (from, to) in order, from -1 for zeros. A slot may be
+given away as soon as its copy is in the list.
 
 Guesses. A state cannot go back, so a sequence with guesses in a step has a second slot for that step, with a copy of
 its state before the step (`hold`). When a guess was wrong, the copy becomes the state again (`go_back`), and the rows
@@ -45,8 +46,8 @@ class SlotTable(Struct, eq=False):
     """The state slots of one sequence.
 
     node: the last page boundary at which one of its steps ended, or where it began; it is pinned. num_pages: the pages
-    before `node`. points: the positions at which its snapshots stay. held: the slot with its state before the step
-    that is being computed; -1 for none.
+    before `node`. points: the positions whose snapshots are kept when it computes on. held: the slot with its state
+    before the step that is being computed; -1 for none.
     """
 
     slot: int
@@ -116,8 +117,8 @@ class StateGroup:
         return SlotTable(slot, table.node, table.num_pages, table.points)
 
     def hold(self, table: SlotTable) -> bool:
-        """Keep a copy of the state as it is before the next step. Returns False when the copy would take the last slot,
-        which is left to a waiting sequence."""
+        """Copy the state as it is before the next step, which may compute wrong guesses. Returns False when the copy
+        would take the last slot, which is left to a waiting sequence."""
         if self.slots_left < 2:
             return False
         slot = self._take_slot()
@@ -128,12 +129,12 @@ class StateGroup:
         return True
 
     def go_back(self, table: SlotTable) -> None:
-        """Make the copy that `hold` kept the sequence's state, and release the copy's slot."""
+        """Replace the sequence's state by the copy that `hold` made, and release the copy's slot."""
         self._copies.append((table.held, table.slot))
         self.go_on(table)
 
     def go_on(self, table: SlotTable) -> None:
-        """Release the copy that `hold` kept, if there is one."""
+        """Keep the state after the step, and release the slot of the copy that `hold` made, if there is one."""
         if table.held != NOTHING_HELD:
             self.pool.release(table.held)
             table.held = NOTHING_HELD
@@ -159,8 +160,8 @@ class StateGroup:
         self.tree.unpin(before)
 
     def _snapshot(self, table: SlotTable, moved: Node | None) -> bool:
-        """Keep the state that table.slot has now at table.node, in the slot of the snapshot `moved` or in another one.
-        Returns False when no slot can be had."""
+        """Make a snapshot of the state that is in table.slot now, and attach it to the node table.node. It takes the
+        slot of the snapshot `moved`, or another one. Returns False when there is no slot."""
         slot = self._take_slot() if moved is None else self.tree.forget(moved)
         if slot is None:
             return False

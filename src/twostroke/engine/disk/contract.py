@@ -1,4 +1,8 @@
-"""The interface between the decisions about pages on a disk and the disk itself, which may be real or simulated."""
+"""The interface between the decisions about cached pages on a disk and the disk itself, which may be real or simulated.
+
+A part is one page of K and V of one cache group, or the state after a page. Its place is a hash of the salt, all tokens
+up to the page's end, and the group: equal beginnings of prompts have equal places.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,8 @@ QUEUED_BYTES = 64 << 20
 """The most bytes that may wait to be written."""
 
 NewParts = Sequence[tuple[bytes, bytes]]
-"""The new parts, each as (place, bytes)."""
+"""The parts to write, each as (place, bytes). A part is a page of K and V or a state; its place is a hash of the tokens
+up to the page's end."""
 
 
 def size_of(parts: NewParts) -> int:
@@ -22,8 +27,8 @@ def size_of(parts: NewParts) -> int:
 
 
 class DiskCounts(Struct):
-    """Counts of what has happened so far. refused: the readings that were not begun, because they would have saved too
-    little time or had no room. lost: the parts that were not written."""
+    """Counts of what a disk store has done so far. refused: the prompts that were not read, because this would have
+    saved too little time or there was no room. lost: the parts that were not written."""
 
     written_bytes: int = 0
     read_bytes: int = 0
@@ -35,8 +40,8 @@ class DiskCounts(Struct):
 
 
 class DiskWriting(Struct, frozen=True):
-    """The parts to write in one file. stay_s: for this many seconds, files that have no such time are removed before
-    this one. files: names of existing files that should stay as long."""
+    """The parts to write into one file. stay_s: for this many seconds the file is removed only after all files without
+    such a time. files: names of existing files that are to be protected for as long."""
 
     parts: NewParts
     stay_s: float = 0.0
@@ -44,15 +49,15 @@ class DiskWriting(Struct, frozen=True):
 
 
 class DiskReading(Struct, frozen=True):
-    """The parts to read together. key: a number that the caller chooses. parts: for each part, where its bytes are, and
-    its place."""
+    """The parts to read together. key: a number that the caller chooses. parts: for each part, the location of its
+    bytes in a file, and its place, by which the bytes' digest is checked."""
 
     key: int
     parts: tuple[tuple[DiskPart, bytes], ...]
 
 
 class DiskAnswer(Struct, frozen=True):
-    """The answer to one reading. parts: the bytes of the first parts, up to the first that is missing or damaged."""
+    """The answer to one DiskReading. parts: the bytes of its parts, up to the first that is missing or damaged."""
 
     key: int
     parts: tuple[bytes, ...]
@@ -60,24 +65,26 @@ class DiskAnswer(Struct, frozen=True):
 
 
 class PartStore(Protocol):
-    """The parts that are kept. readable, writable: whether they can be read, and whether new ones can be written."""
+    """The index of the parts (pages of K and V, states) in the files of a disk. readable, writable: whether parts can
+    be read, and whether new ones can be written."""
 
     counts: DiskCounts
     readable: bool
     writable: bool
 
     def part_id(self, place: bytes) -> bytes:
-        """Returns the id of the part that is kept for this place."""
+        """Returns the id under which the part of this place is stored. place: the hash of the tokens up to the page's
+        end."""
 
     def find(self, part_id: bytes) -> DiskPart | None:
-        """Returns where the part is; None when it is not kept."""
+        """Returns in which file the part is, and where; None when it is not stored."""
 
 
 class PartReader(Protocol):
-    """Reads parts while the engine computes."""
+    """Reads parts (pages of K and V, states) from a disk while the engine computes."""
 
     def ask(self, reading: DiskReading) -> None:
-        """Read these parts. Each call gives one answer."""
+        """Begin to read these parts. Each call gives one answer, which `take` returns."""
 
     def owes(self, key: int) -> bool:
         """Returns True when a reading with this key has no answer yet."""
@@ -86,31 +93,31 @@ class PartReader(Protocol):
         """Returns the answers that have come. When there are none, wait for one, for at most `seconds`."""
 
     def close(self) -> None:
-        """End the reading."""
+        """End the reader's thread."""
 
 
 class PartWriter(Protocol):
-    """Writes parts while the engine computes."""
+    """Writes parts (pages of K and V, states) to a disk while the engine computes."""
 
     @property
     def has_room(self) -> bool:
-        """True when the writer can take another writing."""
+        """True when the queue of parts to write has room for more."""
 
     @property
     def idle(self) -> bool:
         """True when everything that was given to the writer is written."""
 
     def give(self, writing: DiskWriting) -> None:
-        """Queue a writing, which is written later."""
+        """Queue parts to be written later."""
 
     def wait_room(self, seconds: float) -> bool:
-        """Wait until there is room, for at most `seconds`. Returns True when there is room."""
+        """Wait until the queue has room, for at most `seconds`. Returns True when it has."""
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything is written, for at most `seconds`. Returns True when it is."""
 
     def close(self) -> None:
-        """End the writing."""
+        """End the writer's thread."""
 
 
 class DiskSides(Struct, frozen=True):

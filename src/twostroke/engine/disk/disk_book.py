@@ -1,4 +1,4 @@
-"""A book of requests whose prompts may be read from a disk: such a request is paused until its pages have been read."""
+"""A scheduler whose prompts may be read from a disk: a request is paused until its cached pages have been read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from twostroke.types.result import StepResult
 
 
 class DiskBook:
-    """Satisfies PlanningBook. told: called for each request that goes on, with the number of tokens that were read and
-    the seconds that the request rested."""
+    """Satisfies PlanningBook around another book. A new request whose prompt pages are on the disk is paused until they
+    are read. told: called for each request that then goes on, with the number of tokens read and the seconds of the
+    pause."""
 
     def __init__(self, book: PlanningBook, disk: DiskPages, told: Callable[[str, int, float], None]) -> None:
         self._book, self.disk, self._told = book, disk, told
@@ -31,8 +32,8 @@ class DiskBook:
         return self._book.parking
 
     def before_step(self) -> bool:
-        """Take in what was read, before each step and before its time begins. Returns True when there was nothing to do
-        but wait for a reading."""
+        """Take in the pages that were read, and let their requests go on. The engine calls it before each step, and
+        before the step's time begins. Returns True when there was nothing to do but wait for the disk."""
         if not self.disk.has_work:
             return False
         reading = self.disk.reading

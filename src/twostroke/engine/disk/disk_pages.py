@@ -1,4 +1,5 @@
-"""Connects the engine's loop with the disk: it reads and copies pages between steps, and writes the rest at the end."""
+"""Connects the engine's loop with the disk. Between steps it takes in pages that were read, and copies pages that are
+to be written; when the engine stops, it writes the rest."""
 
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ from twostroke.engine.disk.parts import PartMemory
 from twostroke.engine.disk.saving import DiskSaving
 
 WAIT_S = 0.02
-"""The longest wait for a reading when nothing else can be computed, in seconds. A request that comes meanwhile may wait
+"""The longest wait for the disk when nothing else can be computed, in seconds. A request that comes meanwhile may wait
 as long."""
 COPY_S, FLUSH_S = 5.0, 10.0
 """The longest waits at the end, in seconds: for room in the writer's queue, and for the writer's last file."""
 
 
 class DiskPages:
-    """Belongs to the thread that steps. disk: the real one or a simulated one. trusted: see DiskSaving."""
+    """Reads prompts' pages from a disk before they are computed, and writes the pages of ended requests. Only the
+    thread that runs steps may use it. disk: the real one or a simulated one. trusted: see DiskSaving."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class DiskPages:
         return self.reading or self._saving.pending
 
     def wish(self, request_id: str, disk_s: float) -> None:
-        """Note the `disk_s` of a new request. disk_s: see Request."""
+        """Note how long a new request's pages are to stay on the disk. disk_s: see Request."""
         if disk_s:
             self._wishes[request_id] = disk_s
 
@@ -82,8 +84,8 @@ class DiskPages:
         self._fetching.cancel(request_id)
 
     def between_steps(self, idle: bool) -> list[CameBack]:
-        """Take what was read, copy what should be written, and return the requests that go on. idle: True when nothing
-        can be computed before a reading ends."""
+        """Take in what was read, copy some of what should be written, and return the requests whose pages have come.
+        idle: True when nothing can be computed before the disk answers."""
         answers = self._reader.take(WAIT_S if idle and self.reading else 0.0) if self.reading else []
         self._saving.go_on(idle)
         return self._fetching.take(answers)

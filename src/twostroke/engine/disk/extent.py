@@ -28,11 +28,13 @@ _PART = struct.Struct("<16s16sQ")
 
 
 class UnusableExtent(Exception):
-    """Raised for a file that this process cannot have written."""
+    """Raised for a file of pages that cannot be used: it is truncated or damaged, or has another format, or another
+    model or arithmetic computed its pages."""
 
 
 class NewPart(Struct, frozen=True):
-    """A part of a file that is to be written: its id, the digest of its bytes, and the bytes."""
+    """A part (a page of K and V, or a state) for a file that is to be written: its id, the digest of its bytes, and the
+    bytes."""
 
     part_id: bytes
     digest: bytes
@@ -58,7 +60,8 @@ def head_bytes(first: bytes) -> int:
 
 
 def parts_of(name: str, head: bytes, identity: bytes, file_bytes: int) -> list[tuple[bytes, DiskPart]]:
-    """Returns the parts of a file of file_bytes bytes, each with its id. Raises UnusableExtent."""
+    """Returns the locations of the pages and states in a file of file_bytes bytes, each with its id. Raises
+    UnusableExtent."""
     size = head_bytes(head)
     if len(head) < size or file_bytes < size:
         raise UnusableExtent("it is truncated")

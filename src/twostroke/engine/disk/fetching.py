@@ -1,6 +1,6 @@
-"""Prompts whose pages are read from the disk while their requests rest; other requests are computed meanwhile.
+"""Reads the pages of prompts from the disk while their requests are paused; other requests are computed meanwhile.
 
-    begin(request) -> True when pages are read for the request, which should rest then
+    begin(request) -> True when pages are read for the request, which the caller then pauses
     take(answers) -> requests that go on
 
 Pages are put into the prefix tree between two steps, where the scheduler finds them as it finds any prefix. Pages that
@@ -28,17 +28,17 @@ ASKED_BYTES = 8 << 20
 LEFT_SHARE = 8
 """Pages are read as long as more than one in LEFT_SHARE pages of the pool can be allocated."""
 PATIENCE = 2.0
-"""A reading may take PATIENCE times as long as computing, or PATIENCE_S seconds if that is more. After that, the prompt
-is computed."""
+"""Reading a prompt may take PATIENCE times as long as computing it, or PATIENCE_S seconds if that is more. After that,
+the prompt is computed."""
 PATIENCE_S = 0.25
 
 Part = tuple[int, int]
-"""A part, as (group, index of a page)."""
+"""A page of a cache group or a state, as (group, index of the page in the prompt)."""
 
 
 class CameBack(Struct, frozen=True):
-    """A request that goes on. tokens: the number of tokens of its prompt that were read. seconds: the time of the
-    reading."""
+    """A request whose reading has ended, so that it goes on. tokens: the number of tokens of its prompt that were read.
+    seconds: the time of the reading."""
 
     request_id: str
     tokens: int
@@ -46,8 +46,8 @@ class CameBack(Struct, frozen=True):
 
 
 class _Fetch(Struct, eq=False):
-    """One prompt that is read. stays: the pages that stay and are not asked for yet, in order. others: the parts that
-    are read after `stays`."""
+    """One prompt that is being read. stays: the pages of groups without a window that are not asked for yet, in order.
+    others: the parts that are read last: pages of windows, and the state."""
 
     key: int
     graft: Graft
@@ -65,7 +65,7 @@ class _Fetch(Struct, eq=False):
 
 
 class DiskFetching:
-    """Reads prompts from the disk. Belongs to the thread that steps. clock: returns the time in seconds."""
+    """Reads prompts from the disk. Only the thread that runs steps may use it. clock: returns the time in seconds."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class DiskFetching:
         return True
 
     def cancel(self, request_id: str) -> None:
-        """End the waiting of a request. A reading ends when no request waits for it."""
+        """Forget a request that waits for the disk. The reading of a prompt ends when no request waits for it."""
         for fetch in list(self._fetches.values()):
             if request_id in fetch.waiting:
                 fetch.waiting.remove(request_id)
@@ -133,7 +133,7 @@ class DiskFetching:
                     self._end_of(fetch)
 
     def take(self, answers: Iterable[DiskAnswer]) -> list[CameBack]:
-        """Take in what was read, and return the requests that wait for nothing more."""
+        """Take in the disk's answers, and return the requests that need no further answer."""
         ready: list[CameBack] = []
         for answer in answers:
             self._price.observe(sum(map(len, answer.parts)), answer.seconds)
@@ -148,7 +148,8 @@ class DiskFetching:
         return ready
 
     def _places(self, salt: str, keys: Sequence[int], most: int) -> list[bytes]:
-        """Returns the places of the prompt's pages, as far as the pages that stay are cached or on the disk."""
+        """Returns the places (hashes of the tokens) of the prompt's pages, up to the first page that a group without a
+        window has neither in memory nor on the disk."""
         groups = [number for number, group in enumerate(self._cache.groups) if not group.window]
         here = min((len(self._cache.groups[g].tree.match(salt, keys, most)) for g in groups), default=most)
         places: list[bytes] = []
@@ -160,7 +161,8 @@ class DiskFetching:
         return places
 
     def _end(self, places: Sequence[bytes], salt: str, keys: Sequence[int], most: int) -> int:
-        """Returns the most pages from which the prompt could go on."""
+        """Returns the largest number of pages, at most `most`, from which the prompt could go on: their windows and
+        state are in memory or on the disk."""
         held = {
             number: self._cache.groups[number].tree.match(salt, keys, most)
             for number, group in enumerate(self._cache.groups)
@@ -180,7 +182,8 @@ class DiskFetching:
     def _missing(
         self, graft: Graft, places: Sequence[bytes], end: int, salt: str, keys: Sequence[int]
     ) -> tuple[list[Part], list[Part]]:
-        """Returns the parts to read: the pages that stay, and the other parts (pages of windows, the state)."""
+        """Returns the parts to read: the pages of groups without a window, and then the other parts (pages of windows,
+        the state)."""
         stays: list[Part] = []
         others: list[Part] = []
         for number, group in enumerate(self._cache.groups):
@@ -209,7 +212,8 @@ class DiskFetching:
         return found if found is not None and found.num_bytes == self._memory.part_bytes(group) else None
 
     def _ask(self, fetch: _Fetch) -> bool:
-        """Ask for the next parts. Returns False when all parts have come, or one is gone."""
+        """Begin to read the prompt's next pages or its state. Returns False when everything was read, or something is
+        not on the disk any more."""
         if not fetch.waiting:
             return False
         asked: list[Part] = []
@@ -230,8 +234,8 @@ class DiskFetching:
         return True
 
     def _keep(self, fetch: _Fetch, answer: DiskAnswer) -> bool:
-        """Put the parts that came into the caches, up to the first page that is not whole. Returns True when all parts
-        were whole."""
+        """Put the parts that were read into the caches, up to the first damaged one. Returns True when all parts were
+        intact."""
         asked, whole = fetch.asked, len(answer.parts) == len(fetch.asked)
         if fetch.graft.at < fetch.graft.most:
             return self._keep_staying(fetch, answer.parts) and whole

@@ -1,4 +1,4 @@
-"""The file operations that pages on a disk need. This module knows nothing of the files' content."""
+"""The file operations that cached pages on a disk need. This module knows nothing of the files' content."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from twostroke.system import here
 
 OWN_FOLDER, OWN_FILE = 0o700, 0o600
 KV_FOLDER = "kv"
-"""The part of a cache folder in which pages are kept."""
+"""The name of the folder of pages within a cache folder."""
 SECRET = "secret"
-"""The name of the file in this folder that holds the key of all ids."""
+"""The name of the file in the folder of pages that holds the secret key from which all ids are made."""
 PARTIAL = ".part"
 ABANDONED_S, MOST_STAY_S = 600.0, 86_400.0
-"""A partial file to which nothing was written for ABANDONED_S seconds is removed: its process was killed. MOST_STAY_S:
-the longest stay of a file, in seconds."""
+"""A partial file to which nothing was written for ABANDONED_S seconds is removed, because its process was killed.
+MOST_STAY_S: the longest time, in seconds, for which a request may protect its pages' files from removal."""
 
 _NUMBERS = itertools.count(1)
 
 
 class DiskFiles:
-    """All methods raise OSError. Names are paths below the folder."""
+    """The files below one folder. All methods raise OSError. Names are paths below the folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,8 +58,8 @@ class DiskFiles:
                 self.remove(file.name)
 
     def write(self, name: str, pieces: Iterable[bytes]) -> int:
-        """Write a whole file under another name, rename it, and return its number of bytes. Nothing is left when the
-        writing fails."""
+        """Write a whole file under another name, rename it, and return its number of bytes. No part of it is left when
+        the writing fails."""
         partial = self.folder / f"{name}.{os.getpid()}-{next(_NUMBERS)}{PARTIAL}"
         written = 0
         try:
@@ -88,8 +88,8 @@ class DiskFiles:
         (self.folder / name).unlink(missing_ok=True)
 
     def touch(self, name: str, stay_s: float = 0.0) -> None:
-        """Set the file's time of use to now, or to `stay_s` seconds from now. A later time that the file already has
-        stays, unless a clock was wrong."""
+        """Set the file's time of use to now, or to `stay_s` seconds from now. A later time is not replaced, unless it
+        is so late that a clock must have been wrong."""
         now_ns = time.time_ns()
         before_ns = os.stat(self.folder / name, follow_symlinks=False).st_mtime_ns
         known_ns = before_ns if before_ns <= now_ns + int(MOST_STAY_S * 1e9) else 0

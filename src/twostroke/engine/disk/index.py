@@ -1,5 +1,5 @@
-"""Knows which parts of prompts are in which files, and which files to remove from a folder that is too large. This
-module touches no file."""
+"""Knows in which files the cached pages and states of prompts are, and which files to remove from a folder that is too
+large. This module touches no file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class DiskPart(Struct, frozen=True):
-    """Where the bytes of a page, or of a state, are: in the file of this name, from `offset` on."""
+    """Where the bytes of a page, or of a state, are: num_bytes bytes in the file of this name, from `offset` on."""
 
     file: str
     offset: int
@@ -26,7 +26,8 @@ class FoundFile(Struct, frozen=True):
 
 
 class DiskIndex:
-    """The parts by their ids. Only one thread at a time may use it."""
+    """The locations of all pages and states in the files of a folder, by their ids. Only one thread at a time may use
+    it."""
 
     def __init__(self) -> None:
         self._parts: dict[bytes, DiskPart] = {}
@@ -69,7 +70,7 @@ class DiskIndex:
 
 def leaving(files: Iterable[FoundFile], limit_bytes: int, new_bytes: int) -> list[FoundFile]:
     """Returns the files to remove before new_bytes are added, so that all fit in limit_bytes. The least recently used
-    come first."""
+    are removed first."""
     known = sorted(files, key=lambda file: (file.used_ns, file.name))
     over = sum(file.num_bytes for file in known) + new_bytes - limit_bytes
     gone: list[FoundFile] = []

@@ -1,8 +1,9 @@
-"""Pages of sequences that have ended are copied out between steps, a few at a time, and written by another thread.
+"""Writes the pages of sequences that have ended to the disk. They are copied between steps, a few at a time, and
+another thread writes the copies.
 
-A sequence that ends leaves its pages in the prefix tree. They are copied while they are there, so those that leave the
-tree later are on the disk already. Pages that are evicted before their turn are not written. A sequence that ends while
-too many others wait is not written either.
+A sequence that ends leaves its pages in the prefix tree. They are copied soon after, so that they are on the disk when
+the tree evicts them. Pages that are evicted before they are copied are not written. A sequence that ends while too many
+others wait is not written either.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ BUSY_BYTES, IDLE_BYTES = 1 << 20, 16 << 20
 KEPT_STATES = 2
 """This many snapshots of a sequence are written, its last ones. The last snapshot within its prompt is written, too."""
 DEPART_PAGES = 4
-"""The next turn may depart at most this many pages before the end of the prompt. There, a chat template may write text
-that it leaves out in later turns, such as an empty thought."""
+"""The text of the next turn of a chat may differ from this sequence at most this many pages before the end of the
+prompt. There, a chat template may write text that it leaves out in later turns, such as an empty thought."""
 
 Wanted = tuple[int, int]
-"""A part to write, as (group, index of a page)."""
+"""A page or state to write, as (group, index of the page in the sequence)."""
 
 
 class DiskSaving:
-    """Belongs to the thread that steps. trusted(seconds): returns True when the weights are known to be undamaged; it
-    waits for at most `seconds`. Until then nothing is written, because pages of damaged weights must not outlive the
-    process."""
+    """Copies the pages of ended sequences for the disk. Only the thread that runs steps may use it. trusted(seconds):
+    returns True when the weights are known to be undamaged; it waits for at most `seconds`. Until then nothing is
+    written, because pages of damaged weights must not outlive the process."""
 
     def __init__(
         self,
@@ -57,12 +58,12 @@ class DiskSaving:
 
     @property
     def pending(self) -> bool:
-        """True when there is something to copy, now or later."""
+        """True when pages of ended sequences are still to be copied."""
         return bool(self._jobs)
 
     def ended(self, holding: SequenceCache, prompt_pages: int, stay_s: float = 0.0) -> None:
-        """Queue the pages of a sequence that gives them back. prompt_pages: the number of full pages of its prompt,
-        where its next turn may depart. stay_s: see DiskWriting."""
+        """Queue the pages of a sequence that has ended. prompt_pages: the number of full pages of its prompt, from
+        whose end a next turn may go on. stay_s: see DiskWriting."""
         if holding.full_pages * self._cache.page_tokens < LEAST_TOKENS or not self._store.writable:
             return
         if len(self._jobs) >= MOST_JOBS:
@@ -71,7 +72,8 @@ class DiskSaving:
         self._jobs.append(_Job(holding.salt, _nodes_of(holding), min(prompt_pages, holding.full_pages), stay_s))
 
     def go_on(self, idle: bool) -> None:
-        """Copy some parts, if they can be written. idle: True when no request runs."""
+        """Copy some pages and states from memory and give them to the writer, as far as it has room. It is called
+        between two steps. idle: True when no request runs; then more is copied."""
         if not self._store.writable:
             self._jobs.clear()
         left = IDLE_BYTES if idle else BUSY_BYTES
@@ -86,7 +88,7 @@ class DiskSaving:
                 self._jobs.popleft()
 
     def finish(self, seconds: float, flush_s: float) -> None:
-        """Copy all parts, as long as the disk takes them. No step comes after this call."""
+        """Copy all pages that are left, as long as the disk takes them. No step comes after this call."""
         if self._jobs and not self._trusted(seconds):
             self._jobs.clear()
         while self._jobs and self._store.writable and self._writer.wait_room(seconds):
@@ -94,7 +96,7 @@ class DiskSaving:
         self._writer.flush(flush_s)
 
     def _begin(self, job: _Job) -> None:
-        """Find out which parts of a sequence should be written."""
+        """Find out which pages and states of a sequence should be written."""
         cache, tokens = self._cache, list(itertools.chain.from_iterable(node.tokens for node in job.nodes))
         count = len(job.nodes)
         job.tokens, job.places = tokens, list(page_places(job.salt, tokens, cache.page_tokens))
@@ -109,7 +111,8 @@ class DiskSaving:
             self._writer.give(DiskWriting((), job.stay_s, tuple(files)))
 
     def _wanted(self, job: _Job) -> Iterator[Wanted]:
-        """Yields the parts that are needed to go on from the end of the sequence's prompt, or from its own end."""
+        """Yields the pages and states that a later prompt needs to go on from the end of the sequence's prompt, or from
+        its own end."""
         cache, ends = self._cache, self._ends(job)
         for index in range(len(job.nodes)):
             for number, group in enumerate(cache.groups):
@@ -119,7 +122,8 @@ class DiskSaving:
                 yield STATES, index
 
     def _ends(self, job: _Job) -> set[int]:
-        """The numbers of full pages after which windows or states are written."""
+        """Returns the numbers of full pages after which a later prompt is to be able to go on, so that windows or
+        states are written there."""
         cache, count, prompt = self._cache, len(job.nodes), job.prompt_pages
         if cache.states is not None:
             path = cache.states.tree.match(job.salt, job.tokens, count)
@@ -139,7 +143,7 @@ class DiskSaving:
         return place in self._given or self._store.find(self._store.part_id(place)) is not None
 
     def _copy(self, job: _Job, most: int) -> int:
-        """Copy some parts of a sequence, about `most` bytes, and return how many bytes. When the parts fill a file,
+        """Copy some of a sequence's pages, about `most` bytes, and return how many bytes. When the copies fill a file,
         they are given to the writer."""
         copied = 0
         paths: dict[int, list[Node]] = {}
@@ -180,8 +184,8 @@ def _is_here(path: Sequence[Node], index: int) -> bool:
 
 
 class _Job:
-    """One sequence to write. wanted: the parts to write, in order, once the job has begun. batch: the parts that were
-    copied for the next file."""
+    """One ended sequence whose pages are to be written. wanted: the pages and states to write, in order, once the job
+    has begun. batch: what was copied for the next file."""
 
     __slots__ = (
         *("batch", "batch_bytes", "begun", "nodes", "places"),

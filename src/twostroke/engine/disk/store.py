@@ -31,8 +31,8 @@ MOST_DAMAGED = 8
 
 
 class DiskStore:
-    """Satisfies PartStore. Any thread may use it. identity: 16 bytes that stand for the model and the arithmetic that
-    compute the pages. report: called once for each kind of trouble.
+    """Satisfies PartStore with the files of a folder. Any thread may use it. identity: 16 bytes that stand for the
+    model and the arithmetic that compute the pages. report: called once for each kind of trouble.
 
     Trouble with the disk is never an error: `find` then finds nothing and `write` writes nothing. The first error of
     writing ends all writing. MOST_DAMAGED readings in a row that fail end all reading.
@@ -65,12 +65,12 @@ class DiskStore:
             self._say(f"Pages cannot be read from {self._files.folder}", error, "Prompts are computed.")
 
     def part_id(self, place: bytes) -> bytes:
-        """Returns the id of the part that is kept for this place. Without the secret of the folder, the id reveals
-        nothing of the tokens."""
+        """Returns the id under which the page or state of this place is stored: a hash with the folder's secret,
+        without which the id reveals nothing of the tokens."""
         return hashlib.blake2b(place, digest_size=16, key=self._secret).digest()
 
     def find(self, part_id: bytes) -> DiskPart | None:
-        """Returns where the part is; None when it is not kept."""
+        """Returns in which file the page or state is, and where; None when it is not stored."""
         with self._guard:
             return self._index.find(part_id) if self.readable else None
 
@@ -93,8 +93,8 @@ class DiskStore:
             self._files.remove_abandoned()
 
     def write(self, parts: Sequence[tuple[bytes, bytes]], stay_s: float = 0.0) -> None:
-        """Keep these parts, each (place, bytes), in a file. Nothing is kept when the writing fails. stay_s: see `stay`.
-        """
+        """Write these pages and states, each (place, bytes), into one new file. When this fails, no part of it is left.
+        stay_s: see `stay`."""
         if not self.writable or not parts:
             self.counts.lost += len(parts)
             return
@@ -120,7 +120,7 @@ class DiskStore:
             self.stay((name,), stay_s)
 
     def read(self, part: DiskPart, place: bytes) -> bytes | None:
-        """Returns the bytes of a part; None when they are not the bytes that were written for this place."""
+        """Returns the bytes of a page or state; None when they are damaged or were written for another place."""
         try:
             data = self._files.read(part.file, part.offset, part.num_bytes)
             whole = len(data) == part.num_bytes and page_digest(place, hash_of(data)) == part.digest
@@ -139,15 +139,15 @@ class DiskStore:
         return None
 
     def used(self, names: Sequence[str]) -> None:
-        """Note that these files were read. They are in the order of the prompt, so the last of them is removed first.
-        """
+        """Note that these files were read. names: the files in the order of the prompt. Those of its beginning count as
+        used last, so they are removed last."""
         for name in reversed(names):
             with contextlib.suppress(OSError):
                 self._files.touch(name)
 
     def stay(self, names: Sequence[str], seconds: float) -> None:
-        """Let these files stay: for `seconds`, files that have no such time are removed before them. The files' times
-        of use are set to this future time, so each process that uses the folder knows it."""
+        """Protect these files for `seconds`: files without such a time are removed before them. The files' times of use
+        are set to this future time, so that each process that uses the folder sees it."""
         for name in names:
             with contextlib.suppress(OSError):
                 self._files.touch(name, min(seconds, MOST_STAY_S))

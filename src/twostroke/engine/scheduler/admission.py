@@ -1,5 +1,5 @@
-"""Which waiting sequence may enter: there must be enough pages for all of its known tokens, and no sibling may be
-computing the same prompt."""
+"""Which waiting sequence may run: there must be enough pages for all of its known tokens, and no other completion of
+its request may be computing the same prompt."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from twostroke.engine.scheduler.sequence import Sequence
 
 
 class PageAdmission:
-    """Decides which sequences fit. The pages that running sequences still need for their known tokens, and a watermark,
-    count as taken."""
+    """Decides for which waiting sequences there are enough pages. The pages that running sequences still need for their
+    known tokens, and a watermark for each of them, count as taken."""
 
     def __init__(self, cache: CacheManager, watermark_pages: int) -> None:
         self._cache = cache
@@ -25,33 +25,36 @@ class PageAdmission:
         return self._cache.spared_tokens(matched, len(sequence.known))
 
     def fits_ever(self, sequence: Sequence) -> bool:
-        """Returns True when the sequence, with one more token, would fit an empty pool."""
+        """Returns True when an empty pool would have room for the sequence and one more token."""
         return len(sequence.known) < self._most_positions
 
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
-        """Returns True when there are pages for all known tokens of the sequence and one more, in addition to promised
-        pages."""
+        """Returns True when there are pages for all known tokens of the sequence and one more, next to what the running
+        sequences need. matched: the cached beginning of the sequence."""
         return self.fits_beside(sequence, matched, 0, running)
 
     def fits_beside(self, sequence: Sequence, matched: Prefix, promised: int, others: Collection[Sequence]) -> bool:
-        """See fits_now. `promised` pages of each group are promised to sequences that are not in `others`."""
+        """Returns the same as `fits_now`. others: the sequences whose needs are added up. promised: the number of pages
+        in each group that must stay free in addition."""
         promised += self._watermark_pages * len([each for each in others if each.computed])
         missing = self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in others])
         return self._cache.fits(len(sequence.known) + 1, matched, [promised + count for count in missing])
 
 
 class SiblingRule:
-    """A sibling waits while another of its group computes full pages of the prompt that both share."""
+    """Lets a completion of a request with n > 1 wait while another one computes full pages of the prompt, so that these
+    pages are computed once and shared."""
 
     def __init__(self, page_tokens: int) -> None:
         self._page_tokens = page_tokens
 
     def holds_back(self, sequence: Sequence, running: Iterable[Sequence]) -> bool:
-        """Returns True when the sequence should wait."""
+        """Returns True when the sequence is to wait, because a running completion of the same request computes its
+        prompt."""
         group = sequence.request.group_id
         siblings = [other for other in running if other.request.group_id == group]
         return any(other.prompt_under_way or other.computed < self._shared(other) for other in siblings)
 
     def _shared(self, sequence: Sequence) -> int:
-        """Returns the number of tokens of the prompt's full pages, which a sibling can take over."""
+        """Returns the number of tokens in the prompt's full pages, which the other completions of the request share."""
         return len(sequence.request.prompt_token_ids) // self._page_tokens * self._page_tokens

@@ -1,4 +1,4 @@
-"""Ageing: each eighth step with prompts begins with the sequence that has waited longest, whatever the order is."""
+"""Ageing: one in eight steps with prompts begins with the sequence that has waited longest, whatever the order is."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ TURN_STEPS = 8
 
 
 class AgeingTurns:
-    """Puts the oldest sequence first in every TURN_STEPS-th step in which sequences want prefill. The turn stays open
-    until a step computes the oldest sequence.
+    """Decides in which steps the oldest sequence comes first. After TURN_STEPS - 1 steps in which sequences want
+    prefill, it has a turn: it is first in each step until one step computes it.
 
     Bound. Let r be a waiting sequence, and let i run over r and all older sequences. Let n_i be the tokens of i to
     compute, and c the least chunk that a step's first prefill gets. Each turn computes at least c tokens of the oldest
-    sequence, so all of them take at most sum(ceil(n_i / c)) turns. A turn may have to wait for a place, once for each
-    i. While the turn is open no other sequence is admitted. Running sequences are computed and end after at most W =
-    sum over them of (ceil(their tokens / c)) + the most tokens that one may still make. So r has its first token after
-    at most
+    sequence, so together they need at most sum(ceil(n_i / c)) turns. Each i may also have to wait once for a place in
+    the batch. During this wait no other sequence is admitted, and the running sequences end. That takes at most W
+    steps: the sum over them of ceil(their tokens / c), plus the most output tokens that one of them may still make. So
+    r has its first token after at most
 
-        TURN_STEPS * sum(ceil(n_i / c)) + (number of i) * W    steps
+        TURN_STEPS * sum(ceil(n_i / c)) + (number of i) * W steps
 
     however many younger requests arrive and however little slack they have. Only when memory runs out and sequences are
     preempted does the bound grow: these sequences are computed again, and count again.
@@ -32,7 +32,7 @@ class AgeingTurns:
 
     @property
     def open(self) -> bool:
-        """True when the oldest sequence must be first."""
+        """True when the next step must begin with the oldest sequence."""
         return self._steps >= self._every_steps - 1
 
     def oldest(self, candidates: Iterable[Sequence]) -> Sequence | None:
@@ -40,9 +40,9 @@ class AgeingTurns:
         return min(candidates, key=lambda s: s.number, default=None)
 
     def planned(self, prefilled: Iterable[Sequence], oldest: Sequence | None, wanted: bool) -> None:
-        """Note a step: which sequences were prefilled, and whether any sequence wanted prefill.
+        """Note a step that was planned: which sequences it prefills, and whether any sequence wanted prefill.
 
-        oldest: the oldest sequence before the step, when the turn was open and there was one.
+        oldest: the oldest sequence before the step; None when `open` was False or there was none.
         """
         if not self.open:
             self._steps += wanted

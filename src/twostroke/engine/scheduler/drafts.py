@@ -17,16 +17,17 @@ from twostroke.types.result import StepResult
 
 
 class Drafter(Protocol):
-    """An object that guesses, and decides how many guesses pay (`speculate.guesser.Guesser`). It must not raise."""
+    """The interface of speculative decoding to the scheduler: it guesses tokens, and decides how many guesses pay. It
+    must not raise."""
 
     @property
     def asleep(self) -> Mapping[str, int]:
-        """For each request that need not be asked about now, the length of its text, in tokens, at which the drafter is
-        asked about it again."""
+        """The requests for which the drafter will have no guesses for a while, each with the length of its text, in
+        tokens, at which it is asked again."""
 
     def guess(self, streams: Sequence[Stream], shape: StepShape) -> Mapping[str, Guesses]:
-        """Returns guesses for the next step by request id: tokens of the vocabulary, no more than a stream has room
-        for."""
+        """Returns guesses for the next step by request id: tokens of the vocabulary, at most `Stream.most` of them for
+        each stream."""
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
         """Note that a step was run. accepted: for each request that had draft tokens, how many were accepted.
@@ -39,45 +40,47 @@ class Drafter(Protocol):
 PROMISED_SHARE = 0.8
 """The share of a promised gap between tokens that a step with guesses may be predicted to take."""
 LONGEST_PAUSE_STEPS = 32
-"""The drafter is asked at least once in this many steps, to learn how long steps without guesses take."""
+"""The drafter is asked at least once in this many steps, so that it learns how long steps without guesses take."""
 STREAMS_A_STEP = 4
-"""For each STREAMS_A_STEP decoding streams, the drafter is asked one step later than the first stream allows. So it is
-asked for several streams together, and in most steps for none."""
+"""A pause lasts one step longer for each STREAMS_A_STEP decoding sequences. So the drafter is asked about several
+sequences at once, instead of in most steps about one."""
 
 
 class Pause:
-    """Counts the steps in which the drafter need not be asked for any stream. In a step without guesses each decoding
-    stream gets one more token, so the count is known in advance."""
+    """Counts the steps in which the drafter has guesses for no sequence, so that it is not asked. In a step without
+    guesses each decoding sequence gets one token, so the number of these steps is known in advance."""
 
     def __init__(self) -> None:
         self._steps_left = self._streams = 0
 
     def goes_on(self, streams: int) -> bool:
-        """Returns True when this step, too, is without guesses. An additional stream ends the pause."""
+        """Returns True when the drafter is not asked in this step either. streams: the number of decoding sequences;
+        when it grows, the pause ends."""
         self._steps_left = self._steps_left - 1 if streams <= self._streams else 0
         self._streams = streams
         return self._steps_left > 0
 
     def begin(self, decoding: Sequence[Decoding], asleep: Mapping[str, int]) -> None:
-        """Begin a pause after a step that has no guesses. asleep: see Drafter."""
+        """Begin a pause after a step for which the drafter had no guesses. asleep: see Drafter."""
         until = asleep.get
         rests = [until(s.request.request_id, 0) - len(s.known) for s in decoding if not s.request.steered]
         rest = min(rests, default=LONGEST_PAUSE_STEPS)
         self._steps_left = min(LONGEST_PAUSE_STEPS, rest + len(decoding) // STREAMS_A_STEP) if rest > 0 else 0
 
     def end(self) -> None:
-        """End the pause, because another stream may come in the place of one that has left."""
+        """End the pause, because a sequence has ended. A new one, which the pause does not know, may take its place
+        without a change of the number of sequences."""
         self._steps_left = 0
 
 
 class Drafts:
-    """Asks the drafter once a step and keeps its draft tokens within the limits of the step. Without a drafter there
-    are no draft tokens.
+    """Asks the drafter (speculative decoding) once a step, and keeps its guesses within the limits of the step. Without
+    a drafter there are no guesses.
 
     state_page_tokens: the tokens of a page when states are kept; 0 when only K and V are kept. After a wrong guess a
-    state goes back to the beginning of the step. It never goes back twice over the same rows, because rows that are
-    computed again have no guesses after them. Guesses end at the end of a page, so that snapshots are taken there as
-    without guesses.
+    state goes back to the beginning of the step. The rows before the wrong guess are then computed again without
+    guesses, so they are never computed a third time. Guesses end at the end of a page, so that snapshots are taken
+    there as without guesses.
     """
 
     def __init__(self, drafter: Drafter | None, limits: SchedulerLimits, state_page_tokens: int = 0) -> None:
@@ -120,7 +123,7 @@ class Drafts:
         return found
 
     def observe(self, plan: Plan, result: StepResult, measured_s: float) -> None:
-        """Note that a step was run."""
+        """Tell the drafter how many guesses of a step were accepted, and how long the step took."""
         if self._drafter is not None and self._asked:
             drafted = [each for each in plan.sequences if each.draft_token_ids] if plan.num_draft_tokens else ()
             tokens = result.sampled
@@ -128,18 +131,18 @@ class Drafts:
             self._drafter.observe(accepted, measured_s)
 
     def ended(self, sequence: Decoding) -> None:
-        """Note that a sequence has left."""
+        """Note that a sequence has ended."""
         self._pause.end()
         if self._drafter is not None:
             self._drafter.ended(sequence.request, sequence.known)
 
     def _most(self, sequence: Decoding) -> int:
-        """Returns how many guesses this sequence may have, whatever the step has room for."""
+        """Returns how many guesses this sequence may have, apart from the room in the step."""
         left = sequence.request.max_tokens - sequence.num_output - 1
         return min(left, -len(sequence.known) % self._page_tokens) if self._page_tokens else left
 
     def _room(self, decoding: Sequence[Decoding], beside_prompts: bool) -> int:
-        """Returns the most draft tokens that this step may verify. When prompts are to be computed, draft tokens leave
-        half of the rows, and at least one, or prompts could wait for ever."""
+        """Returns the most guesses that this step may verify. When prompts are to be computed, guesses take at most
+        half of the rows that are left, or prompts could wait for ever."""
         left = self._limits.max_step_tokens - sum(sequence.remaining for sequence in decoding)
         return max(0, min(left // 2 if beside_prompts else left, self._limits.max_draft_tokens))

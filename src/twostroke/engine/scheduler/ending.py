@@ -12,8 +12,9 @@ from twostroke.types.result import SampledToken
 
 
 class Ending(Struct, frozen=True):
-    """stopped_by: the end token. refusal: the error when the sequence is refused because it would have been late.
-    num_output_tokens: the caller's number of output tokens, when the caller counts fewer."""
+    """Why a sequence ends, and what its last event contains. stopped_by: the end token. refusal: the error when the
+    sequence is refused because it would have been late. num_output_tokens: the number to report instead of the
+    sequence's own; a caller that finds a stop string in the text leaves out later tokens."""
 
     reason: FinishReason
     stopped_by: SampledToken | None = None

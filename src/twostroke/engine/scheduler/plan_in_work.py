@@ -1,4 +1,4 @@
-"""A plan while the scheduler makes it."""
+"""A plan while the scheduler puts it together."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from twostroke.types.plan import (
 
 
 class PlanInWork(Struct):
-    """drafts: the draft tokens by request id, for the sequences that decode. load: what limits must know of the plan so
-    far. made_room: the sequences preempted since the last plan, before this one was begun. held_calls: the request
-    groups from which no further sequence may enter. span: see Plan."""
+    """A plan that the scheduler is still putting together. drafts: the guesses by request id, for the sequences that
+    decode. load: the rows of the plan so far, for the limiters. made_room: the sequences that were preempted after the
+    last plan and before this one. held_calls: the API calls (request groups) of which no further sequence is admitted.
+    span: see Plan."""
 
     now: float
     load: StepLoad = field(default_factory=StepLoad)
@@ -41,7 +42,7 @@ class PlanInWork(Struct):
 
     @property
     def request_ids(self) -> set[str]:
-        """The ids of the requests in the plan, which keep their pages."""
+        """The ids of the requests in the plan, whose pages must not be taken."""
         return set(self.planned) if self.span is None else {*self.planned, self.span.request_id}
 
     def plan(self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES, turn: EncodeTurn = NO_TURN) -> Plan:

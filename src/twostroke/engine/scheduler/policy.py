@@ -1,5 +1,4 @@
-"""Decides which sequence is next and how much of it is computed: the decisions of a scheduler, as one object that it
-asks."""
+"""The object that a scheduler asks for its decisions: which sequence is next, and how much of it is computed."""
 
 from __future__ import annotations
 
@@ -16,12 +15,15 @@ from twostroke.types.errors import Overloaded
 
 
 class Policy(Protocol):
-    """Deterministic: the answers depend on all arguments so far, `now` and results of steps included."""
+    """The decisions of a scheduler: which sequences run, in which order, and which are refused. A policy must be
+    deterministic: its answers depend only on the arguments of all calls so far, including times and results of steps.
+    limiters: the policy's limits of what a step computes."""
 
     limiters: tuple[Limiter, ...]
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Give a new sequence its rank and its promises, before it waits. Raises Overloaded to refuse it.
+        """Set a new sequence's place among the waiting (`rank`) and its objectives. The scheduler calls this before it
+        queues the sequence. Raises Overloaded to refuse it.
 
         cached_tokens: returns how many tokens of the sequence's prompt are in the prefix tree at this moment.
         """
@@ -34,22 +36,24 @@ class Policy(Protocol):
         """
 
     def may_run(self, sequence: Sequence, queues: Queues) -> bool:
-        """Returns True when this sequence may run in addition. If not, no later sequence is admitted in this step."""
+        """Returns True when this waiting sequence may be admitted next to the running ones. If not, no later sequence
+        is admitted in this step."""
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Note the load of a step, once it is planned and before it is computed."""
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float, disturbed: bool = False) -> None:
-        """Learn from a step that held these parts and ended now."""
+        """Learn from a step that computed these parts and ended now."""
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Learn from a step during which memory was made ready: the next one may be as slow, later ones are not."""
+        """Learn from a step during which memory was being made ready: the next step may be as slow, later ones are not.
+        """
 
     def ended(self, sequence: Sequence) -> None:
-        """Note that a sequence has left."""
+        """Note that a sequence has ended."""
 
     def holds(self, sequence: Sequence) -> bool:
-        """Returns True when the sequence waits for a promise that could not be given yet."""
+        """Returns True when the sequence waits without a promise of its TTFT, because none can be given yet."""
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
         """Returns the waiting sequences that are refused after all, each with its refusal. Called after a step."""
@@ -58,7 +62,8 @@ class Policy(Protocol):
 class ArrivalPolicy:
     """Satisfies Policy for work without objectives. The order is priority, then arrival; running sequences go first.
 
-    times, limiters: the step times, and the limiters that use them when they decide by measured steps.
+    times: predicts step times, and learns from each step; None without a cost model. limiters: limits of a step, which
+    may use these predictions.
     """
 
     def __init__(self, times: StepTime | None = None, limiters: tuple[Limiter, ...] = ()) -> None:
@@ -66,7 +71,8 @@ class ArrivalPolicy:
         self.limiters = limiters
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Rank by priority, lower values first, then by arrival. A preempted sequence gets its old place again."""
+        """Order sequences by priority, lower values first, then by arrival. A preempted sequence gets its old place
+        again."""
         sequence.rank = (sequence.request.priority, 0, 0.0, sequence.number)
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
@@ -74,25 +80,26 @@ class ArrivalPolicy:
         return queues.decoding
 
     def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
-        """Returns the running sequences by admission, then the waiting ones by rank."""
+        """Returns the running sequences in prefill by admission, then the waiting ones in their order."""
         if self._times is not None:
             self._times.at(now)
         return [*queues.prefilling, *queues.waiting]
 
     def may_run(self, sequence: Sequence, queues: Queues) -> bool:
-        """Returns True: the budgets alone decide."""
+        """Returns True: only the limits of a step decide."""
         return True
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Do nothing."""
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float, disturbed: bool = False) -> None:
-        """Correct the cost model, if there is one."""
+        """Correct the predicted step times by this step's time."""
         if self._times is not None:
             self._times.observe(parts, measured_s, now, disturbed)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """See Policy. The correction holds until the next step that is not cold."""
+        """Correct the predicted step times by a step during which memory was being made ready. The correction holds
+        until the first step that is not cold."""
         if self._times is not None:
             self._times.observe_cold(parts, measured_s)
 
@@ -100,7 +107,7 @@ class ArrivalPolicy:
         """Do nothing."""
 
     def holds(self, sequence: Sequence) -> bool:
-        """Returns False: nothing is promised."""
+        """Returns False: without objectives no sequence waits for a promised TTFT."""
         return False
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
@@ -109,7 +116,7 @@ class ArrivalPolicy:
 
 
 def arrival_policy(cost: StepCost, rule: GapRule, page_tokens: int, guessed: bool = False) -> ArrivalPolicy:
-    """Returns the default policy: order of arrival, with prompts in chunks that keep this rule on a machine that `cost`
-    predicts."""
+    """Returns the default policy: order of arrival, with prompts in chunks that keep the gap rule by the step times
+    that `cost` predicts. guessed: True when this machine was not measured."""
     times = StepTime.of(cost, guessed)
     return ArrivalPolicy(times, (GapLimiter(times, max(1, page_tokens // 4), rule),))

@@ -1,4 +1,4 @@
-"""The waiting and the running sequences."""
+"""The waiting, running and paused sequences of a scheduler."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from twostroke.types.plan import Role
 
 
 class Queues:
-    """waiting: the sequences in the order of their rank. running: the sequences in the order of their admission, oldest
-    first. paused: the sequences whose next token is not known yet; those that were admitted hold pages. A sequence is
-    in exactly one of the three."""
+    """All live sequences, each in one of three lists. waiting: in the order in which they are to be admitted (`rank`).
+    running: in the order of their admission, oldest first. paused: sequences that compute nothing at present; those
+    that were admitted hold pages."""
 
     def __init__(self) -> None:
         self.waiting: list[Sequence] = []
@@ -44,8 +44,8 @@ class Queues:
         self.running.append(sequence)
 
     def put_back(self, sequence: Sequence) -> None:
-        """Move a sequence from running to its old place among the waiting ones. A paused sequence waits only when it is
-        resumed."""
+        """Move a preempted sequence from running to its old place among the waiting. A paused sequence stays paused,
+        and joins the waiting ones when it is resumed."""
         sequence.admission = None
         if sequence.paused:
             return
@@ -59,7 +59,7 @@ class Queues:
         self.paused.append(sequence)
 
     def resume(self, sequence: Sequence) -> None:
-        """Move a paused sequence to running if it is admitted, else to its place among the waiting."""
+        """Move a paused sequence back to the running ones if it is admitted, else to its place among the waiting."""
         self.paused.remove(sequence)
         sequence.paused = False
         if sequence.admission is None:
@@ -81,7 +81,7 @@ class Queues:
             sequence.admission = self._admissions
 
     def rank_again(self, sequence: Sequence, rank: Rank) -> None:
-        """Give a waiting sequence another place."""
+        """Give a waiting sequence another rank, and so another place in the order."""
         self.waiting.remove(sequence)
         sequence.rank = rank
         insort(self.waiting, sequence, key=lambda s: s.rank)
@@ -102,12 +102,11 @@ class Queues:
 
     @property
     def prefilling(self) -> list[Sequence]:
-        """The running sequences that do not decode, by admission."""
+        """The running sequences in prefill, by admission."""
         return [s for s in self.running if s.role is Role.PREFILL]
 
     def adapters_of(self, sequences: list[Sequence]) -> frozenset[int]:
-        """Returns the numbers of the sequences' adapters. When no live sequence has an adapter, the sequences are not
-        looked at."""
+        """Returns the numbers of the sequences' adapters. It is quick when no live sequence has an adapter."""
         return frozenset(s.request.adapter for s in sequences) - {-1} if self._with_adapters else frozenset()
 
     def _know(self, sequence: Sequence) -> None:
@@ -116,14 +115,14 @@ class Queues:
 
     @property
     def idle_holder(self) -> Sequence | None:
-        """The paused sequence that should give its pages to a waiting one when nothing can be computed otherwise; None
-        when there is none."""
+        """The paused sequence to preempt when a sequence waits and no step can be planned, because paused sequences
+        hold the pages; None when there is none."""
         idle = self.last_resort(set()) if self.waiting else None
         return idle if idle is not None and idle.paused else None
 
     def last_resort(self, kept: set[str]) -> Sequence | None:
-        """Returns the sequence to preempt: the one with the worst priority, then the last admitted. Sequences in `kept`
-        or in a plan are left out. Returns None when there is none."""
+        """Returns the sequence to preempt when pages are short: the one with the worst priority, and among equals the
+        last admitted. Sequences in `kept` or in a plan are left out. Returns None when there is none."""
         candidates = [s for s in self.running if not s.under_way and s.request.request_id not in kept]
         if self.paused:
             candidates += [s for s in self.paused if s.admission is not None]

@@ -35,7 +35,8 @@ from twostroke.types.result import SampledToken, StepResult
 
 
 class Scheduler:
-    """Deterministic: the same calls give the same plans. limiters: may be exchanged before the first request."""
+    """Chooses what each step computes, and keeps the state of all sequences. The same calls give the same plans.
+    limiters: the limits on each sequence's rows in a step; a caller may replace them before the first request."""
 
     def __init__(
         self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None, drafter: Drafter | None = None
@@ -67,8 +68,8 @@ class Scheduler:
 
     @property
     def unread_tokens(self) -> int:
-        """The tokens that waiting and running sequences must compute before their next output token; streams have none.
-        """
+        """The tokens that sequences must still compute before their next output token: prompts, but not decoding
+        sequences."""
         return sum(sequence.remaining for sequence in (*self._queues.waiting, *self._queues.prefilling))
 
     def add(self, request: Request) -> None:
@@ -90,7 +91,7 @@ class Scheduler:
         self._queues.enqueue(sequence)
 
     def holds(self, request_id: str) -> bool:
-        """Returns True when the request waits for a promise that the policy could not give yet."""
+        """Returns True when the request waits without a promise of its TTFT, because the policy can give none yet."""
         return (sequence := self._queues.find(request_id)) is not None and self._policy.holds(sequence)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
@@ -136,7 +137,7 @@ class Scheduler:
         return self._plan_prefills(step)
 
     def _plan_prefills(self, step: PlanInWork) -> Plan | None:
-        """Add to a step that holds the decoding sequences: prompts, and requests that are admitted now."""
+        """Add prompts and newly admitted requests to a step that already contains the decoding sequences."""
         load, queues = step.load, self._queues
         load.num_decode_tokens = load.num_tokens
         held: Hold | None = None
@@ -190,23 +191,20 @@ class Scheduler:
         return events
 
     def gauges(self) -> Gauges:
-        """Returns the counts of this moment."""
+        """Returns the present counts of requests, pages and preemptions."""
         return Gauges.of(self._queues, self._cache, self._preemptions, self._query_tokens, self._hit_tokens)
 
     def _assign_rank(self, sequence: Sequence) -> None:
-        """Ask the policy for the sequence's rank."""
         self._policy.accept(sequence, partial(self._pages.cached_tokens, sequence), self._queues, self._now)
 
     def _parts(self, plan: Plan) -> Iterable[Part]:
-        """Returns the parts of a step, for objects that learn from its time."""
         return plan.sequences
 
     def _in_step(self, step: PlanInWork) -> set[str]:
-        """Returns the request ids in the step, which keep their pages."""
         return step.request_ids
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
-        """Returns how many positions of a sequence every limit lets into this step."""
+        """Returns how many positions of a sequence this step may compute by all limits."""
         wanted = self.spans.before(sequence, len(sequence.known) - sequence.computed)
         if not self.spans.is_open(sequence):
             wanted = self.images.limit(sequence, wanted, step, self.limiters)
@@ -219,7 +217,8 @@ class Scheduler:
         return num_tokens
 
     def _plan_one(self, sequence: Sequence, num_tokens: int, step: PlanInWork) -> None:
-        """Put a running sequence into the step. Missing pages are taken from other sequences, but not for guesses."""
+        """Put a running sequence into the step. Other sequences may be preempted for its pages, but not for its
+        guesses."""
         if num_tokens == 0:
             return
         request, start, known = sequence.request, sequence.computed, sequence.known
@@ -270,7 +269,7 @@ class Scheduler:
         self._queues.put_back(sequence)
 
     def _enter(self, sequence: Sequence, step: PlanInWork) -> Hold | None:
-        """Let a waiting sequence run, or return why not. Later ones wait too, unless the reason is in PASSED_BY."""
+        """Admit a waiting sequence, or return why not. Later ones wait too, unless the reason is in PASSED_BY."""
         if sequence.request.group_id in step.held_calls:
             return Hold.CALL
         if len(self._queues.running) >= self._limits.max_sequences:
@@ -302,7 +301,7 @@ class Scheduler:
         return Hold.PAGES if step.preempted else None  # after a preemption the sequence found no page after all
 
     def _why_full(self, step: PlanInWork) -> Hold:
-        """Returns why the first waiting sequence is not in a step that takes no more."""
+        """Returns why the first waiting sequence is not in a step to which no more is added."""
         if step.preempted:
             return Hold.PAGES
         if len(self._queues.running) >= self._limits.max_sequences:
@@ -333,7 +332,8 @@ class Scheduler:
             events.append(self._end(sequence, ending, now))
 
     def _settle_guesses(self, sequence: Sequence, planned: PlannedSequence) -> None:
-        """Give up pages of wrong guesses. A state goes back to before the step; right tokens are computed again."""
+        """Give up pages of wrong guesses. If one was wrong, a state is reset to before the step, and the right tokens
+        are redone."""
         request_id, right = planned.request.request_id, sequence.computed == planned.start + planned.num_tokens
         if self._has_states and not right:
             sequence.computed = planned.start
@@ -348,8 +348,8 @@ class Scheduler:
         now: float,
         events: list[Event],
     ) -> Ending | None:
-        """Take the tokens that a step gave a sequence, up to the first that differs from its guess. Returns why the
-        sequence ends, or None.
+        """Append the tokens that a step sampled for a sequence, up to the first that differs from its guess. Returns
+        why the sequence ends, or None.
 
         K and V of right guesses count as computed; those of wrong guesses do not.
         """

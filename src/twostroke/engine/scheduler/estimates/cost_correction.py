@@ -9,43 +9,47 @@ from collections.abc import Iterable
 from twostroke.types.objectives import ITL_SHARE
 
 WINDOW_STEPS, USUAL_STEPS = 64, 15
-"""How many steps of one size class `high` and `low` look back at, and how many `usual` looks back at."""
+"""The number of last steps of one size class from which `high` and `low` are computed, and the number for `usual`."""
 LEAST_EVIDENCE = 3
-"""The fewest steps of a class that count alone. With fewer steps, the prior takes the places of the missing ones."""
+"""The prior, which is the assumed ratio, no longer counts once a class has this many measured steps. Until then it
+stands in for each missing step."""
 LEAST, MOST = 0.1, 10.0
 LEAST_OF_GUESS, MOST_OF_GUESS = 0.001, 1000.0
-"""The bounds of the ratio when the cost model is a guess: it may be of a machine that nobody has measured."""
+"""The bounds of the ratio measured / predicted when the cost model is a guess, because nobody has measured this
+machine."""
 HIGH = ITL_SHARE + 0.01
-"""The share of the steps that do not pass `high`. An ITL objective is met when 95% of the gaps keep it, so 4% of the
-steps may pass."""
+"""The quantile that `high` is: 96% of the steps take no longer. An ITL objective is met when 95% of the gaps are within
+it, so this leaves 1% to spare."""
 LOW = 0.1
-"""The share of the steps that are quicker than `low`. Other programs rarely disturb these steps."""
+"""The quantile that `low` is: 10% of the steps are quicker. Other programs rarely disturb these steps."""
 GUESS_PRIOR = 2.0
 """The prior of a cost model that was not measured: its first steps are planned as if they took twice the predicted
 time.
 """
 IDLE_HALF_S = 10.0
-"""The idle seconds after which a correction of a measured cost model counts half."""
+"""The idle seconds after which the learned correction of a measured cost model counts half."""
 SURE_PREFILLS = 4
 """The number of steps with prompts after which a guessed cost model counts as corrected."""
 COLD_STEPS = 8
-"""How many cold steps the estimate of the next one uses."""
+"""The number of last cold steps from which the next step's time is estimated. A cold step is one during which memory
+was still being made ready, as after a start."""
 KEPT_AFTER_IDLE = 2
-"""How many steps of a class are remembered after an idle time of more than IDLE_HALF_S; new steps soon outweigh them.
-"""
+"""The number of steps of a class that are remembered after an idle time of more than IDLE_HALF_S; new steps soon
+outweigh them."""
 DECODE = 0
 """The class of steps in which every sequence has one row."""
 
 
 def size_class(prefill_rows: int) -> int:
-    """Returns the size class of a step: one class for each power of two. Predictions err differently by size: a step of
-    few rows mostly reads weights, a step of many rows mostly multiplies."""
+    """Returns the size class of a step by its number of prefill rows: one class for each power of two. Predictions err
+    differently by size: a step of few rows mostly reads weights, a step of many rows mostly multiplies."""
     return prefill_rows.bit_length() if prefill_rows else DECODE
 
 
 class Ratios:
-    """The ratios measured / predicted of the last steps of one class, filled up with the prior when there are too few.
-    `low` counts undisturbed steps alone."""
+    """The ratios measured / predicted seconds of the last steps of one size class; while there are few, the assumed
+    ratio `prior` stands in for the missing ones. usual, high, low: their median, 96% and 10% quantiles. `low` uses only
+    steps in which the executor did no other work."""
 
     def __init__(self, prior: float) -> None:
         self._prior = prior
@@ -54,7 +58,8 @@ class Ratios:
         self.low = min(1.0, prior)
 
     def add(self, ratio: float, disturbed: bool = False) -> None:
-        """Note the ratio of one step. disturbed: whether the executor did other work in the same step."""
+        """Add the ratio measured / predicted seconds of one step. disturbed: whether the executor did other work in the
+        same step."""
         self._values.append(ratio)
         if not disturbed:
             self._undisturbed.append(ratio)
@@ -99,11 +104,11 @@ class CostCorrection:
 
     `usual` is the median of the last 15 steps of a size class, `high` the 96th percentile of the last 64, without the
     slowest: one outlier moves neither. `low` is the 10th percentile of the last 64: the machine's own speed, even when
-    other programs disturb it at times. Two steps outweigh the prior. A class that was not seen twice takes the ratio of
-    the nearest class that was.
+    other programs disturb it at times. Two steps outweigh the prior. A class with fewer than two steps uses the ratio
+    of the nearest class with two.
 
-    believed: True when the cost model was measured on this machine, so that its prediction counts again after idle
-    time. A guess has nothing to go back to; a pause then only shortens the memory.
+    believed: True when the cost model was measured on this machine; after idle time its own prediction then counts more
+    and more. Where the model is a guess, idle time only makes it forget old steps.
     """
 
     def __init__(self, prior: float = 1.0, believed: bool = True) -> None:
@@ -130,7 +135,7 @@ class CostCorrection:
     def observe(
         self, size: int, predicted_s: float, measured_s: float, now: float = 0.0, disturbed: bool = False
     ) -> None:
-        """Note one step that ended now. A step that took no time is ignored. disturbed: see Ratios."""
+        """Learn from one step that ended now. A step that took no time is ignored. disturbed: see Ratios.add."""
         if predicted_s <= 0 or measured_s <= 0:
             return
         if self._last_s is not None and now - measured_s - self._last_s > IDLE_HALF_S:
@@ -143,7 +148,8 @@ class CostCorrection:
         self._classes[size].add(self._bounded(measured_s / predicted_s), disturbed)
 
     def observe_cold(self, size: int, predicted_s: float, measured_s: float) -> None:
-        """Note one step during which memory was made ready. It counts until the next step that is not cold."""
+        """Note one cold step: memory was being made ready while it ran, so it took longer. It counts for `cold_factor`
+        and `cold_high` until the first step that is not cold."""
         usual_s = predicted_s * self.usual(size)
         if usual_s > 0 and measured_s > 0:
             last = self._cold.setdefault(size == DECODE, deque(maxlen=COLD_STEPS))
@@ -151,33 +157,34 @@ class CostCorrection:
 
     @property
     def cold_factor(self) -> float:
-        """How many times longer than usual steps take at this moment: the median of the last cold steps, or 1.
+        """How many times longer than usual steps take at this moment, because memory is still being made ready. It is
+        the median of the last cold steps, or 1 when the last step was not cold.
 
-        It is the larger one of the factors of decode steps and of steps with prompts.
+        The factors of decode steps and of steps with prompts are separate; this is the larger one.
         """
         return max((sorted(last)[len(last) // 2] for last in self._cold.values()), default=1.0)
 
     @property
     def cold_high(self) -> float:
-        """How many times longer than usual the slowest of the last cold steps took; 1 where there was no cold step. The
-        next step rarely takes longer."""
+        """How many times longer than usual the slowest of the last cold steps took (see `cold_factor`), or 1. The next
+        step rarely takes longer."""
         return max((max(last) for last in self._cold.values()), default=1.0)
 
     def usual(self, size: int) -> float:
-        """Returns how long a step of this class takes, in units of its prediction."""
+        """Returns how many times its predicted seconds a step of this size class most likely takes."""
         return self._weighted(max(ratios.usual for ratios in self._nearest(size)))
 
     def low(self, size: int) -> float:
-        """Returns how long an undisturbed step of this class takes, in units of its prediction."""
+        """Returns how many times its predicted seconds a step of this size class takes when nothing disturbs it."""
         return self._weighted(min(ratios.low for ratios in self._nearest(size)))
 
     def high(self, size: int) -> float:
-        """Returns the bound that 96% of the steps of this class do not pass, in units of their predictions."""
+        """Returns how many times its predicted seconds a step of this size class takes at most, in 96% of the cases."""
         return self._weighted(max(ratios.high for ratios in self._nearest(size)))
 
     def _bounded(self, ratio: float) -> float:
-        """Returns the ratio within its bounds and rounded, so that the last bits of sums of seconds never decide the
-        size of a chunk."""
+        """Returns the ratio within its bounds, and rounded: the size of a chunk must not depend on the last bits of a
+        sum of seconds."""
         least, most = self._bounds
         bounded = min(most, max(least, ratio))
         return round(bounded, 3 if bounded >= LEAST else 6)
@@ -186,9 +193,9 @@ class CostCorrection:
         return ratio if self._weight == 1.0 else ratio**self._weight
 
     def _nearest(self, size: int) -> Iterable[Ratios]:
-        """Returns the ratios of the class, or of the nearest classes that were seen twice. Decode is separate from
-        prompts of any size. The ratio of one is used for the other only when there is nothing else, and only to predict
-        longer steps."""
+        """Returns the ratios of this size class, or of the nearest classes with two measured steps. Steps without
+        prompts (DECODE) and steps with prompts stand in for each other only where nothing else was measured, next to
+        the prior. The caller then takes the more careful of these values."""
         kin = {each: ratios for each, ratios in self._classes.items() if (each == DECODE) == (size == DECODE)}
         if not kin:
             return (Ratios(self._prior), *self._classes.values())

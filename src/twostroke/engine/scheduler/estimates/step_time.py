@@ -33,7 +33,8 @@ class StepTime:
 
     @property
     def cold_factor(self) -> float:
-        """How many times longer steps take at this moment, because memory is still made ready; 1 when that is over."""
+        """How many times longer steps take at this moment because memory is still being made ready, as after a start; 1
+        when that is over."""
         return self._correction.cold_factor
 
     def usual_s(self, segments: Sequence[Segment]) -> float:
@@ -41,7 +42,7 @@ class StepTime:
         return self._cost.predict(segments).seconds * self._correction.usual(_class_of(segments))
 
     def low_s(self, segments: Sequence[Segment]) -> float:
-        """Returns the seconds that the step takes when nothing disturbs it: the machine's own speed."""
+        """Returns the seconds that the step takes when nothing disturbs it, by the machine's own speed."""
         return self._cost.predict(segments).seconds * self._correction.low(_class_of(segments))
 
     def high_s(self, segments: Sequence[Segment]) -> float:
@@ -49,17 +50,18 @@ class StepTime:
         return self._cost.predict(segments).seconds * self._correction.high(_class_of(segments))
 
     def now_s(self, segments: Sequence[Segment]) -> float:
-        """Returns the seconds that the very next step rarely exceeds, also when memory is made ready meanwhile."""
+        """Returns the seconds that the very next step rarely exceeds, even if memory is still being made ready."""
         return self.high_s(segments) * self._correction.cold_high
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Note a step during which memory was made ready. It is no measure of steps after the last such step."""
+        """Learn from a step during which memory was being made ready. It corrects only the predictions of steps until
+        the first one that is not cold."""
         held = tuple(parts)
         self._correction.observe_cold(_class_of(held), self._cost.predict(held).seconds, measured_s)
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float = 0.0, disturbed: bool = False) -> None:
-        """Learn from a step that held these parts and ended now. disturbed: whether the executor did other work in the
-        same step, whose time is not in measured_s. The step is then no measure of the machine's own speed."""
+        """Learn from a step that computed these parts and ended now. disturbed: whether the executor did other work in
+        the same step, whose time is not in measured_s. `low_s` then learns nothing from this step."""
         held = tuple(parts)
         self._correction.observe(_class_of(held), self._cost.predict(held).seconds, measured_s, now, disturbed)
 

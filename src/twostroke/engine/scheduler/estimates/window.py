@@ -1,4 +1,4 @@
-"""The last few of some numbers, and their quantiles: a memory that is short and ignores outliers."""
+"""The last few values of a quantity, and their quantiles: a short memory that outliers hardly change."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 
 class Window:
-    """The last `size` values. `first` are in the window from the beginning and leave it as the oldest.
+    """The last `size` values of a quantity. first: values that fill the window at the beginning, and are the first to
+    leave it.
 
-    Wild values spoil a quantile q only when their share is more than 1 - q: the median withstands half of them.
+    Outliers change a quantile q only when their share is more than 1 - q: the median withstands half of them.
     """
 
     def __init__(self, size: int, first: Sequence[float] = ()) -> None:
@@ -28,7 +29,6 @@ class Window:
             del self._sorted[bisect_left(self._sorted, self._values.popleft())]
 
     def quantile(self, share: float) -> float | None:
-        """Returns the smallest value that at least the share `share` of the values does not pass; None without values.
-        """
+        """Returns the quantile for this share of the values, such as the median for 0.5; None without values."""
         count = len(self._sorted)
         return self._sorted[min(count - 1, int(share * count))] if count else None

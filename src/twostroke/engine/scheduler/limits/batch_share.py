@@ -1,4 +1,4 @@
-"""Batch work takes the time that interactive work leaves, and a tenth in any case."""
+"""Batch work gets the time that interactive work leaves, but at least a tenth of the prefill tokens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class BatchShare:
 
     Bound. Let b be the prefill tokens of batch work so far, and s the tokens of the largest step. While batch work is
     pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens. Whenever it has had more than the
-    first term, batch work is first in the next step, except for one turn of the oldest (engine/scheduler/ageing.py).
-    Let n be the tokens of one piece of batch work and of all batch work before it. Once there is a place for this
-    piece, it waits for at most n * (1 - share) / share + 2 s tokens of interactive prefill.
+    first term, batch work is first in the next step, unless AgeingTurns puts the oldest sequence first. Let n be the
+    tokens of one batch request and of all batch work before it. Once the batch has a place for this request, it waits
+    for at most n * (1 - share) / share + 2 s tokens of interactive prefill.
     """
 
     def __init__(self, share: float = BATCH_SHARE) -> None:
@@ -22,12 +22,12 @@ class BatchShare:
 
     @property
     def due(self) -> bool:
-        """True when batch work must be first."""
+        """True when the next step must compute batch work first."""
         return self._batch_tokens < self.share * (self._interactive_tokens + self._batch_tokens)
 
     def planned(self, interactive_tokens: int, batch_tokens: int, pending: bool) -> None:
-        """Count a step's prefill tokens. pending: True when batch work waited for the step; when none does, nothing is
-        owed."""
+        """Count a step's prefill tokens. pending: True when batch work waited for the step; when none waited, both
+        counts begin again."""
         if not pending:
             self._interactive_tokens = self._batch_tokens = 0
             return

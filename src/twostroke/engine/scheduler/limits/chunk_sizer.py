@@ -9,10 +9,11 @@ from msgspec import Struct
 from twostroke.cost.shape import Segment
 
 KEPT_SHARE = 0.97
-"""The share of a bound that a step may be predicted to fill; the rest is a reserve for time that a prediction leaves
-out."""
+"""The share of the allowed seconds that a step may be predicted to take; the rest is a reserve for time that a
+prediction leaves out."""
 FILLED_SHARE, AIM_SHARE = 0.95, 0.98
-"""Shares of the bound: a step that fills FILLED_SHARE is full enough; the next trial aims at AIM_SHARE."""
+"""Shares of the allowed seconds of a step. The search for a chunk's size ends at a step of FILLED_SHARE or more; each
+trial aims at AIM_SHARE."""
 MIN_CHUNK_TOKENS = 32
 """The tokens that a step's first prefill always computes, whatever the bound."""
 MAX_TRIALS = 6
@@ -21,8 +22,9 @@ Seconds = Callable[[Sequence[Segment]], float]
 
 
 class Chunk(Struct, frozen=True):
-    """num_tokens: the most tokens that were found to fit. seconds: the predicted time of the step. within: True when
-    the chunk keeps the bound, False when it is the forced minimum."""
+    """A chunk of a prompt that fits into a step. num_tokens: the most tokens that were found to fit. seconds: the
+    predicted time of the whole step. within: False when even the least chunk takes longer than allowed, and was chosen
+    anyway."""
 
     num_tokens: int
     seconds: float
@@ -30,12 +32,12 @@ class Chunk(Struct, frozen=True):
 
 
 class ChunkSizer:
-    """Finds the size of chunks. A chunk ends at a multiple of align_tokens, or at the prompt's end.
+    """Finds the size of prompt chunks by predicted step times. A chunk ends at a multiple of align_tokens, or at the
+    prompt's end.
 
-    Every size that it allows was predicted to keep the bound, or is the minimum. When predictions are right, no step
-    passes the bound unless the minimum forces it. It needs three or four predictions where time is nearly linear in the
-    chunk's size. It needs up to seven where the largest chunk that fits leaves much of the bound. Eight is the most:
-    the whole, the minimum, then up to six between them.
+    Every size that it allows was predicted to keep the step within the allowed seconds, or is the minimum. It needs
+    three or four predictions where time is nearly linear in the chunk's size, and up to seven where the largest chunk
+    that fits leaves much time unused. Eight is the most: the whole, the minimum, then up to six between them.
     """
 
     def __init__(self, seconds: Seconds, align_tokens: int) -> None:
@@ -81,6 +83,6 @@ class ChunkSizer:
         return Chunk(low, low_s, True)
 
     def _aligned(self, start: int, num_tokens: int) -> int:
-        """Returns the most tokens, up to num_tokens, with which the chunk ends at a multiple; 0 when it would be empty.
-        """
+        """Returns the largest size of a chunk, at most num_tokens, that ends at a multiple of align_tokens in the
+        prompt; 0 when there is none."""
         return max(0, num_tokens - (start + num_tokens) % self._align_tokens)

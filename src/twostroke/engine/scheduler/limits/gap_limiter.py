@@ -1,4 +1,5 @@
-"""How much of a prompt a step may hold next to running streams when nothing was promised: the default."""
+"""The default limit of prefill next to running streams, when no latency was promised: gaps between tokens stay below a
+bound."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from twostroke.types.plan import Role
 LEAST_GAP_S = 0.25
 GAP_DECODE_STEPS = 8
 MOST_DECODE_SHARE = 0.2
-"""When decode alone takes more than this share of the bound in seconds, the bound in decode steps counts."""
+"""When a step without prompts takes more than this share of `least_s`, GapRule's bound in decode steps counts instead
+of the bound in seconds."""
 
 
 class GapRule(Struct, frozen=True):
@@ -50,7 +52,8 @@ class GapRule(Struct, frozen=True):
 
 
 class GapLimiter:
-    """Satisfies `scheduler.limits.Limiter`. A step without streams is not made shorter.
+    """Satisfies `scheduler.limits.Limiter` by a GapRule: a chunk next to running streams is cut so that the step keeps
+    the rule. A step without streams is not limited.
 
     A step's first prompt always gets the least chunk. Further prompts get what the first one leaves of the bound.
     """
@@ -61,8 +64,8 @@ class GapLimiter:
         self.rule = rule
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Returns all wanted tokens for streams. A sequence with more to compute gets what the rule leaves of the step.
-        """
+        """Returns all wanted tokens for sequences that decode. A sequence in prefill gets what the rule leaves of the
+        step."""
         if wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
         streams = step.streams()
@@ -81,7 +84,7 @@ class GapLimiter:
         return chunk.num_tokens if chunk.within or not step.num_prefill_tokens else 0
 
     def left_s(self, step: StepLoad) -> float:
-        """See TimeLimiter."""
+        """Returns the seconds that the rule leaves of the step as planned so far; infinity without streams."""
         streams = step.streams()
         if not streams:
             return inf

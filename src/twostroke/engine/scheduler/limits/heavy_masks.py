@@ -1,5 +1,4 @@
-"""Chooses the sequences of a step when the grammar masks of some take long: the others do not wait for all of these
-masks.
+"""Limits how many slow grammar masks one step makes, so that other sequences do not wait for many of them.
 
 A mask is made between a step's logits and its tokens, so all sequences of a step wait for it. A sequence with a slow
 grammar gets the same tokens in any step, only later.
@@ -12,8 +11,8 @@ from twostroke.engine.scheduler.sequence import Sequence
 HEAVY_S = 0.5e-3
 """A mask that takes more seconds than this is heavy. Most take a tenth of it."""
 BESIDE_S, ALONE_S = 5e-3, 50e-3
-"""The most seconds that all heavy masks of one step may take together: BESIDE_S with other sequences in the step,
-ALONE_S without. One heavy mask is always made."""
+"""The most seconds that all heavy masks of one step may take together: BESIDE_S when sequences without a heavy mask are
+in the step, ALONE_S when none is. One heavy mask is always made."""
 
 
 def mask_s(sequence: Sequence) -> float:
@@ -22,10 +21,10 @@ def mask_s(sequence: Sequence) -> float:
 
 
 def without_late_masks(decoding: list[Sequence], others: bool) -> list[Sequence]:
-    """Returns the sequences that go into this step. Heavy requests take turns: those that were in no step for longest
-    come first.
+    """Returns the decoding sequences that go into this step. Those with heavy masks take turns: the ones that were in
+    no step for longest come first.
 
-    others: True when prompts are to be computed, too.
+    others: True when the step is to compute prompts too.
     """
     heavy = [each for each in decoding if mask_s(each) > HEAVY_S]
     if len(heavy) < 2:

@@ -1,4 +1,5 @@
-"""How much prefill a step may hold next to running streams, so that no stream waits longer than promised."""
+"""How much prefill a step may compute next to running streams, so that no gap between tokens is longer than promised.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ end."""
 
 
 class ItlLimiter:
-    """Satisfies `scheduler.limits.Limiter`. Streams without a promised ITL have the default's rule."""
+    """Satisfies `scheduler.limits.Limiter`: a chunk is cut so that the step keeps the tightest ITL objective of its
+    streams. Where no stream has one, `rule` counts, as in GapLimiter."""
 
     def __init__(
         self, times: StepTime, align_tokens: int, ttft_s: float | None = None, rule: GapRule | None = None
@@ -31,8 +33,8 @@ class ItlLimiter:
         self._idle_bound_s = None if ttft_s is None else TTFT_SHARE * ttft_s
 
     def limit(self, sequence: Waiting, wanted_tokens: int, step: StepLoad) -> int:
-        """Returns all wanted tokens for sequences that decode. All others get what the tightest promise of the step
-        leaves."""
+        """Returns all wanted tokens for sequences that decode. All others get what the tightest ITL objective leaves of
+        the step."""
         if wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
         bound_s = self.bound_s(step.waiting())
@@ -46,7 +48,8 @@ class ItlLimiter:
         return chunk.num_tokens if chunk.within or not step.num_prefill_tokens else 0
 
     def left_s(self, step: StepLoad) -> float:
-        """See TimeLimiter."""
+        """Returns the seconds that the tightest ITL objective leaves of the step as planned so far; infinity without a
+        bound."""
         bound_s = self.bound_s(step.waiting())
         return inf if bound_s is None else bound_s - self._times.now_s(step.segments())
 
@@ -61,7 +64,7 @@ class ItlLimiter:
 
     def bound_beside_s(self, promised: Sequence[Waiting], streams: list[Segment]) -> float | None:
         """Returns the bound in seconds for a step with these streams; see `bound_s`. promised: the sequences whose
-        promises count."""
+        objectives count."""
         if not promised or not streams:
             return self._idle_bound_s
         promises = [s.objectives.itl_s for s in promised if s.objectives.itl_s is not None]

@@ -1,5 +1,5 @@
-"""A prompt's last chunk is small when another replica waits for its pages: the other pages travel while it is computed.
-"""
+"""Makes a prompt's last chunk small when another replica waits for its pages: the other pages are sent while this chunk
+is computed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ LEAST_PAGES = 2
 
 @dataclass(frozen=True, slots=True)
 class SmallLastChunk:
-    """A chunk that would end the prompt, and is more than twice as long as a last chunk should be, ends before the last
-    chunk."""
+    """Satisfies Limiter for replicas that only compute prompts: it divides a long chunk that would finish a prompt into
+    two. The second one, the prompt's last chunk, is small."""
 
     page_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Returns the tokens up to the last chunk's first page, or all wanted tokens."""
+        """Returns all wanted tokens. Where they would finish the prompt and are more than twice a small last chunk,
+        returns only those before the page at which the last chunk begins."""
         last = max(LEAST_PAGES * self.page_tokens, len(sequence.known) // LAST_SHARE)
         if wanted_tokens < sequence.remaining or wanted_tokens <= 2 * last:
             return wanted_tokens

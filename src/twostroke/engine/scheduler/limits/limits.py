@@ -21,7 +21,8 @@ from twostroke.types.plan import Role
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
-    """max_step_tokens: the most rows of a step. max_sequences: the most sequences of a step, and the most running ones.
+    """The fixed limits of a scheduler. max_step_tokens: the most rows of a step. max_sequences: the most sequences of a
+    step, and the most running ones.
 
     watermark_pages: the pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: the
     most guesses that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not
@@ -40,8 +41,9 @@ class SchedulerLimits:
 
 
 class SpanTurn(Struct, frozen=True, eq=False):
-    """The step works on a span of this sequence for `left_s` seconds. end: the position after the span. walk: its
-    pieces. least: whether the smallest piece is computed even when it takes longer."""
+    """A decision that the step computes pieces of an image span (positions of one image) for `left_s` seconds.
+    sequence: the span's sequence. end: the position after the span. walk: the pieces that are left. least: whether the
+    smallest piece is computed even when it takes longer."""
 
     sequence: Sequence
     end: int
@@ -51,13 +53,13 @@ class SpanTurn(Struct, frozen=True, eq=False):
 
 
 class StepLoad(Struct):
-    """The rows that a step holds so far. parts: each sequence with its number of rows. num_decode_tokens: the rows of
-    the sequences that decode, once all of them are in; they come first.
+    """What a step computes, as far as it is planned; limiters look at it. parts: each sequence with its number of rows.
+    num_decode_tokens: the rows of the sequences that decode, once all of them are in; they come first.
 
-    full: True when a limit cut one sequence short, so no other gets more. beside: the sequences that decode in other
-    plans, which the pipeline computes before or after this plan: they wait for it, too. encode_s: the seconds that an
-    encode may take. span: the span that the step works on; its sequence is not in `parts`. span_s: the predicted
-    seconds of its pieces.
+    full: True when a limit cut one sequence short, so no further sequence is added. beside: the sequences that decode
+    in other plans, which the pipeline computes before or after this plan: they wait for it, too. encode_s: the seconds
+    that an image encode in this step may take. span: the image span whose pieces the step computes; its sequence is not
+    in `parts`. span_s: the predicted seconds of these pieces.
     """
 
     num_tokens: int = 0
@@ -76,7 +78,7 @@ class StepLoad(Struct):
 
     @property
     def num_prefill_tokens(self) -> int:
-        """The rows of sequences that do not decode."""
+        """The number of rows that belong to sequences in prefill."""
         return self.num_tokens - self.num_decode_tokens
 
     def segments(self) -> list[Segment]:
@@ -92,12 +94,14 @@ class StepLoad(Struct):
         return found
 
     def streams(self) -> list[Segment]:
-        """Returns the segments of sequences whose readers have tokens already and wait for the next token."""
+        """Returns the segments of the sequences that decode, in this plan or in another one of a pipeline: their
+        readers wait for the next token."""
         own = [Segment.decode(s.computed, s.request.adapter) for s, _ in self.parts if s.role is Role.DECODE]
         return own + [Segment.decode(s.computed, s.request.adapter) for s in self.beside] if self.beside else own
 
     def waiting(self) -> list[Sequence]:
-        """Returns all sequences that wait for the end of the step."""
+        """Returns all sequences whose next tokens come after the step: those of the step, and those that decode in
+        other plans."""
         return [*(sequence for sequence, _ in self.parts), *self.beside]
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:
@@ -107,7 +111,7 @@ class StepLoad(Struct):
 
 
 class Limiter(Protocol):
-    """One reason to compute fewer tokens in a step."""
+    """One rule that may lower the number of tokens that a step computes of a sequence."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """Returns how many tokens the sequence may have, at most wanted_tokens; 0 leaves it out of this step."""
@@ -115,45 +119,46 @@ class Limiter(Protocol):
 
 @runtime_checkable
 class TimeLimiter(Limiter, Protocol):
-    """A limit in seconds."""
+    """A Limiter that bounds the seconds of a step."""
 
     def left_s(self, step: StepLoad) -> float:
         """Returns the seconds that the step may still take, as it is planned so far; infinity without a bound."""
 
 
 def time_left_s(step: StepLoad, limiters: Positions[Limiter]) -> float:
-    """Returns the seconds that the tightest limit leaves of the step, less those of the step's span."""
+    """Returns the seconds that the tightest TimeLimiter leaves of the step, less the predicted seconds of the image
+    pieces in it."""
     found = min((each.left_s(step) for each in limiters if isinstance(each, TimeLimiter)), default=inf)
     return found - step.span_s
 
 
 class TokenBudget(Struct, frozen=True):
-    """A step has at most max_step_tokens rows."""
+    """A limit: a step has at most max_step_tokens rows."""
 
     max_step_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """See Limiter. Returns at most the rows that are left of the budget."""
+        """Returns at most the rows that are left of the budget."""
         left = self.max_step_tokens - step.num_tokens
         return wanted_tokens if wanted_tokens <= left else max(0, left)
 
 
 class SequenceBudget(Struct, frozen=True):
-    """A step has at most max_sequences sequences."""
+    """A limit: a step has at most max_sequences sequences."""
 
     max_sequences: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """See Limiter. Returns all wanted tokens, or 0."""
+        """Returns all wanted tokens, or 0 when the step has its most sequences already."""
         return wanted_tokens if step.num_sequences < self.max_sequences else 0
 
 
 class WholePrompts(Struct, frozen=True):
-    """A prompt whose positions see each other is computed in one step. This limit is the last of a scheduler's limits.
-    """
+    """Computes each prompt in one step, for models whose positions see each other in both directions. It is the last of
+    a scheduler's limits."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Returns all tokens that the sequence has to compute, or 0."""
+        """Returns all wanted tokens when they are the whole rest of the prompt, else 0."""
         return wanted_tokens if wanted_tokens == sequence.remaining else 0
 
 

@@ -1,4 +1,5 @@
-"""How many of the decoding sequences a plan of a pipeline holds: an even share when that is predicted to pay."""
+"""How many of the decoding sequences one plan of a pipeline computes: an even share of them when this is predicted to
+pay."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from twostroke.cost.shape import Segment, StepCost
 from twostroke.engine.scheduler.sequence import Sequence
 
 POSITIONS_APART = 4096
-"""When the positions of all sequences together have changed by about this number, the prediction is made again."""
+"""Whether sharing pays is predicted again when the sum of the sequences' positions has changed by about this number."""
 
 
 class PredictedShare:
-    """Satisfies `scheduler.under_way.Share`. cost: predicts the time of a step through all stages."""
+    """Returns how many decoding sequences a plan of a pipeline should compute: all of them, or the share 1 / plans
+    where this is predicted to be faster. Satisfies `scheduler.under_way.Share`. cost: predicts the time of a step
+    through all stages."""
 
     def __init__(self, cost: StepCost, plans: int) -> None:
         self._cost, self._plans = cost, plans

@@ -1,12 +1,12 @@
-"""Rows of an image that see each other go through the language model in pieces while streams run.
+"""Rows of an image that see each other go through the language model in pieces while other sequences decode.
 
-    wanted = turns.before(sequence, wanted)           the span of another sequence waits until the open one ends
-    num_tokens = turns.limit(sequence, num_tokens, step, limiters)      the last of the limits of a sequence
-    work = turns.work(planned, step)                  the pieces that the step computes; None for a usual chunk
-    turns.left(sequence)                              the pages are gone, so the sequence begins again
+    wanted = turns.before(sequence, wanted)              ends before a span, while another sequence's span is computed
+    num_tokens = turns.limit(sequence, num_tokens, step, limiters)     is asked after all limiters
+    work = turns.work(planned, step)                     the pieces that the step computes; None for a usual chunk
+    turns.left(sequence)                                 the pages are gone, so the sequence begins again
 
-A step works on a span for the seconds that its streams leave. The rows count as computed when the last piece is done.
-Without streams a span is a part of a chunk, as any other positions.
+In each step, a span gets the seconds that the decoding sequences leave. Its rows count as computed when the last piece
+is done. When no sequence decodes, a span is a part of a chunk, as any other positions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from twostroke.types.plan import PlannedSequence, Role, SpanWork
 
 
 class OpenSpan(Struct):
-    """A span whose pieces are not all planned. end: the position after its last row."""
+    """An image span of which some pieces are still to be planned. end: the position after its last row. walk: these
+    pieces."""
 
     sequence: Sequence
     end: int
@@ -34,7 +35,8 @@ class OpenSpan(Struct):
 
 
 class SpanTurns:
-    """One span at a time is computed in pieces, because the values between two pieces are kept for one span only.
+    """Decides when an image span is computed in pieces, over several steps. Only one span at a time is, because the
+    values between two pieces are kept for one span only.
 
     whole: the rule for spans that are computed in one step. times: corrects predictions of pieces. cost: predicts
     pieces; None where the executor computes no pieces.
@@ -46,12 +48,12 @@ class SpanTurns:
         self._open: OpenSpan | None = None
 
     def is_open(self, sequence: Sequence) -> bool:
-        """Returns True when some pieces of a span of this sequence are computed, and others are not."""
+        """Returns True when a span of this sequence is being computed in pieces, and pieces are left."""
         return self._open is not None and self._open.sequence is sequence
 
     def before(self, sequence: Sequence, wanted_tokens: int) -> int:
-        """Returns how many positions the sequence may have. While a span of another sequence is open, the positions end
-        before this sequence's next span."""
+        """Returns how many of the wanted positions the sequence may have. While a span of another sequence is computed
+        in pieces, they end before this sequence's next span."""
         if self._open is None or self._open.sequence is sequence or sequence.role is Role.DECODE:
             return wanted_tokens
         start = sequence.computed
@@ -59,8 +61,9 @@ class SpanTurns:
         return min(wanted_tokens, min(firsts, default=start + wanted_tokens) - start)
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad, limiters: Positions[Limiter] = ()) -> int:
-        """Returns how many positions of a sequence the step may compute. When the step works on a span in pieces, these
-        are all rows that are left of the span. See WholeSpans."""
+        """Returns how many positions of a sequence the step may compute. When the step computes pieces of a span, this
+        is the number of the span's rows, of which the step computes a part of the model only. A span without pieces
+        follows WholeSpans."""
         start, cost = sequence.computed, self.cost
         if self._open is not None and self._open.sequence is sequence:
             return self._turn(sequence, self._open.end, self._open.walk, step, limiters) if wanted_tokens else 0
@@ -73,9 +76,9 @@ class SpanTurns:
         return self._turn(sequence, cut.end, cost.walk(start, rows), step, limiters)
 
     def _turn(self, sequence: Sequence, end: int, walk: SpanWalk, step: StepLoad, limiters: Positions[Limiter]) -> int:
-        """Give the rest of the step to the pieces of a span, and return the span's rows. Returns 0 when the step has no
-        time for a piece and already computes rows of other prompts; without such rows the smallest piece is computed.
-        """
+        """Let the step compute pieces of a span in the time that is left, and return the span's rows. Returns 0 when
+        the step has no time for a piece and already computes rows of other prompts; without such rows the smallest
+        piece is computed."""
         left_s, least = time_left_s(step, limiters) - step.encode_s, not step.num_prefill_tokens
         if not least and not walk.fits(left_s, self._times.pace()):
             return 0
@@ -83,7 +86,7 @@ class SpanTurns:
         return end - sequence.computed
 
     def work(self, planned: PlannedSequence, step: StepLoad) -> SpanWork | None:
-        """Returns the pieces that the step computes of the sequence that is planned now; None where it computes the
+        """Returns the pieces that the step computes of the sequence that is being planned; None where it computes the
         positions as a whole."""
         turn, pace = step.span, self._times.pace()
         if turn is None or turn.sequence.request is not planned.request:

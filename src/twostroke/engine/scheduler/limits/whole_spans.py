@@ -1,4 +1,5 @@
-"""Rows of an image that see each other are computed in one step: a chunk ends before them, or holds them all."""
+"""The rule for images whose rows see each other: they are computed in one step, so a chunk ends before them or contains
+them all."""
 
 from __future__ import annotations
 
@@ -11,17 +12,17 @@ from twostroke.types.plan import Role
 
 
 class WholeSpans(Struct, frozen=True):
-    """Satisfies `limits.Limiter`, with one exception: a span that begins a chunk gets all of its rows, even when an
-    earlier limit would have cut it. Next to streams no other prompt is in the step of such a span, so that a gap grows
-    by one image at most. This limit is the last of a scheduler's limits. max_step_tokens, max_chunk_tokens: the most
-    tokens of any chunk."""
+    """Satisfies `limits.Limiter` for image spans whose rows see each other: no chunk ends inside one. A span at the
+    beginning of a chunk gets all of its rows, even when an earlier limit would have cut it. If sequences decode in the
+    step, it computes no other prompt, so that the gap between their tokens grows by one image at most. This limit is
+    the last of a scheduler's limits. max_step_tokens, max_chunk_tokens: the most tokens of any chunk."""
 
     max_step_tokens: int
     max_chunk_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Returns the most positions with which no chunk ends inside a span; 0 when the next span waits for a step with
-        room."""
+        """Returns the most positions, up to wanted_tokens, with which the chunk does not end inside a span; 0 when the
+        next span waits for a step with room."""
         start, cut = sequence.computed, cut_span(sequence, wanted_tokens)
         if cut is None:
             return wanted_tokens
@@ -33,7 +34,8 @@ class WholeSpans(Struct, frozen=True):
 
 
 def cut_span(sequence: Sequence, wanted_tokens: int) -> ImageSpan | None:
-    """Returns the span whose rows see each other and inside of which a chunk would end; None where there is none."""
+    """Returns the image span inside of which a chunk of wanted_tokens would end, if the span's rows see each other;
+    None where there is none."""
     images = sequence.request.images
     if not images or wanted_tokens == 0 or sequence.role is Role.DECODE:
         return None

@@ -1,4 +1,4 @@
-"""How many steps until running answers end, learned from answers that ended and from those that still run."""
+"""How many steps until running answers end, estimated from answers that have ended and from those that still run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from twostroke.engine.scheduler.sequence import Sequence as Answer
 
 ENDED_KEPT = 64
-"""How many answers are remembered that were admitted before the running answers."""
+"""The lengths are learned from the last admitted answers. Their number is this many more than run at present."""
 RATE_SAFETY = 0.5
-"""The number that is subtracted for safety: n observed ends count as (sqrt(n) - 0.5)^2. The true rate is at least that
-high in about 85% of the cases."""
+"""The safety margin of a rate of ends: n observed ends count as (sqrt(n) - 0.5)^2. The true rate is at least that high
+in about 85% of the cases."""
 COUNT_SAFETY = 0.7
-"""The number of standard deviations that are subtracted from the expected number of ends."""
+"""The safety margin of the expected number of ends: this many standard deviations are subtracted."""
 EDGES = (0, *(round(16 * 2 ** (i / 2)) for i in range(34)))
 """The numbers of tokens at which the classes of lengths begin: 0, 16, 23, 32, 45 and so on. The last class has no end.
 """
@@ -24,7 +24,7 @@ EDGES = (0, *(round(16 * 2 ** (i / 2)) for i in range(34)))
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One answer. stopped: True when the answer ended before its limit."""
+    """An answer that has ended. stopped: True when it ended before its limit of tokens."""
 
     admission: int
     num_tokens: int
@@ -32,14 +32,14 @@ class Ended:
 
 
 class AnswerLengths:
-    """Learns the rate of ends in each class of lengths: the number of answers that ended there, divided by the number
-    of tokens that all answers made there.
+    """Learns how often answers end in each class of lengths: the number of answers that ended there, divided by the
+    number of tokens that all answers made there.
 
     Running answers count as well, because they have not ended yet. Without them only short answers would be known in
-    the first seconds of a burst. All are taken from the answers that were admitted last, so that each length has the
-    share that it has among all answers. An answer that ended at its limit (max_tokens) only shows that it did not stop
-    before. When no answer was seen to stop, only limits end answers. (A life table with censored observations: Kaplan
-    and Meier 1958, with a constant rate in each class.)
+    the first seconds of a burst. Only the answers that were admitted last are used, long or short, so that long answers
+    are not missing because they still run. An answer that ended at its limit (max_tokens) only shows that it did not
+    stop before. When no answer was seen to stop, only limits end answers. (A life table with censored observations:
+    Kaplan and Meier 1958, with a constant rate in each class.)
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class AnswerLengths:
         self._forecast_of = (0, 0, 0)
 
     def ended(self, answer: Answer) -> None:
-        """Learn the length of an answer that has ended. Answers that were never admitted teach nothing."""
+        """Learn the length of an answer that has ended. Answers that were never admitted are ignored."""
         if answer.admission is not None and answer.num_output:
             stopped = answer.num_output < answer.request.max_tokens
             self._ended.append(Ended(answer.admission, answer.num_output, stopped))
@@ -77,8 +77,8 @@ class AnswerLengths:
 
 
 class EndRates:
-    """The rate of ends for each token, by class of lengths. lengths: the number of tokens of each answer, and whether
-    it stopped there."""
+    """The rate of ends for each token, by class of lengths (EDGES). lengths: the number of tokens of each answer so
+    far, and whether it stopped there."""
 
     def __init__(self, lengths: Sequence[tuple[int, bool]]) -> None:
         reached, made, ends = [0] * len(EDGES), [0] * len(EDGES), [0] * len(EDGES)
@@ -98,17 +98,17 @@ class EndRates:
             total += rate * wide
 
     def until(self, num_tokens: float) -> float:
-        """Returns the sum of the rates of all tokens before num_tokens. The share exp(-sum) of the answers is longer.
-        """
+        """Returns the sum of the rates of all tokens before num_tokens. The share of answers that are longer than
+        num_tokens is exp(-sum)."""
         index = _class_of(num_tokens)
         return self._sums[index] + self._each[index] * (num_tokens - EDGES[index])
 
 
 class EndForecast:
-    """Forecasts when a number of running answers have ended. Answers of one class of lengths are treated as equally
-    long.
+    """Forecasts after how many steps a number of running answers have ended. Answers of one class of lengths are
+    treated as equally long.
 
-    The first question takes some hundred microseconds, however many answers run; further ones take less.
+    The first call of `steps_until` takes some hundred microseconds, however many answers run; further calls take less.
     """
 
     def __init__(self, running: Sequence[Answer], rates: EndRates) -> None:
@@ -125,8 +125,8 @@ class EndForecast:
         self._known: dict[int, float] = {}
 
     def steps_until(self, ends: int) -> int:
-        """Returns the number of steps after which at least `ends` answers have ended; the steps until all have ended
-        when there are fewer."""
+        """Returns the number of steps after which at least `ends` answers have ended. If fewer run, returns the number
+        until all have ended."""
         high = 1
         while high < self._last and self._ends_within(high) < ends:
             high *= 2
@@ -137,8 +137,8 @@ class EndForecast:
         return high
 
     def _ends_within(self, steps: int) -> float:
-        """Returns the number of ends that can be relied on. Ends at limits are certain; of the other ends, a few less
-        than the mean are counted."""
+        """Returns the number of running answers that very likely end within this many steps. Ends at limits are
+        certain; of the others, a few less than the expected number are counted."""
         if steps in self._known:
             return self._known[steps]
         certain, mean, variance = 0, 0.0, 0.0
@@ -154,5 +154,5 @@ class EndForecast:
 
 
 def _class_of(num_tokens: float) -> int:
-    """Returns the index of the class of lengths. num_tokens: 0 or more."""
+    """Returns the index in EDGES of the class of lengths to which num_tokens belongs."""
     return bisect_right(EDGES, num_tokens) - 1

@@ -1,6 +1,7 @@
-"""Objectives instead of flags: the policy that keeps TTFT and ITL promises by prediction.
+"""The policy that keeps TTFT and ITL objectives by predicting the times of steps, instead of by flags that a user
+tunes.
 
-    policy = objective_policy(cost, LatencyObjectives(ttft_s=1, itl_s=0.05), limits, page_tokens=16)
+policy = objective_policy(cost, LatencyObjectives(ttft_s=1, itl_s=0.05), limits, page_tokens=16)
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from twostroke.types.plan import Role
 
 
 class ObjectivePolicy:
-    """Satisfies `scheduler.policy.Policy`. Batch work (priority above 0) has no promises."""
+    """Satisfies `scheduler.policy.Policy` by latency objectives: it decides which sequences run, wait or are refused,
+    so that each accepted request keeps its TTFT and ITL. Batch work (priority above 0) has no objectives."""
 
     def __init__(
         self,
@@ -51,11 +53,11 @@ class ObjectivePolicy:
         self._first: Sequence | None = None  # the first sequence of the last group
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Rank the sequence by its promise. Raises Overloaded when its first token would come far too late (TtftGate).
-        Siblings of an accepted sequence follow it.
+        """Set the sequence's objectives and its place among the waiting. Raises Overloaded when its first token would
+        come far too late (TtftGate). The other completions of its request get the same decision.
 
-        A preempted stream comes here again and is not refused. A stream that another replica has begun is not refused
-        either.
+        A preempted stream is ranked here again and is not refused. A stream that another replica has begun is not
+        refused either.
         """
         self._times.at(now)
         request = sequence.request
@@ -75,14 +77,16 @@ class ObjectivePolicy:
             self._gate.check(sequence, queues, now)
 
     def decodes(self, queues: Queues) -> list[Sequence]:
-        """Returns all interactive streams, and batch streams as far as there is room for them."""
+        """Returns all interactive sequences that decode, and as many of the batch sequences as the time of the step
+        allows."""
         interactive = [s for s in queues.decoding if s.interactive]
         batch = [s for s in queues.decoding if not s.interactive]
         return interactive + self._batch_decodes.chosen(interactive, batch, self._limiter.bound_s(interactive))
 
     def prefills(self, queues: Queues, now: float) -> Iterator[Sequence]:
-        """Yields the oldest sequence when it has its turn, batch work when it is due, then sequences by promise, then
-        batch work."""
+        """Yields the sequences to prefill: first the oldest one, in the steps that AgeingTurns reserves for it. Batch
+        work is next when it has had less than its share, and otherwise last. Interactive sequences come by their rank
+        (PromiseOrder)."""
         self._times.at(now)
         self._gate.promise(queues, now)
         wanting = self._order.interactive(queues) if self._turns.open else ()
@@ -90,11 +94,11 @@ class ObjectivePolicy:
         return self._in_order(queues, self._oldest)
 
     def may_run(self, sequence: Sequence, queues: Queues) -> bool:
-        """Returns True when the streams' objectives have room for the sequence."""
+        """Returns True when all sequences would still keep their ITL objectives with this one running too."""
         return self._streams.has_room(sequence, queues.running)
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
-        """Count the turns and shares of this step."""
+        """Count this step for AgeingTurns and BatchShare."""
         prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s.role is Role.PREFILL]
         batch_tokens = sum(num_tokens for s, num_tokens in prefilled if not s.interactive)
         # Interactive prompts owe no share to a sequence that waits for the place of a batch stream.
@@ -106,15 +110,16 @@ class ObjectivePolicy:
         self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest, wanted)
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float, disturbed: bool = False) -> None:
-        """Correct the cost model by this step."""
+        """Correct the predicted step times by this step's time."""
         self._times.observe(parts, measured_s, now, disturbed)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """See Policy. The correction holds until the next step that is not cold."""
+        """Correct the predicted step times by a step during which memory was being made ready. The correction holds
+        until the first step that is not cold."""
         self._times.observe_cold(parts, measured_s)
 
     def ended(self, sequence: Sequence) -> None:
-        """Learn how long answers are."""
+        """Learn the length of an answer that has ended."""
         self._gate.ended(sequence)
         self._first = None if self._first is sequence else self._first
 
@@ -122,7 +127,7 @@ class ObjectivePolicy:
         return self._gate.holds(sequence)
 
     def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
-        """Returns the held sequences that cannot be in time any more, each with its refusal."""
+        """Returns the sequences that wait without a promise and cannot be in time any more, each with its refusal."""
         return self._gate.overdue(queues, now)
 
     def _in_order(self, queues: Queues, oldest: Sequence | None) -> Iterator[Sequence]:
@@ -145,7 +150,7 @@ def objective_policy(
     refuses: bool = True,
     guessed: bool = False,
 ) -> ObjectivePolicy:
-    """Returns the policy for these promises on a machine that `cost` predicts. refuses: False refuses no request.
+    """Returns the policy for these objectives on a machine that `cost` predicts. refuses: False refuses no request.
 
     guessed: True when the machine was not measured.
     """

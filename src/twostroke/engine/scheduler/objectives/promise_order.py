@@ -1,4 +1,5 @@
-"""The order of prompts under objectives: a sequence whose first token was promised in time stays before later ones."""
+"""The order in which prompts are computed under objectives: a sequence whose TTFT was promised stays before later ones.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +17,18 @@ class PromiseOrder:
     """Orders sequences by class, then by arrival, so that a later request never makes an earlier promise late:
 
     1. preempted streams: their readers wait for the next token;
-    2. sequences whose first token was promised in time when they were accepted;
-    3. sequences that are held until a promise can be given (engine/scheduler/objectives/ttft_gate.py): they do not
+    2. sequences whose TTFT was promised;
+    3. held sequences, which wait for such a promise (engine/scheduler/objectives/ttft_gate.py): they do not
        begin;
     4. sequences whose own prompt takes longer than the objective even when it is alone. If they came first, they would
        make all others late and be late as well.
 
-    Batch work comes after these. Without turns (engine/scheduler/ageing.py) the last class could wait for ever.
+    Batch work comes after these. Without AgeingTurns (engine/scheduler/ageing.py) the last class could wait for ever.
     """
 
     def rank(self, sequence: Sequence) -> Rank:
-        """Returns the rank by what is known when a sequence is added. A preempted sequence is ranked again."""
+        """Returns the sequence's sort key among the waiting, by what is known when it is added. A preempted sequence
+        gets a new one."""
         if not sequence.interactive:
             return (BATCH, PROMISED, 0.0, sequence.number)
         if sequence.num_output:
@@ -34,19 +36,21 @@ class PromiseOrder:
         return (INTERACTIVE, TOO_LONG if too_long(sequence) else PROMISED, 0.0, sequence.number)
 
     def held(self, sequence: Sequence) -> Rank:
-        """Returns the rank of a held sequence, which comes after all promises."""
+        """Returns the sort key of a held sequence, which waits without a promised TTFT: after all sequences that have
+        one."""
         return (INTERACTIVE, HELD, 0.0, sequence.number)
 
     def interactive(self, queues: Queues) -> Iterator[Sequence]:
-        """Yields by rank the interactive sequences that wait or are in prefill, without those that are held."""
+        """Yields the interactive sequences that wait or are in prefill, in order of their sort keys. Held sequences,
+        which wait without a promised TTFT, are left out."""
         end = _place(queues.waiting, (BATCH, 0, 0.0, 0))
         running = [s for s in queues.prefilling if s.interactive]
         ready = [s for s in queues.waiting[:end] if s.rank[1] != HELD]
         yield from sorted([*running, *ready], key=lambda s: s.rank)
 
     def batch(self, queues: Queues, place: bool) -> Iterator[Sequence]:
-        """Yields the batch sequences: running ones by admission, then waiting ones by arrival. place: True when there
-        is a place for one more."""
+        """Yields the batch sequences in prefill by admission, then the waiting ones by arrival. place: True when
+        another batch sequence may be admitted; otherwise the waiting ones are left out."""
         yield from [s for s in queues.prefilling if not s.interactive]
         if place:
             yield from queues.waiting[_place(queues.waiting, (BATCH, 0, 0.0, 0)) :]

@@ -1,4 +1,4 @@
-"""Which requests are promised a first token in time, which wait for that promise, and which are refused."""
+"""Which requests are promised their TTFT objective, which are held until that is possible, and which are refused."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.errors import Overloaded
 
 HOPELESS_FACTOR = 4.0
-"""A request is refused at once when its predicted time is more than this many times the objective, and the prediction
-rests on evidence."""
+"""A request is refused at once when its predicted TTFT is more than this many times the objective, and the prediction
+rests on measured steps."""
 LOOKED_AT = 4
 """The number of held requests that are checked before each step."""
 
 
 class TtftGate:
-    """A sequence that is predicted to be in time gets its promise at once, and keeps its place: no later sequence makes
-    it late. The others are held: they wait after all promises, and get one as soon as they are predicted to be in time
-    after all. A held request ends with a refusal when even alone it could not be in time any more. So its refusal rests
-    on what was measured up to the last moment, not on the first guess. Only a request whose prediction is hopeless
-    (HOPELESS_FACTOR) is refused at once.
+    """Promises a sequence its TTFT objective when it is predicted to be in time. No later sequence makes it late then.
+    The others are held: they wait after all promised ones, and each gets its promise as soon as it is predicted to be
+    in time. A held request is refused when it could not be in time any more even if it were alone. So a refusal rests
+    on what was measured up to the last moment. Only a request whose prediction is hopeless (HOPELESS_FACTOR) is refused
+    at once.
 
-    A prompt that alone takes longer than its objective is not refused for that: it would never be served. It waits
-    after all promised requests. It is refused only when its prediction is hopeless compared with the time that it takes
-    alone. When nothing else waits or runs, no request is refused. Without objective, and for batch work, the gate is
-    open. refuses: False promises every request what it asks for.
+    A prompt that even alone takes longer than its objective is not refused for that, or it would never be served. It
+    waits after all promised requests. It is refused only when its prediction is hopeless compared with the time that it
+    takes alone.
+
+    No request is refused when nothing else waits or runs. Requests without objective, and batch work, are never held.
+    refuses: False holds and refuses nothing.
     """
 
     def __init__(self, ahead: WorkAhead, order: PromiseOrder, refuses: bool = True) -> None:
@@ -38,8 +40,8 @@ class TtftGate:
         self._held: list[Sequence] = []  # in the order of arrival
 
     def check(self, sequence: Sequence, queues: Queues, now: float) -> None:
-        """Give the sequence its promise, or hold it. Raises Overloaded when its prediction is hopeless. Its rank and
-        prefill_tokens must be known."""
+        """Promise a new sequence its TTFT, or hold it. Raises Overloaded when its prediction is hopeless. Its rank and
+        prefill_tokens must be set."""
         wanted_s = sequence.objectives.ttft_s
         if wanted_s is None or not sequence.interactive or not self._refuses or not self._busy(sequence, queues):
             return
@@ -58,17 +60,19 @@ class TtftGate:
         self._held.append(sequence)
 
     def follow(self, sibling: Sequence, first: Sequence | None) -> None:
-        """Treat another completion of the same request in the same way: hold `sibling` when `first` is held."""
+        """Treat another completion of the same request in the same way: hold `sibling` when the request's first
+        sequence is held."""
         if first is not None and first in self._held:
             sibling.rank = self._order.held(sibling)
             self._held.append(sibling)
 
     def holds(self, sequence: Sequence) -> bool:
-        """Returns True when the sequence is held."""
+        """Returns True when the sequence waits without a promised TTFT."""
         return sequence in self._held
 
     def promise(self, queues: Queues, now: float) -> None:
-        """Give promises to held sequences that are predicted to be in time now. Call it before a step."""
+        """Promise their TTFT to held sequences that are predicted to be in time now, and let one begin when nothing
+        else can. Call it before a step."""
         self._held = [s for s in self._held if queues.find(s.request.request_id) is s]
         for sequence in self._held[:LOOKED_AT]:
             late = self._predicted_s(sequence, queues, now) > self._wanted_s(sequence)
@@ -78,7 +82,8 @@ class TtftGate:
                 queues.rank_again(each, self._order.rank(each))
 
     def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
-        """Returns the held sequences that cannot be in time any more, each with its refusal. Call it after a step."""
+        """Returns the held sequences that can no longer meet their TTFT objective, each with its refusal. Call it after
+        a step."""
         found: list[tuple[Sequence, Overloaded]] = []
         for sequence in list(self._held):
             wanted_s = sequence.request.arrival_s + self._wanted_s(sequence)
@@ -88,14 +93,14 @@ class TtftGate:
         return [(each, refusal) for each, refusal in found if queues.find(each.request.request_id) is each]
 
     def _take_group(self, sequence: Sequence) -> list[Sequence]:
-        """Returns all held completions of the sequence's request; they are held no more."""
+        """Returns all held completions of the sequence's request, and removes them from the held ones."""
         group = sequence.request.group_id
         taken = [s for s in self._held if s.request.group_id == group]
         self._held = [s for s in self._held if s.request.group_id != group]
         return taken
 
     def ended(self, sequence: Sequence) -> None:
-        """Learn how long answers are."""
+        """Learn the length of an answer that has ended."""
         self._ahead.ended(sequence)
 
     @staticmethod
@@ -104,19 +109,19 @@ class TtftGate:
 
     @staticmethod
     def _others_go_on(queues: Queues) -> bool:
-        """Returns True when there is anything to compute besides the held sequences. If not, the first of these must
-        begin."""
+        """Returns True when there is anything to compute except held sequences. Otherwise the first held sequence must
+        begin, promise or not."""
         return bool(queues.running) or any(s.rank[1] != HELD for s in queues.waiting)
 
     @staticmethod
     def _busy(sequence: Sequence, queues: Queues) -> bool:
-        """Returns True when anything else waits or runs. Members of the sequence's own group do not count."""
+        """Returns True when another request waits or runs."""
         group = sequence.request.group_id
         return any(s.request.group_id != group for s in (*queues.running, *queues.waiting))
 
     def _predicted_s(self, sequence: Sequence, queues: Queues, now: float, held: Iterable[Sequence] = ()) -> float:
-        """Returns the predicted seconds from the sequence's arrival to its first token. held: the held requests that
-        come before it."""
+        """Returns the predicted seconds from the sequence's arrival to its first token. held: the held sequences that
+        are computed before it."""
         return max(0.0, now - sequence.request.arrival_s) + self._ahead.ttft_s(sequence, queues, held)
 
     def _refusal(self, sequence: Sequence, queues: Queues, predicted_s: float) -> Overloaded:

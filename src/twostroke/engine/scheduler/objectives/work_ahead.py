@@ -1,5 +1,5 @@
-"""Predicts when a waiting sequence will have its first token: the prompts before it are computed next to more and more
-streams."""
+"""Predicts when a waiting sequence will have its first token. The prompts before it are computed first, and each
+computed prompt becomes one more decoding sequence that slows down the rest."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from twostroke.engine.scheduler.queues import Queues
 from twostroke.engine.scheduler.sequence import Sequence as Waiting
 
 MAX_GROUPS = 6
-"""The number of groups into which the prompts ahead are divided; each group runs next to more streams than the last."""
+"""The number of groups into which the prompts before a sequence are divided for the prediction; within a group the
+number of decoding sequences is taken to be constant."""
 MARGIN = 1.1
-"""The factor on predicted seconds, for steps that take longer than the median and for the end of the current step."""
+"""The factor on predicted seconds, for steps that take longer than the median and for the rest of the current step."""
 UNSURE_MARGIN = 1.6
-"""The factor in place of MARGIN while no prediction was corrected yet: a late promise is better than a broken one."""
+"""The factor on predicted seconds instead of MARGIN while no prediction was corrected by measured steps: a late promise
+is better than a broken one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """max_sequences: how many sequences may run at once. max_chunk_tokens: the most tokens of one step's prefill.
-
-    batch_share, turn_share: the shares of prefill that batch work and turns of the oldest have.
-    """
+    """The limits of a scheduler that predictions need. max_sequences: how many sequences may run at once.
+    max_chunk_tokens: the most prefill tokens of a step. batch_share: the share of prefill that batch work gets.
+    turn_share: the share of steps that AgeingTurns reserves for the oldest sequence."""
 
     max_sequences: int
     max_chunk_tokens: int
@@ -37,7 +38,8 @@ class Room:
 
 
 class WorkAhead:
-    """Predicts with the same limiter that sizes the steps, and with usual step times."""
+    """Predicts the TTFT of waiting sequences. Chunks are sized by the limiter that also sizes the real steps, and steps
+    take their usual times."""
 
     def __init__(self, times: StepTime, limiter: ItlLimiter, room: Room) -> None:
         self._times = times
@@ -47,23 +49,25 @@ class WorkAhead:
 
     @property
     def sure(self) -> bool:
-        """True when the predictions rest on evidence."""
+        """True when the predictions rest on measured steps."""
         return self._times.sure and self._times.cold_factor == 1.0
 
     def ended(self, sequence: Waiting) -> None:
-        """Learn how long answers are."""
+        """Learn the length of an answer that has ended."""
         self._lengths.ended(sequence)
 
     def alone_s(self, sequence: Waiting, queues: Queues) -> float:
-        """Returns the seconds of the sequence's own prompt, its images included, next to the streams of this moment."""
+        """Returns the seconds of the sequence's own prompt, its images included, if it were computed now next to the
+        sequences that decode."""
         streams = queues.decoding
         segments = [decode_segment(s) for s in streams]
         return sequence.encode_s + sequence.prefill_tokens * self._token_s(sequence, streams, segments)
 
     def ttft_s(self, sequence: Waiting, queues: Queues, held: Iterable[Waiting] = ()) -> float:
-        """Returns the seconds from now to the sequence's first token. Sequences that come later are computed later.
+        """Returns the seconds from now to the sequence's first token. Interactive sequences that come after it do not
+        count.
 
-        held: the sequences without a promise that are computed before it as well.
+        held: sequences without a promised TTFT that are computed before it as well.
         """
         ahead = sorted(
             [s for s in (*queues.prefilling, *queues.waiting) if s.interactive and _before(s, sequence)],
@@ -81,15 +85,15 @@ class WorkAhead:
         return max(prompts_s, place_s + self.alone_s(sequence, queues))
 
     def _others_share(self, sequence: Waiting, queues: Queues) -> float:
-        """Returns the share of the prompts' time that later sequences get in any case: batch work by its share, and
-        sequences whose prompts are too long by their turns."""
+        """Returns the share of prefill that sequences after this one get in any case. Batch work has its share.
+        Sequences whose prompts take longer than their objective have the steps that AgeingTurns reserves."""
         others = [s for s in (*queues.prefilling, *queues.waiting) if s.rank[1] == TOO_LONG or not s.interactive]
         share = self._room.batch_share if any(not s.interactive for s in others) else 0.0
         return share + (self._room.turn_share if any(s.interactive for s in others) else 0.0)
 
     def _prompts_s(self, sequence: Waiting, prompts: list[Waiting], streams: list[Waiting]) -> float:
-        """Returns the seconds of prompts one after the other. Each computed prompt is a stream next to the following
-        prompts."""
+        """Returns the seconds for computing these prompts one after the other. Each computed prompt is a decoding
+        sequence next to the following prompts."""
         segments = [decode_segment(s) for s in streams]
         size, seconds = -(-len(prompts) // MAX_GROUPS), 0.0
         for first in range(0, len(prompts), size):
@@ -101,8 +105,8 @@ class WorkAhead:
         return seconds
 
     def _token_s(self, sequence: Waiting, streams: Sequence[Waiting], segments: list[Segment]) -> float:
-        """Returns the seconds for each token of a prompt, in chunks of the size that steps next to these segments take.
-        """
+        """Returns the seconds for each token of a prompt that is computed next to these decoding sequences, in chunks
+        as large as their objectives allow."""
         wanted = max(1, self._room.max_chunk_tokens - len(segments))
         bound_s = self._limiter.bound_beside_s([*streams, sequence] if segments else [], segments)
         if bound_s is not None and wanted > 1:
@@ -110,7 +114,8 @@ class WorkAhead:
         return self._times.usual_s([*segments, Segment.prefill(0, wanted, True)]) / wanted
 
     def _place_s(self, missing: int, running: Sequence[Waiting]) -> float:
-        """Returns the seconds until `missing` running sequences have ended. missing: may be more than run now."""
+        """Returns the seconds until `missing` sequences have ended, so that as many can be admitted. missing: it may be
+        more than run now; then new ones must end too."""
         if not running:
             return 0.0
         rounds, place = divmod(missing - 1, len(running))
@@ -126,7 +131,8 @@ class WorkAhead:
 
 
 def _before(other: Waiting, sequence: Waiting) -> bool:
-    """Returns True when `other` is computed first. Ranks decide; held sequences begin after all promises."""
+    """Returns True when `other` is computed before `sequence`. Held sequences, which have no promised TTFT, begin after
+    all that have one."""
     if other.rank[1] == HELD or other is sequence:
         return False
     return other.rank < sequence.rank if sequence.rank[1] == TOO_LONG else other.rank[1] < HELD

@@ -28,7 +28,8 @@ def no_report(_error: BaseException) -> None:
 
 
 class StepLoop:
-    """Owns the book of requests and the executor. One thread at a time uses it.
+    """Runs steps. It owns the executor and the book, which holds the requests and plans steps (a scheduler in an
+    engine). One thread at a time uses it.
 
     report_fault: gets every fault in full. probe: raises when the machine itself is broken; it is called after three
     faulty steps in a row. flight: the plans in flight, for an executor with several stages that computes several at a

@@ -21,7 +21,8 @@ def _closed_gate() -> threading.Lock:
 
 
 class _Place(Struct, eq=False):
-    """A place in the queue. granted: written under the guard alone."""
+    """The entry of one thread in the queue of a FairLock. granted: whether the thread has got the lock; it is only
+    written while the lock's `_guard` is held."""
 
     gate: threading.Lock = field(default_factory=_closed_gate)
     granted: bool = False

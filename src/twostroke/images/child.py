@@ -108,14 +108,16 @@ def answer(values: dict[str, Any], data: bytes = b"") -> None:
 
 
 def fault_of(error: BaseException) -> dict[str, str]:
-    """Returns a line with the fault that Pillow found, without addresses."""
+    """Returns {"fault": text} for an exception. The text is Pillow's message without names of files and objects in
+    memory."""
     if isinstance(error, MemoryError):
         return {"fault": "it takes too much memory"}
     return {"fault": str(error).split(" <", 1)[0].split(" file ", 1)[0][:200] or type(error).__name__}
 
 
 def job(ask: dict[str, Any]) -> None:
-    """Handles one image: answers with its size, then with the tiles that the steps ask for."""
+    """Handles one image: reads its bytes, writes its size, reads the steps (see the module) and writes the tiles that
+    they make. A fault is written in place of either answer."""
     data = sys.stdin.buffer.read(ask["bytes"])
     try:
         image = opened(data, ask["formats"])

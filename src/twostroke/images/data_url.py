@@ -12,7 +12,7 @@ ESCAPES = {"%2B": "+", "%2b": "+", "%2F": "/", "%2f": "/", "%3D": "=", "%3d": "=
 
 
 def bytes_of_url(url: str, most_bytes: int) -> bytes:
-    """Returns the bytes of a data: URL. White space around it and percent escapes in it are those of every URL. Raises
+    """Returns the bytes of a data: URL. White space around the URL is ignored, and ESCAPES are decoded. Raises
     InvalidRequest for any other URL, and for content that is not base64."""
     scheme, _, rest = url.strip().partition(":")
     if scheme.lower() != "data":
@@ -36,8 +36,8 @@ def bytes_of_url(url: str, most_bytes: int) -> bytes:
 
 
 def bytes_of_base64(text: str, most_bytes: int) -> bytes:
-    """Returns the decoded bytes. White space is allowed. Raises InvalidRequest, for a text that is too long before
-    anything is decoded."""
+    """Returns the decoded bytes. White space is allowed. Raises InvalidRequest for a text that is not base64. A text
+    for more than most_bytes bytes is refused before it is decoded."""
     if len(text) * 3 // 4 > most_bytes + len(text) // 16 + 4:
         raise InvalidRequest(
             f"The image has more than {most_bytes:,} bytes.", param="image", fix="Make the image smaller."

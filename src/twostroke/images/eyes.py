@@ -1,8 +1,9 @@
-"""Turns the images in the messages of a prompt into spans of placeholders.
+"""Turns the images in the messages of a prompt into spans of placeholder tokens, one for each image row (an embedding
+that the encoder makes).
 
     pictures = eyes.look(messages)             the files are opened, marks stand in the messages
     text = template.render(pictures.messages, pictures=pictures.marks)
-    text = pictures.expanded(text)             a placeholder for each image row, and what stands around
+    text = pictures.expanded(text)             each mark becomes placeholders and the tags around them
     spans = pictures.spans(token_ids)
 
 Where opening files would delay other requests, use `eyes.for_request()`: its `look` raises ImagesWanted, and opens
@@ -33,8 +34,8 @@ MEMO_BYTES = 64 << 20
 
 
 class SeenImage(Struct, frozen=True):
-    """An image in the form that the model takes. text: the text that stands in the prompt for the image. canvases: the
-    places of each tile."""
+    """An image in the form that the model takes. text: the text that stands in the prompt for the image. canvases: for
+    each tile, its place on the plane of the image; None in models without such a plane."""
 
     tiles: tuple[ImageTile, ...]
     text: str
@@ -51,8 +52,8 @@ NOT_SEEN = SeenImage((), "")
 
 
 class SpanShape(Struct, frozen=True):
-    """placeholder: the token id of each image row. breaks_lines: see Processor. together: see ImageSpan. marks:
-    see Sight."""
+    """How a model's image spans look. placeholder: the token id of each image row. breaks_lines: see Processor.
+    together: see ImageSpan. marks: see Sight."""
 
     placeholder: int
     breaks_lines: bool
@@ -113,11 +114,16 @@ class Eyes:
         return hashlib.blake2b(repr(rules).encode(), digest_size=16).hexdigest()
 
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
-        """See Looks."""
+        """Opens the images of a conversation and returns them; None where it has none. local: whether files, arrays and
+        bytes of the caller are accepted.
+
+        Raises InvalidRequest that names the part, such as `messages[0].content[1]`.
+        """
         return self.placed(messages, lambda wanted: self.open(wanted.asked), local)
 
     def for_request(self) -> EyesOfRequest:
-        """Returns an object that looks at one request, which may be read several times."""
+        """Returns an object with the same `look` for one request. It opens no image itself, and `look` may be called
+        again."""
         return EyesOfRequest(self)
 
     def placed(
@@ -174,7 +180,8 @@ class Eyes:
             return found
 
     def fetched(self, asked: AskedImage) -> AskedImage:
-        """Returns the image with its file, which is fetched if another machine has it. Raises InvalidRequest."""
+        """Returns the image with the bytes of its file. An image that is given by a URL is downloaded; any other is
+        returned as it is. Raises InvalidRequest."""
         if not asked.url:
             return asked
         return structs.replace(asked, data=self.fetcher.fetch(asked.url), url="")
@@ -216,8 +223,8 @@ class Eyes:
         return SeenImage(tuple(tiles), self._processor.text(cut, lines), canvases)
 
     def _key(self, width: int, height: int, pixels: bytes, more: Sheet | Canvas | None) -> int:
-        """Returns the key of a tile. Two tiles have the same key only where the encoder makes the same rows of them,
-        and where these rows and the marks after them have the same places."""
+        """Returns the key of a tile. Two tiles have the same key only where the encoder makes the same rows of both.
+        Their rows and closing tokens must also have the same positions on the canvas."""
         digest = hashlib.sha256(VERSION)
         size = b"%d x %d" % (width, height) + (b"" if more is None else repr(more).encode())
         for part in (self._processor.settings.encode(), size, pixels):
@@ -268,7 +275,7 @@ class EyesOfRequest:
 
 
 class Pictures:
-    """The images of one prompt. messages: the messages with marks in the places of images. Satisfies
+    """The opened images of one prompt. messages: the messages with marks in place of the images. Satisfies
     `text.pictures.PlacedImages`."""
 
     def __init__(
@@ -279,7 +286,7 @@ class Pictures:
         shape: SpanShape,
         ahead: Callable[[int], str],
     ) -> None:
-        """ahead: see Processor."""
+        """ahead: returns the text that stands before an image, such as its number; see Processor.ahead."""
         self.messages, self.marks = messages, marks
         self._images, self._shape, self._ahead = images, shape, ahead
         self._tiles: list[tuple[ImageTile, Canvas | None]] = []

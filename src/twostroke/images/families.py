@@ -1,4 +1,5 @@
-"""The file with the rules of each family, and the settings in a model's folder that the rules read."""
+"""The processor of each family of vision models: the module that cuts its images into tiles, and the settings in a
+model's folder that this module reads."""
 
 from __future__ import annotations
 

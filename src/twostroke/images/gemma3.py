@@ -34,15 +34,12 @@ class Gemma3Processor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return BEGIN
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         return one_tile(self.side, self.side, self.colors.word)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         ((count, columns),) = lines
         return f"\n\n{BEGIN}{IMAGE * (count * columns)}{END}\n\n"
 

@@ -1,4 +1,5 @@
-"""Tiles of Gemma 4: the whole image, resized to as many image rows as allowed; small images are enlarged too."""
+"""Tiles of Gemma 4: the whole image as one tile. It is resized, up or down, so that the encoder makes as many
+embeddings (image rows) of it as are allowed."""
 
 from __future__ import annotations
 
@@ -45,7 +46,6 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     @property
@@ -53,7 +53,6 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
         return self.most
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         most, unit = min(self.most, LOW_ROWS) if low else self.most, self.patching.unit
         area = most * unit**2
         factor = math.sqrt(area / (height * width))
@@ -67,7 +66,6 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
         return one_tile(wide, high, self.colors.word)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         ((count, columns),) = lines
         return f"{BEGIN}{IMAGE * (count * columns)}{END}"
 

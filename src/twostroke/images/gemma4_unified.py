@@ -22,8 +22,8 @@ class Gemma4UnifiedProcessor(Gemma4Processor, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Gemma4UnifiedProcessor:
-    """Returns the processor that a file describes. Its patches are smaller than the square of an image row. Raises
-    CorruptModel."""
+    """Returns the processor that a file describes. The file's patches are smaller than the model's: patch_size times
+    pooling_kernel_size must be the side of the pixels that become one embedding. Raises CorruptModel."""
     patch, merge = (
         fields.integer(name, 1, 4096, default=usual) for name, usual in (("patch_size", 16), ("pooling_kernel_size", 3))
     )

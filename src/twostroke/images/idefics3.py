@@ -32,7 +32,6 @@ class Idefics3Processor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
@@ -56,7 +55,6 @@ class Idefics3Processor(OfColors, Struct, frozen=True):
         return Cut(tuple(steps), ((self.side, self.side),) * (columns * rows + 1), columns, rows)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         images = IMAGE * (lines[0][0] * lines[0][1])
         whole = f"{AROUND}{WHOLE}{images}{AROUND}"
         if not cut.rows:

@@ -39,7 +39,6 @@ class InternVLProcessor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
@@ -52,7 +51,6 @@ class InternVLProcessor(OfColors, Struct, frozen=True):
         return Cut(steps, whole.sizes * (columns * rows + 1), columns, rows)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         return f"{BEGIN}{IMAGE * sum(count * columns for count, columns in lines)}{END}"
 
 

@@ -47,12 +47,10 @@ class Llama4Processor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return WHOLE
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor."""
         return self._rounded_table() if self.rounds else self.colors.table
 
     def _rounded_table(self) -> Sequence[tuple[float, float, float]]:
@@ -76,7 +74,6 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return Cut((*steps, ("again",), whole), (size,) * (columns * rows + 1), columns, rows)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         rows = IMAGE * (lines[-1][0] * lines[-1][1])
         grid = (AFTER_TILE.join([rows] * cut.columns) + AFTER_LINE) * cut.rows
         return f"{BEGIN}{grid}{WHOLE}{rows}{END}"

@@ -39,11 +39,9 @@ class LlavaProcessor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         side, word = self.side, self.colors.word
         if self.stretched:
             return one_tile(side, side, word)
@@ -55,7 +53,6 @@ class LlavaProcessor(OfColors, Struct, frozen=True):
         return Cut((("resize", wide, high, word), ("tile", *place, side, side)), ((side, side),))
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         ((count, columns),) = lines
         return IMAGE * (count * columns)
 

@@ -12,16 +12,17 @@ from twostroke.types.request import Request
 
 NO_SCORES = range(0)
 Rank = tuple[int, int, float, int]
-"""(class, 0 for a preempted stream, seconds or 0, order of arrival). The sequence with the least rank comes first."""
+"""The key by which waiting sequences are sorted: (priority or class, subclass, 0.0, order of arrival). The sequence
+with the least rank comes first. In a subclass, 0 is for preempted sequences that have output already."""
 
 
 class Sequence(Struct, eq=False):
-    """number: order of arrival. known: prompt and output. computed: the number of positions whose K and V are in the
-    cache.
+    """A request with its progress. number: order of arrival. known: prompt and output. computed: the number of
+    positions whose K and V are in the cache.
 
-    role: DECODE from the sequence's first output token on, until it is preempted. While it decodes, all of its
-    tokens but the last are computed. After a wrong guess a state goes back; then all but the tokens of one step are
-    computed.
+    role: DECODE from the sequence's first output token on, until it is preempted. While it decodes, all of its tokens
+    but the last are computed. In a model with states, a rejected guess resets the state to the one before the step:
+    then the tokens of that step are not computed.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were found. rank: order among the waiting, given by the

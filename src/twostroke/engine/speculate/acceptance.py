@@ -7,7 +7,8 @@ from __future__ import annotations
 from twostroke.engine.speculate.proposer import Guess
 
 MEMORY = 0.98
-"""The factor by which a trial counts less after the next one of its kind: about the last 50 trials decide."""
+"""Each trial of a kind multiplies the weight of all earlier trials of this kind by this factor. So about the last 50
+trials decide."""
 REQUEST_MEMORY = 0.9
 PRIOR_TRIALS = 6.0
 REQUEST_PRIOR_TRIALS = 3.0
@@ -17,11 +18,12 @@ token after an accepted one.
 """
 MOST_CHANCE = 0.99
 LEAST_RECORD = 0.1
-"""The least value of the two sums in a GuessRecord: a request whose guesses all failed must be able to recover. Guesses
-that were hardly expected to be accepted, and were not, must change the factor little."""
+"""The least value of both sums in a GuessRecord, the accepted tokens and the expected ones. With 0 accepted tokens, a
+request whose guesses all failed could not recover. With hardly any expected tokens, one failure would change the
+quotient of both sums much."""
 
 Kind = tuple[str, int, bool]
-"""(proposer, size class of the matched text, whether a token of the same guess came before)."""
+"""The kind of a trial: (proposer, size class of the matched text, whether a token of the same guess came before)."""
 
 
 class _Rate:
@@ -63,7 +65,8 @@ class GuessRecord:
 
 
 class Acceptance:
-    """One table of rates for an engine; each request has a `GuessRecord` of its own."""
+    """Estimates the chance that guessed tokens are accepted. One table of rates serves a whole engine; each request has
+    a `GuessRecord` of its own."""
 
     def __init__(self) -> None:
         self._rates: dict[Kind, _Rate] = {}
@@ -90,10 +93,11 @@ class Acceptance:
     def observe(
         self, proposer: str, guess: Guess, came_true: int, record: GuessRecord, *, differs: bool = True
     ) -> None:
-        """Note the trials of a guess. came_true: how many of its tokens, from the first on, were accepted. differs:
-        True when the guess's next token, if there is one, was wrong.
+        """Learn from a guess whose outcome is known. came_true: how many of its tokens, from the first on, were
+        accepted. differs: True when the token after these was wrong; False when it was not compared.
 
-        Tokens after the first wrong one were not tried.
+        The tokens after the first wrong one are not counted, because nothing shows whether they would have been
+        accepted.
         """
         first, later = self._pair(proposer, guess.matched)
         chances_of_tokens = guess.chances

@@ -17,11 +17,12 @@ from twostroke.types.request import Request
 
 
 class AheadProposer:
-    """Satisfies `speculate.proposer.Proposer`.
+    """Proposes tokens with the layers that predict ahead (EAGLE, MTP). Satisfies `speculate.proposer.Proposer`.
 
-    name: the name of this way to speculate. writer: runs plans on the layer. forget: gives up the hidden states of a
-    request that has ended. layers: the number of layers. When there are several, each guesses one token in turn, and
-    the last rows of all but the first are read again, because they hold guesses.
+    name: the name of this way to speculate. writer: runs plans on these layers. forget: drops the hidden states of a
+    request that has ended. layers: the number of layers. With n > 1, layer i guesses the i-th token of a guess. The
+    last n - 1 positions of the text are computed again at the next call, because the later layers have read guesses
+    there.
     """
 
     computes = True

@@ -4,8 +4,8 @@ It samples as the large model will: the same parameters, the same draw for the s
 on the probabilities, they agree on the token, whatever the temperature.
 
 The draft's K and V lie in pages of its own. They hold the tokens of an accepted guess already; the positions of a
-rejected guess are written again. A draft with states keeps a copy of them before it reads its own guesses. The copy
-goes back afterwards, and the next call reads the accepted tokens in the pass that reads the newest token in any case.
+rejected guess are written again. A draft model with states copies them before it reads its own guesses, and restores
+them afterwards. The next call then computes the accepted tokens in the same pass as the newest token.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
 PROMPT_ROWS = 256
-"""The most rows of a call that read positions which the draft has not read yet, because the other streams wait for
+"""The most rows that one call spends on tokens which the draft model has not read yet. All streams of the call wait for
 these rows."""
 MOST_FAULTS = 3
 """After this many calls in a row that raised, the draft is not asked any more."""
 DIFFERS_WITHIN = 64
-"""The number of tokens at the end of the draft's text that may differ from the known ones: more than any guess has."""
+"""Only this many tokens at the end of the draft's text are compared with the known tokens. This is longer than any
+guess."""
 TIMED_STEPS = 15
 
 
@@ -50,7 +51,8 @@ class _Draft(Struct):
 
 
 class _Writing(Struct):
-    """One stream of a call. text: the known tokens and the guessed ones."""
+    """A sequence for which one call of `propose` writes a guess. text: the known tokens and the guessed ones. ended:
+    True when no further token is guessed."""
 
     wanted: GuessWanted
     draft: _Draft
@@ -68,7 +70,7 @@ class _Writing(Struct):
 
 
 class DraftProposer:
-    """Satisfies `speculate.proposer.Proposer`.
+    """Guesses tokens with a small model. Satisfies `speculate.proposer.Proposer`.
 
     max_sequences, context_tokens: the limits of the executor's memory. first_token_s: the predicted seconds of a step,
     used until steps were timed. report: called with every fault.
@@ -123,8 +125,8 @@ class DraftProposer:
         self._forget(request.request_id)
 
     def certain(self, request: Request, length: int) -> None:
-        """Keep only the first `length` tokens in the pages. Later tokens are computed again, even if they were
-        accepted."""
+        """Keep only the first `length` tokens in the request's pages. Later tokens are computed again, even if they
+        were accepted."""
         draft = self._drafts.get(request.request_id)
         if draft is not None:
             del draft.tokens[length:]
@@ -177,7 +179,7 @@ class DraftProposer:
                 each.ended = each.ended or (each.goes_on and not self._cache.hold_state(name))
 
     def _states_back(self, ready: Mapping[str, _Writing]) -> None:
-        """Set the states of sequences that have read their own guesses back to the end of the known tokens."""
+        """Restore the states of sequences that have read their own guesses, to those at the end of the known tokens."""
         if self._cache.states is None:
             return
         for name, each in ready.items():
@@ -211,8 +213,9 @@ class DraftProposer:
                 each.request.mask.feed(sampled[0].token_id)
 
     def _opened(self, wanted: GuessWanted, asked: Collection[str]) -> _Writing | None:
-        """Returns the draft's text of this request, without the positions whose tokens differ from `known`; None when
-        no slot is left for states."""
+        """Returns the draft's text of this request. Positions whose tokens differ from wanted.known are dropped, and
+        are computed again. Returns None when no slot is left for states. asked: the ids of all requests of this call.
+        """
         known = wanted.known
         draft = self._drafts.get(wanted.request.request_id)
         same = 0 if draft is None else _agreeing(draft.tokens, known)
@@ -275,8 +278,8 @@ class DraftProposer:
 
 
 def _agreeing(read: Sequence[int], known: Sequence[int]) -> int:
-    """Returns how many of the read tokens stay. The last known token is read in any case, because its logits are
-    needed."""
+    """Returns how many of the read tokens agree with the known ones, at most all but the last known token. This one is
+    read in any case, because its logits are needed."""
     kept = min(len(read), len(known) - 1)
     same = max(0, kept - DIFFERS_WITHIN)
     while same < kept and read[same] == known[same]:

@@ -27,7 +27,8 @@ class _Generation:
 
 
 class FinishedAnswers:
-    """most_tokens: the most tokens kept for all salts together. The least recently used salts are removed first."""
+    """Keeps the answers of finished requests, so that proposers can look up tokens in them. most_tokens: the most
+    tokens kept for all salts together. The least recently used salts are removed first."""
 
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
         self._most = most_tokens
@@ -35,7 +36,7 @@ class FinishedAnswers:
         self.num_tokens = 0
 
     def add(self, salt: str, answer: Sequence[int]) -> None:
-        """Keep an answer; only its end when it is longer than a generation."""
+        """Keep an answer under this salt. Only its last tokens are kept when it is longer than half of most_tokens."""
         room = self._most // 2 - 1
         if not answer or room < 1:
             return

@@ -20,15 +20,14 @@ MARGIN = 0.03
 much."""
 LEAST_CHANCE = 0.05
 PROMPT_ROWS = 128
-"""When prompts are computed in the same step, a row is taken to cost what it costs in a step with this many rows of
-prompts."""
+"""In a step with prompts, one more row is assumed to cost what it costs in a step with this many rows of prompts."""
 _FINE = 8
 _COARSE = 4
 
 
 class StepShape(Struct, frozen=True):
-    """The decoding streams of a step. position: about where the streams are. beside_prompts: True when prompts wait to
-    be computed, too.
+    """The decoding streams of a step. position: the position in their texts that the streams have about reached.
+    beside_prompts: True when prompts wait to be computed, too.
 
     room_rows: the rows that are left for guesses. bound_s: the most seconds that the step may take, when that was
     promised.
@@ -42,7 +41,8 @@ class StepShape(Struct, frozen=True):
 
 
 class GuessLimiter:
-    """Decides with `VerifyTime`, which learns how long steps with guesses took."""
+    """Decides how many guesses a step verifies. It predicts the seconds of a step with `VerifyTime`, which learns how
+    long steps with guesses took."""
 
     def __init__(self, times: VerifyTime, margin: float = MARGIN) -> None:
         self.times = times
@@ -102,8 +102,8 @@ class GuessLimiter:
         return taken
 
     def _beside_prompts(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:
-        """Returns the number of guesses that pay. Each guess costs a row of arithmetic and is worth its share of a
-        later step without prompts."""
+        """Returns how many guesses pay in a step with prompts. A guess costs one more row. Its gain is its chance times
+        the time of a token in a step without prompts."""
         row_s = self.times.row_s(shape.streams, shape.position, PROMPT_ROWS) * (1 + self._margin)
         worth_s = self.token_s(shape)
         return sum(chance * worth_s > row_s for chance, _ in ranked)

@@ -18,15 +18,16 @@ from twostroke.engine.speculate.proposer import Guess, GuessWanted, Proposer
 from twostroke.types.request import Request
 
 LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
-"""The most tokens between two trials of a stream whose guesses do not pay. The first is for proposers that look up, the
-second for those that compute."""
+"""The most tokens between two trials of a stream whose guesses do not pay. The first number is for proposers that look
+tokens up, the second for those that compute them."""
 LOST_REST = 32
 """How many tokens a stream rests when looking a guess up takes longer than accepted tokens can save."""
 PROBE_TOKENS = 2
 """How many tokens a proposer guesses when guessing does not pay, to find out whether it pays by now."""
 NEVER = 1 << 60
 ENOUGH_SEEN = 3
-"""A free trial is good as soon as this many of its tokens were right; the rest of it is not waited for."""
+"""A free trial (a guess that is only compared with the tokens sampled later) succeeds as soon as this many of its
+tokens were right. The later tokens are not waited for."""
 
 
 class Stream(NamedTuple):
@@ -65,8 +66,8 @@ class Totals(Struct):
 
 
 class _Trial(Struct):
-    """A guess of the tokens after the first `at` ones. probe: True when it was asked for although asking does not pay.
-    verified: how many of its tokens are in the step."""
+    """A guess of the tokens after the first `at` tokens. probe: True when the proposer was called although that does
+    not pay. verified: how many of its tokens are in the step."""
 
     proposer: Proposer
     guess: Guess
@@ -187,7 +188,7 @@ class Guesser:
         return state
 
     def _ask(self, asking: Sequence[_Asking], shape: StepShape) -> list[tuple[_Asking, _Trial]]:
-        """Ask the streams' proposers in order, all streams of one proposer together, until one has a guess."""
+        """Call the proposers in order until each stream has a guess. A proposer is called once for all its streams."""
         found: list[tuple[_Asking, _Trial]] = []
         for place in range(self._most_proposers):
             groups: dict[str, tuple[Proposer, list[_Asking]]] = {}
@@ -248,7 +249,8 @@ class Guesser:
         return most if asked.is_judged else max(PROBE_TOKENS, most)
 
     def _wants_a_guess(self, state: _State, stream: Stream) -> bool:
-        """Returns True when a guess is wanted now. The outcome of a free trial is learned on the way."""
+        """Returns True when a proposer should be called for this stream now; False while the outcome of its free trial
+        is open. If the outcome is known now, it is learned first."""
         trial = state.trial
         if trial is None:
             return stream.most > 0
@@ -266,8 +268,8 @@ class Guesser:
         return stream.most > 0
 
     def _let_rest(self, stream: Stream, state: _State, proposer: Proposer, lost: bool) -> None:
-        """Let a stream rest, longer each time, so that a text that cannot be guessed costs almost nothing. lost: True
-        when asking does not pay."""
+        """Call no proposer for this stream for some tokens. Each rest is longer than the one before, so that a text
+        that cannot be guessed costs almost nothing. lost: True when calling the proposer does not pay."""
         if lost and not proposer.computes:
             state.next_rest = LOST_REST
         self.asleep[stream.request.request_id] = len(stream.known) + 1 + state.next_rest

@@ -19,14 +19,15 @@ _NOWHERE = -1
 
 
 class Occurrence(NamedTuple):
-    """A place where the last `matched` tokens before `place` agree with the end of the text that was looked up."""
+    """An earlier occurrence of the end of a text: the `matched` tokens before position `place` equal the text's last
+    ones."""
 
     place: int
     matched: int
 
 
 class _Chains:
-    """The places after each run of `size` tokens."""
+    """The positions that come after each run of `size` tokens."""
 
     __slots__ = ("latest", "previous", "size")
 
@@ -57,7 +58,8 @@ class Occurrences:
         self._chains = tuple(_Chains(size) for size in _RUNS)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Add those of `tokens` that were not added yet. A place is known once there is a token at it."""
+        """Add those of `tokens` that were not added yet. A run of tokens can be found once another token comes after
+        it."""
         for chains in self._chains:
             chains.add(tokens)
 

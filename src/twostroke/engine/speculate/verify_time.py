@@ -40,8 +40,9 @@ class _Ratios:
         self.median = 1.0
 
     def add(self, ratio: float, step: int, prior: float) -> None:
-        """Add a ratio. prior: the expected ratio. It takes the places of steps that are missing, so that one outlier
-        alone does not decide."""
+        """Add the measured time of a step divided by its predicted time. prior: the ratio expected before any
+        measurement. While fewer than LEAST_EVIDENCE steps are known, it stands in for the missing ones, so that one
+        outlier does not decide."""
         if step - self.last_step > EXPIRES_STEPS:
             self.values.clear()
         self.values.append(min(MOST, max(LEAST, ratio)))
@@ -51,8 +52,8 @@ class _Ratios:
 
 
 class VerifyTime:
-    """The seconds of steps in which streams decode. Predictions are kept: one takes tens of microseconds, a small step
-    hundreds.
+    """Predicts the seconds of steps in which streams decode, and corrects predictions by measured times. Predictions
+    are cached, because making one takes tens of microseconds, and a small step only some hundred.
 
     segments: makes the segments of a step for the cost model.
     """
@@ -69,7 +70,8 @@ class VerifyTime:
         return self._prediction(streams, position, guesses) * self._ratio(streams, guesses.bit_length())
 
     def row_s(self, streams: int, position: int, beside: int) -> float:
-        """Returns the seconds of one more row in a step that has `beside` rows of prompts, where arithmetic decides."""
+        """Returns the seconds that one more row adds to a step which has `beside` rows of prompts already. Such a step
+        is limited by arithmetic."""
         few, many = self._prediction(streams, position, beside), self._prediction(streams, position, 2 * beside)
         return max(0.0, many - few) / beside * self._ratio(streams, 0)
 
@@ -93,8 +95,9 @@ class VerifyTime:
         return known and plain is not None and self._step - plain.last_step <= PLAIN_AGAIN_STEPS
 
     def _ratio(self, streams: int, size: int) -> float:
-        """Returns the ratio of measured to predicted time for steps of this size. Steps of a size are a class.
-        Where that of `size` was not seen lately, the next smaller one counts, at last that of steps without guesses."""
+        """Returns measured divided by predicted time of steps with about this many streams. size: the bit length of the
+        number of guesses. If no step of this size was seen lately, the ratio of the next smaller size with such steps
+        is returned. The last of them is size 0, the steps without guesses."""
         for each in range(size, 0, -1):
             ratios = self._classes.get((streams.bit_length(), each))
             if ratios is not None and self._step - ratios.last_step <= EXPIRES_STEPS:

@@ -1,4 +1,4 @@
-"""The cases that are compared, and the machine's limit for each."""
+"""The workloads (cases) that engines are compared on, and for each the rate that the machine could reach at most."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ INTEGER_WEIGHTS = ("int8", "int4")
 """Weight formats that all engines are asked for; each makes them from the checkpoint. Only this engine is asked for its
 other formats. Any other name means a type of GGUF files."""
 SHORT_PROMPT = 128
-"""Tokens of a prompt that is read within some tenths of a second."""
+"""The most tokens of a prompt whose prefill counts as short. Its case is measured five times, because one prefill takes
+only some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command of a driver. higher: True where more is better (tokens a second), False for seconds and bytes. times:
-    how often the case is measured in a turn; the median counts. It is more than 1 for cases that take less time than
-    the machine's changes of pace. busy: the number of programs that each keep a core busy during the case."""
+    """One workload that an engine's driver runs by one command. higher: True where more is better (tokens a second),
+    False for seconds and bytes. times: how often the case is measured before another engine is; the median counts.
+    Cases that take less time than the fluctuations of the machine's speed are measured several times. busy: the number
+    of programs that each keep a core busy during the case."""
 
     name: str
     command: str
@@ -48,7 +50,8 @@ def decode(batch: int, context: int, new_tokens: int = 64) -> Case:
 
 
 def beside_busy(case: Case, programs: int = 1) -> Case:
-    """Returns the case for a machine whose cores other programs use as well. Its limit is that of a free machine."""
+    """Returns the case for a machine whose cores other programs use as well. Its figures are compared with the limit of
+    a machine without such programs."""
     beside = "a busy program" if programs == 1 else f"{programs} busy programs"
     return replace(case, name=f"{case.name} beside {beside}", busy=programs)
 
@@ -146,7 +149,8 @@ def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limi
 
 
 def _products(counter: WorkCounter, rows: int, logit_rows: int) -> Work:
-    """Returns the work of a step's products. It counts as many experts as `rows` rows choose on average."""
+    """Returns the work of a step's matrix products (layers and head). Only the experts that `rows` rows choose on
+    average are counted."""
     return counter.weights(rows) + counter.head(logit_rows)
 
 

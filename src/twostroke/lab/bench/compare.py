@@ -242,7 +242,7 @@ def ratio_to_best(case: Case, ours: float, others: Sequence[float]) -> float | N
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case with one kind of weights. values: the figures by peer name."""
+    """One case with one kind of weights. values: the figures by engine name."""
 
     case: Case
     weights: str
@@ -251,12 +251,13 @@ class Row:
 
     @property
     def ours(self) -> float | None:
-        """Our figure."""
+        """The figure of this engine."""
         return self.values.get(OURS.name)
 
     @property
     def share_of_limit(self) -> float | None:
-        """Our figure divided by the limit; None where one of the two is missing."""
+        """This engine's figure divided by the highest rate that the machine allows; None where one of the two is
+        missing."""
         return self.ours / self.bound.tokens_per_s if self.ours is not None and self.bound is not None else None
 
     @property

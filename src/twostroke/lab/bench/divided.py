@@ -41,7 +41,7 @@ class DividedFigures:
 
     @property
     def good(self) -> bool:
-        """Whether the ratio is at least GOAL."""
+        """Whether the divided processes reach at least the share GOAL of the one process's rate."""
         return self.ratio >= GOAL
 
     def as_json(self) -> dict[str, Any]:

@@ -37,8 +37,8 @@ QUESTION = "how does prefill differ from decode"
 
 
 class BoundVerdict(StrEnum):
-    """The verdict on a ratio. HOLDS: the interval lies above the bound. LOSES: it lies below the bound. OPEN: the bound
-    lies within it."""
+    """How an interval of measured speed ratios lies to BOUND. HOLDS: the interval lies above the bound. LOSES: it lies
+    below the bound. OPEN: the bound lies within it."""
 
     HOLDS = "holds"
     LOSES = "loses"
@@ -47,8 +47,9 @@ class BoundVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The requests of one measurement. lengths: the lengths of their prompts, which are random tokens; empty for a
-    single request with a question. tokens: the tokens of each answer. promised: whether objectives are on."""
+    """A workload on which generation with and without guesses is compared. lengths: the lengths of its prompts, which
+    are random tokens; empty for a single request with a question. tokens: the tokens of each answer. promised: whether
+    objectives are on."""
 
     name: str
     lengths: tuple[int, ...]
@@ -59,7 +60,8 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times as fast the guessing way was. low, high: the ends of the interval around the median."""
+    """How many times as fast the engine was with guesses as without. low, high: the ends of the interval around the
+    median."""
 
     median: float
     low: float
@@ -75,9 +77,9 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class SituationFigures:
-    """The figures of one situation. wall: the ratio of clock times. processor: the ratio of the processor times of all
-    threads of this process, which other programs disturb less. off_ms: clock milliseconds of a token without guesses.
-    """
+    """The figures of one workload. wall: how many times as fast it was with guesses as without, by the clock.
+    processor: the same for the processor times of all threads of this process, which other programs disturb less.
+    off_ms: clock milliseconds of a token without guesses."""
 
     name: str
     wall: Ratio
@@ -89,7 +91,8 @@ class SituationFigures:
 
 @dataclass(frozen=True, slots=True)
 class NeverLose:
-    """The figures of all situations. bound: the ratio that must be reached (BOUND)."""
+    """The result of the benchmark: a row for each workload. bound: the least speed with guesses, as a share of the
+    speed without (BOUND)."""
 
     model: str
     way: str
@@ -148,7 +151,8 @@ class _Taken:
 
 
 class NeverLoseBench:
-    """Runs the situations. clock, processor_clock: functions that return seconds."""
+    """Runs each workload with guesses and without, by turns. way: the name of the way to guess. clock, processor_clock:
+    functions that return seconds."""
 
     def __init__(self, way: str, rounds: int, clock: Callable[[], float], processor_clock: Callable[[], float]) -> None:
         self._way, self._rounds = way, rounds

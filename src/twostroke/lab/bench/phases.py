@@ -47,8 +47,9 @@ class PhasesAsked:
 
 @dataclass(frozen=True, slots=True)
 class PhaseFigures:
-    """The figures of one case, medians over the rounds. batch: the number of sequences. tokens: prompt length (prefill)
-    or context (decode)."""
+    """The rates of one case, in tokens a second, medians over the rounds. batch: the number of sequences. tokens:
+    prompt length (prefill) or context (decode). limit_tokens_per_s: what the machine allows; limit: whether bandwidth
+    or arithmetic decides that."""
 
     phase: str
     batch: int
@@ -61,7 +62,7 @@ class PhaseFigures:
 
     @property
     def share_of_limit(self) -> float:
-        """The share of the machine's limit that was reached."""
+        """The measured rate divided by the rate that the machine's bandwidth and arithmetic allow."""
         return self.tokens_per_s / self.limit_tokens_per_s
 
 

@@ -1,4 +1,5 @@
-"""Checks the cost model: each phase is predicted from the doctor's measurement, and measured on the real engine."""
+"""Checks the cost model: the rates of prefill and decode are predicted from the measurements of `twostroke doctor`, and
+measured on the real engine."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from twostroke.llm import LLM
 from twostroke.models.common.work import work_of
 
 ROUND_S = 0.3
-"""The least seconds of a round. The case is repeated until they have passed, and the round's figure is the median."""
+"""The least seconds of a round. The case is repeated until they have passed, and the median of its rates counts."""
 
 TRIES = 4
 """A round that other programs disturb is repeated, up to this many tries in all. The try that was disturbed least
@@ -111,7 +112,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The figure of one round. others_share: the share of the cores that other programs used meanwhile."""
+    """The measured rate of one round. others_share: the share of the cores that other programs used meanwhile."""
 
     tokens_per_s: float
     others_share: float

@@ -54,8 +54,9 @@ def token_ids(folder: Path, texts: TextSet = OWN_TEXTS) -> list[list[int]]:
 
 @contextmanager
 def exact_truth(folder: Path, threads: int, asked: TextSet = OWN_TEXTS) -> Iterator[Truth]:
-    """Yields the truth of a folder's checkpoint. Its rows are in a file without a name: rows of a large vocabulary take
-    hundreds of megabytes, which must stay free for the engines that are measured. Raises ModelError."""
+    """Yields the float32 log probabilities that a folder's checkpoint computes for the texts. They lie in a file
+    without a name: rows of a large vocabulary take hundreds of megabytes, which must stay free for the engines that are
+    measured. Raises ModelError."""
     texts = token_ids(folder, asked)
     count = sum(len(ids) - 1 for ids in texts)
     with staged_folder(folder, threads) as staged, TemporaryFile() as file:

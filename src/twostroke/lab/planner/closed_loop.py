@@ -73,10 +73,11 @@ def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> l
 
 
 def closed_loop(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Load:
-    """Returns the load of the loop. In one turn every stream reads one prompt and writes one answer.
+    """Returns the latencies and rates of a closed loop in which `streams` requests run together. In one round every
+    stream reads one prompt and writes one answer.
 
-    A chunk's step is a decode step for the other streams. Therefore (streams - 1) * chunks of a stream's gaps contain a
-    chunk of another request, or all its gaps where the answer has fewer. The other gaps are plain decode steps.
+    A step with a chunk of one prompt is also a decode step for the other streams. So a prompt of n chunks stretches
+    (streams - 1) * n gaps of each stream, at most all of them. The other gaps are plain decode steps.
     """
     others = streams - 1
     steps_s = prompt_steps_s(ask, cost, step_tokens, others)

@@ -32,7 +32,8 @@ weights fit."""
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
-    """One rank's or stage's part, in bytes. kv_bytes_per_token: the bytes in layers that keep every position.
+    """The memory of one rank's or stage's part, in bytes. kv_bytes_per_token: the bytes in layers that keep every
+    position.
 
     sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: what the part
     sends in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: the bytes sent in a decode step and in a
@@ -73,7 +74,7 @@ class DividedStep:
 
     @classmethod
     def of(cls, name: str, rows: int, found: StepPrediction) -> DividedStep:
-        """Makes the step of a prediction by a DividedCost."""
+        """Returns the step that `found` predicts for several processes. rows: the rows of the step."""
         return cls(name, rows, found.seconds, sum(part.seconds for part in found.parts if part.name == "exchange"))
 
 

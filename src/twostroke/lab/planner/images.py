@@ -66,8 +66,8 @@ class PlannedImage(Struct, frozen=True):
 
 
 class PlannedSight(Struct, frozen=True):
-    """The part of a model that reads images. most_rows: the most rows of a part. count: returns the number of tokens of
-    a text. form: the formats in which the encoder computes."""
+    """The part of a model that reads images. most_rows: the most embeddings that the encoder makes of one tile. count:
+    returns the number of tokens of a text. form: the formats in which the encoder computes."""
 
     encoder: SightEncoder
     processor: Processor
@@ -92,7 +92,7 @@ class PlannedSight(Struct, frozen=True):
         return encoder_cost(self.encoder, self.form, machine)
 
     def asked(self, ask: Ask) -> Ask:
-        """Returns the ask with the encoder's memory and the name of its format."""
+        """Returns a copy of `ask` with the encoder's memory and the name of its format."""
         return replace(ask, encoder_bytes=self.num_bytes, encoder_weights=self.form.name)
 
     def image(self, size: ImageSize, machine: HardwareSpec | Calibration) -> PlannedImage:
@@ -155,7 +155,7 @@ def with_images(
     most_tokens: int | None = None,
 ) -> tuple[PlannedImage, ...]:
     """Returns the images of each prompt. texts: their sizes. most_tokens: the most tokens of a prompt; None for the
-    ask's number. Raises ConfigError for a wrong size, and where the prompt is shorter than its images."""
+    number in `ask`. Raises ConfigError for a wrong size, and where the prompt is shorter than its images."""
     if sight is None:
         return ()
     try:

@@ -104,8 +104,8 @@ def _images(plan: ModelPlan) -> list[str]:
 
 
 def _cache_lines(room: Room, context_tokens: int) -> Iterator[str]:
-    """Yields a line for the memory that grows with a sequence, and lines for the memory that windows and states bound.
-    """
+    """Yields a line for the memory that grows with a sequence. K and V in windows, and states, have lines of their own:
+    they do not grow beyond a limit."""
     if room.kv_bytes_per_token:
         yield f"K and V a token     {size(room.kv_bytes_per_token):>12}"
     if room.window_bytes_per_sequence:

@@ -44,7 +44,8 @@ class Saving:
 
 
 def savings(spec: Model, ask: Ask, target: Target) -> tuple[Saving, ...]:
-    """Returns the savings. Each is a single change, compared with the plan as it is."""
+    """Returns changes that would make the model faster or smaller, with their gains: narrower weights, narrower K and
+    V, speculation, pages, a disk. Each is compared alone with the plan as it is."""
     found = [*_narrower_weights(spec, ask, target), *_narrower_kv(spec, ask, target), _speculation(spec, ask, target)]
     return (*found, _pages(spec, ask), _disk(spec, ask, target)) if spec.paged_kinds else tuple(found)
 

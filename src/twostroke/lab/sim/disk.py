@@ -89,7 +89,8 @@ class _File(Struct):
 
 
 class _Store:
-    """Satisfies PartStore. The id of a part is its place, because in a simulation places need not be hidden."""
+    """Satisfies PartStore. The id of a part is the plain text of its place. In production it is a hash with a secret,
+    because a place reveals tokens."""
 
     def __init__(self, limit_bytes: int, clock: VirtualClock) -> None:
         self.counts = DiskCounts()

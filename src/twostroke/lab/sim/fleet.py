@@ -37,8 +37,8 @@ class FleetPlan:
     others (`--role encode`).
 
     autoscale: the rule by which replicas are started and ended, in place of `replicas`. With decoders it raises
-    ConfigError. The setup's objectives are kept where they can be: with decoders, the TTFT by the replicas that read,
-    the ITL by those that decode.
+    ConfigError. With decoders, the replicas that read prompts have only the setup's TTFT objective, and the decoders
+    only its ITL objective.
     """
 
     setup: ReplicaSetup

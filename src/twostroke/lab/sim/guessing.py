@@ -20,7 +20,7 @@ WRONG_TOKEN = (1 << 51) + 1
 
 
 class AgreeingProposer:
-    """Satisfies `speculate.proposer.Proposer`. rate: the share of its tokens that are right."""
+    """Proposes tokens of which the share `rate` is right. Satisfies `speculate.proposer.Proposer`."""
 
     name = "simulated"
     computes, longest = False, LONGEST_GUESS
@@ -43,7 +43,7 @@ class AgreeingProposer:
         return Draws(request.seed * 1_000_003 + place).uniform() < self._rate
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Does nothing."""
+        """Ignores the end of a request, because this proposer keeps nothing of requests."""
 
 
 def simulated_guesser(cost: StepCost, rate: float) -> Guesser:

@@ -18,8 +18,8 @@ PREFILL_TOKENS = 256
 class PredictedSeconds:
     """Chooses the replica on which a request costs the fewest predicted seconds. Satisfies Router.
 
-    A front learns a replica's load with a delay of up to a beat. In this simulation the load is always that at the
-    arrival.
+    In production a router learns a replica's load from regular messages, so its knowledge is a little old. In this
+    simulation it knows the load at the arrival of the request.
     """
 
     looks_inside = True

@@ -21,8 +21,9 @@ MOST_NAMED_REPLICAS = 8
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """The figures of one replica. busy_share: the busy share of the time that is paid for. hit_share: the share of
-    prompt tokens at first admission that was found in the cache."""
+    """The figures of one replica. busy_share: the share of its lifetime in which it computed steps. The lifetime lasts
+    from its start to its end, or to the end of the simulation. hit_share: the share of prompt tokens at first admission
+    that was found in the cache."""
 
     name: str
     requests: int

@@ -1,4 +1,5 @@
-"""One time line for many replicas: the turn or event with the earliest time happens first."""
+"""One time line for many replicas. What comes next is the earliest event, such as an arrival, or the earliest step of a
+replica."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ Handle = Callable[[float], None]
 
 
 class Timeline:
-    """Runs events and turns in order of time. An event goes before a turn that begins at the same time; events of one
-    time keep their order."""
+    """Runs events, and turns of replicas, in order of time. In a turn a replica runs a step. An event goes before a
+    turn that begins at the same time; events of one time keep their order."""
 
     def __init__(self) -> None:
         self._events: list[tuple[float, int, Handle]] = []

@@ -39,7 +39,8 @@ class Clock:
     period_used: float = 0.0
 
     def pass_by(self, seconds: float, awake: int) -> None:
-        """Lets time pass until `awake` threads have had a core for `seconds` seconds each."""
+        """Advances the simulated time so that each of `awake` threads can compute for `seconds`. With a quota, pauses
+        are added when the threads have used up their share of a period."""
         left = seconds
         while self.quota is not None:
             ends = (self.period + 1) * PERIOD_S
@@ -96,8 +97,8 @@ def until_sleep(idle_since: Iterable[float], now: float) -> list[float]:
 
 
 class _Job:
-    """One job while it runs. A thread will claim a task at a known time, works on a task, or has found no more tasks.
-    """
+    """One parallel job while it is simulated. Each thread will take a task at a known time, works on a task, or has
+    found no more tasks."""
 
     def __init__(
         self, machine: PoolMachine, places: tuple[Cpu, ...], job: PoolJob, clock: Clock, idle_since: list[float]
@@ -141,7 +142,8 @@ class _Job:
         return self._clock.now + (NOTICE_S if polls else WAKE_S)
 
     def _meet_ready(self) -> None:
-        """Lets the threads whose time has come claim a task, or begin with the task that they have claimed."""
+        """Advances each thread whose waiting time is over. A thread without a task takes one; a thread that has taken
+        one begins to work on it."""
         while self._ready and self._ready[0][0] <= self._clock.now:
             _, thread, claims = heapq.heappop(self._ready)
             if claims:
@@ -169,8 +171,8 @@ class _Job:
             self._ready = [(time + late, thread, claims) for time, thread, claims in self._ready]
 
     def _awake(self) -> tuple[int, list[float]]:
-        """Returns how many threads have something to do, the caller always among them, and `until_sleep` of the other
-        threads."""
+        """Returns (the number of threads that work or will take a task, the caller included; the seconds until each of
+        the other threads that still poll will sleep)."""
         busy = {CALLER, *self._working, *(thread for _, thread, _ in self._ready)}
         idle = (since for thread, since in enumerate(self._idle_since) if thread not in busy)
         return len(busy), until_sleep(idle, self._clock.now)

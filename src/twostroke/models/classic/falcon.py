@@ -1,4 +1,5 @@
-"""Falcon 1 and 2: both blocks read the residual; few KV heads, q, k and v in one tensor (Almazrouei et al. 2023)."""
+"""Falcon 1 and 2: attention and feed-forward block both read the same residual, in parallel; few KV heads; q, k and v
+in one tensor (Almazrouei et al. 2023)."""
 
 from __future__ import annotations
 

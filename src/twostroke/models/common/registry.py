@@ -3,8 +3,8 @@
     @architecture("Qwen3ForCausalLM", model_type="qwen3")
     def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]: ...
 
-A start imports the one model file that a config names; homes.json has the name of that file. All files are imported
-only for a name that homes.json does not have, and for the list of all architectures.
+When a model is loaded, only the file that its config needs is imported; homes.json has the name of that file. All files
+are imported only for a name that homes.json does not have, and for the list of all architectures.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 
 class Architecture(Struct, frozen=True):
-    """A model file's entry. other_types: values that model_type may have in addition to the usual one. form: the form
-    of the model file's program."""
+    """A model file's entry. other_types: values that model_type may have in addition to the usual one. form: what the
+    rows of the file's program are, such as logits or embeddings."""
 
     name: str
     model_type: str
@@ -153,10 +153,10 @@ def read_model(
     """Reads the model of a config.json. Raises CorruptModel (impossible value) or UnsupportedModel, which name the
     field.
 
-    stored: returns, for the tensors of a matrix, the format that keeps the checkpoint's numbers. orders: which matrices
-    are kept with their columns sorted. asked: the form in which the model is served; None for the form that its
-    architecture is made for. apart: whether experts that plain checkpoints of the family hold in stacks are named one
-    by one; None where the config decides it.
+    stored: returns, for the tensors of a matrix, the format that keeps the checkpoint's numbers. orders: for which
+    matrices the columns are sorted by quantization group when they are packed (act-order). asked: the form in which the
+    model is served; None for the form that its architecture is made for. apart: whether the checkpoint has a tensor for
+    each expert, in families whose usual checkpoints stack experts into one tensor; None where the config decides it.
     """
     fields = Fields(config, "config.json")
     entry, own = _entry(fields)
@@ -175,7 +175,7 @@ def read_model(
 
 
 def _rounded(fields: Fields, program: Program) -> Program:
-    """Returns the program. Where the weights are those of BitNet, the inputs of products are rounded."""
+    """Returns the program; for weights of BitNet, with rounded inputs of products."""
     own = fields.group("quantization_config")
     if own is None or own.values.get("quant_method") != "bitnet":
         return program

@@ -1,5 +1,5 @@
-"""A session with one server: it finds the model, counts the words' tokens and warms up. Then it measures, once or many
-times."""
+"""A session with one server. It finds the model, finds words that are one token each for synthetic prompts, and warms
+up. Then it measures, once or many times."""
 
 from __future__ import annotations
 

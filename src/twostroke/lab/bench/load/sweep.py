@@ -78,7 +78,8 @@ class Prediction:
 
 @dataclass(slots=True)
 class Sweep:
-    """The results of a sweep. After an interrupt it holds the points that were complete."""
+    """The measurements of a sweep over numbers of users and prompt lengths. After an interrupt it holds the points that
+    were complete."""
 
     model: str
     ask: SweepAsk
@@ -88,7 +89,7 @@ class Sweep:
     prediction: Prediction | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the sweep as plain values."""
+        """Returns the measured and predicted points as values for JSON."""
         return asdict(self)
 
 

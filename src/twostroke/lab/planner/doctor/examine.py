@@ -26,7 +26,8 @@ MEMORY_SHARE = 0.3
 """The largest share of the available memory that measuring may take."""
 
 LEAST_RING_SHARE = 0.25
-"""The smallest share of the wanted ring of weights that is enough. In a smaller ring a cache could hold everything."""
+"""Weights are timed on Effort.ring_bytes of them, which are read in turn. Where memory is short, fewer bytes are read,
+but at least this share. A cache could hold all of a smaller set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,8 @@ class Quiet:
         return self._clock() - self._began_s
 
     def measure(self, what: str, work: Callable[[], Found]) -> Found:
-        """Returns what `work` finds. others_share becomes the largest share of all results kept so far. Raises
+        """Runs `work` up to TRIES times, until no other program disturbs it, and returns the least disturbed result.
+        others_share becomes the largest share of the cores that other programs used during any returned result. Raises
         MachineBusy."""
         if self._lasts_s > MOST_S and self.others_share > DISTURBED_SHARE:
             raise machine_busy(self.others_share)

@@ -31,7 +31,7 @@ def one_row_each(context: int, table: I32Array) -> AttentionBatch:
 
 
 class LayerStep:
-    """The ops of one layer over `rows` rows: all layers read and write the same activations.
+    """The ops of one layer over `rows` rows, for timing. All layers read and write the same activations.
 
     batch: the sequences of the rows; None where all rows belong to one sequence.
     """
@@ -66,14 +66,14 @@ class LayerStep:
         self._feed_forward(ops, layer)
 
     def products(self, ops: CallRecorder, layer: Layer) -> None:
-        """Runs the four products."""
+        """Runs the layer's matrix products: q, k and v together, the output, and both of the feed-forward block."""
         flat = len(self._positions), -1
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
         ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
         self._feed_forward(ops, layer)
 
     def attention(self, ops: CallRecorder) -> None:
-        """Runs attention over these rows alone."""
+        """Runs only the attention of the layer, for the sequences of `batch`."""
         ops.attention(self._attended, self._qkv[:, : self._heads], self._kv, self._batch, self._scale, 0)
 
     def others(self, ops: CallRecorder) -> None:

@@ -41,7 +41,8 @@ shared with other users.
 """
 
 SMALL_BYTES = 4 << 20
-"""The bytes of the ring of small layers, which is as large as the embedded model."""
+"""The bytes of small layers (SMALL) that are read in turn when products are timed. The demo model that Twostroke brings
+has about as many."""
 MOST_OF_FEATURES = 0.4
 """The largest share of the large layer's time that inputs and outputs (features) may take. A larger share means a
 disturbed timing."""
@@ -58,7 +59,8 @@ PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
 KEY_PAGES = 64
 LEAST_OF_FLOPS = 0.4
-"""The least share of a long chunk's time that is proportional to its FLOPs."""
+"""The least share of a long chunk's attention time that is assumed to be proportional to its FLOPs. Where the measured
+share is smaller, the timing was disturbed, and this share is taken."""
 ROUNDS = 3
 
 Record = Callable[[CallRecorder], None]

@@ -73,7 +73,8 @@ LARGE = LayerShape(2048, 8192, 32, 8, 64)
 """The layer of Llama-3.2-1B. Nearly all of a product's time is spent on the weights."""
 
 SMALL = LayerShape(256, 768, 4, 2, 64)
-"""The layer of the embedded model. Quantizing inputs and writing outputs takes as long as the weights."""
+"""The layer of the demo model that Twostroke brings. A product of this size takes about as long for quantizing inputs
+and writing outputs as for its weights."""
 
 
 def random_memory(num_bytes: int) -> U8Array:

@@ -24,7 +24,8 @@ from twostroke.types.plan import Role
 
 
 class SteadyDecode:
-    """Looks ahead for one scheduler, between steps."""
+    """Tells a scheduler how many of the next steps do nothing but give each stream one token, and does these steps at
+    once. A stream is a decoding sequence that needs no other attention."""
 
     def __init__(
         self, queues: Queues, cache: CacheManager, pages: PageAdmission, limits: SchedulerLimits, streams: Streams
@@ -36,8 +37,8 @@ class SteadyDecode:
         self._most = min(limits.max_sequences, limits.max_step_tokens)
 
     def steps(self, most: int) -> int:
-        """Returns how many of the next steps, up to `most`, contain only streams; 0 where the next step may contain
-        other work."""
+        """Returns how many of the next steps, up to `most`, compute nothing but streams. Returns 0 where the next step
+        may also read a prompt or admit a request."""
         queues, streams = self._queues, self._streams
         running = queues.running
         if not 0 < len(running) <= self._most:
@@ -91,9 +92,9 @@ class SteadyDecode:
         return self._cache.pages_left
 
     def _join(self) -> None:
-        """Adds the running sequences that decode to the streams. A sequence that reads its prompt is not added. Its
-        page with the prompt's last token may be in the tree already; then its own page is given back at once. From the
-        first output token on, each page is unique."""
+        """Adds the running sequences that decode to the streams. Sequences that still read their prompt are not added.
+        At the end of a prompt, a page may turn out to be in the prefix tree already and is then given back. Later pages
+        are unique."""
         streams, running = self._streams, self._queues.running
         if len(streams) == len(running):
             return

@@ -60,7 +60,8 @@ class Streams:
 
     @property
     def missing_pages(self) -> int:
-        """The number of pages that the streams do not own yet and need for their known tokens and one more each."""
+        """The number of pages that the streams need and do not own yet, for all their known tokens and one further
+        token each."""
         return len(self._to_grow) + len(self._due.get(self._clock, ()))
 
     def names(self) -> set[str]:
@@ -122,7 +123,8 @@ class Streams:
         return sorted(ended, key=_admission)
 
     def settle(self) -> None:
-        """Updates all sequences; none is a stream any more."""
+        """Gives every stream the tokens and positions that it should have by now. Afterwards all of these sequences are
+        planned singly again, until they are joined anew."""
         self._look_at(self._bases)
         for sequence, since in self._since.items():
             if since < self._clock:

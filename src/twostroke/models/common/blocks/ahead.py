@@ -17,8 +17,9 @@ from twostroke.ops.program.values import Value, Weight
 @dataclass(frozen=True, eq=False, slots=True)
 class AheadProgram:
     """The program of a draft layer. states: (T, D), filled before each call with the model's hidden states, or with
-    `own` of an earlier call. own: (R, D), the hidden states of the next positions. shared: the model's matrices that
-    the layer uses. rows: (T, D), the same as `own` for all rows; None where the layer does not have them."""
+    `own` of an earlier call. own: (R, D), the hidden states that the layer makes at the R positions with logits.
+    shared: the model's matrices that the layer uses. rows: (T, D), the layer's hidden states at all positions; None
+    where they are not computed."""
 
     plain: Program
     program: Program

@@ -185,8 +185,9 @@ def _joined(t: Tracer, shape: Heads, turn: RopeSpec | None) -> Weight:
 
 
 def halves_of_pairs(shape: Heads, turn: RopeSpec) -> dict[str, HeadRows]:
-    """Returns an order of rows for each of the tensors of q and k, by name. In the checkpoint, the two elements of a
-    rotary pair are neighbours; in this order they lie half of the rotated elements apart."""
+    """Returns, for the tensors of q and k, the order in which their rows are read. The checkpoint stores both elements
+    of a rotary pair next to each other. In this order the first elements of all pairs come first, then the second ones.
+    """
     counts = {shape.names.q: shape.num_heads, shape.names.k: shape.num_kv_heads}
     pairs, dim = turn.rotary_dim // 2, shape.head_dim
     return {name: HeadRows(count, dim, dim, pairs=pairs) for name, count in counts.items()}

@@ -123,13 +123,14 @@ def _output(t: Tracer, shape: CompressedHeads, seen: Value) -> Value:
 
 
 def _turned_first(t: Tracer, x: Value, heads: int, turned: int) -> Value:
-    """Returns x (T, heads * dim) with the rotated pairs of each head moved from the end, where they lie side by side,
-    to the front."""
+    """Returns x (T, heads * dim) with the rotated elements of each head moved from its end to its front. The two
+    elements of a pair, which are neighbours in x, lie in the first and the second half of them."""
     return take_columns(x, t.constant("order", _order(heads, x.width // heads, turned)))
 
 
 def _order(heads: int, dim: int, turned: int, *, back: bool = False) -> tuple[float, ...]:
-    """Returns the columns of `_turned_first`, or with `back` the columns that undo that order."""
+    """Returns the order of columns that `_turned_first` takes: for each new column, the number of the old one. back:
+    the order that undoes this."""
     plain = dim - turned
     own = [*range(plain, dim, 2), *range(plain + 1, dim, 2), *range(plain)]
     if back:

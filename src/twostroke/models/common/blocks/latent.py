@@ -50,16 +50,16 @@ class LatentNames:
 @dataclass(frozen=True, slots=True)
 class LatentHeads:
     """query_rank: the size of the latent that queries are made of; 0 where they are made of the residual. rank: the
-    size of the latent that keys and values are made of. plain, turned: the parts of a head of q and k without and with
-    a rotation; the second may be 0. value_dim: the size of a head of V. turn: the rotation; None for families without a
-    rotation; also in these families, all heads share the second part of keys. interleaved: the checkpoint's rotary
-    pairs lie side by side. bias: the products that read and write the residual have a bias, except q without a latent.
-    query_growth: how much queries grow with the logarithm of their position, see RopeSpec. latent_scale: the factor of
-    the normed latent. gate: the name of a product that makes one number for each head; the head's output is multiplied
-    by the number's sigmoid. Empty for none. name: the beginning of the names of the block's tensors; names: the rest of
-    these names. norm: the norm of latents. window: the number of positions that a row sees, 0 for all. turned_norm: the
-    name of the norm of the turned part of keys, before the rotation; empty for none. rates: the full name of the tensor
-    of the table's rates, see Rope; empty for none."""
+    size of the latent that keys and values are made of. plain, turned: how many elements of a head of q and k have no
+    rotation and how many have one. All heads share the second part of the key; its size may be 0. value_dim: the size
+    of a head of V. turn: the rotation; None where the second part is not rotated either. interleaved: the checkpoint's
+    rotary pairs lie side by side. bias: the products that read and write the residual have a bias, except q without a
+    latent. query_growth: how much queries grow with the logarithm of their position, see RopeSpec. latent_scale: the
+    factor of the normed latent. gate: the name of a product that makes one number for each head; the head's output is
+    multiplied by the number's sigmoid. Empty for none. name: the beginning of the names of the block's tensors; names:
+    the rest of these names. norm: the norm of latents. window: the number of positions that a row sees, 0 for all.
+    turned_norm: the name of the norm of the turned part of keys, before the rotation; empty for none. rates: the full
+    name of the tensor of the rotation's frequencies, see Rope; empty where they are computed."""
 
     hidden_size: int
     num_heads: int
@@ -84,7 +84,8 @@ class LatentHeads:
 
     @property
     def pairs(self) -> int:
-        """The number of rotary pairs of a head that lie side by side."""
+        """The number of rotary pairs of a head whose two elements are neighbours in the checkpoint; 0 where they are
+        not."""
         return self.turned // 2 if self.interleaved else 0
 
 
@@ -133,7 +134,8 @@ def query_latent(t: Tracer, shape: LatentHeads, h: Value) -> Value:
 
 
 def rotation(t: Tracer, shape: LatentHeads, turn: RopeSpec) -> Rope:
-    """Returns the table of a rotation, with the block's rates."""
+    """Returns the rotation with its frequencies: those of the tensor `shape.rates`, or the usual ones of `turn` where
+    the block has no such tensor."""
     if not shape.rates:
         return Rope(turn)
     pairs = turn.rotary_dim // 2

@@ -1,4 +1,5 @@
-"""The orders in which a layer's two blocks and their norms stand, under the names of tensors that most families use."""
+"""Layers of an attention and a feed-forward block, by the order of both blocks and their norms. The names of tensors
+are those of most families."""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ def sparse_layer(
     turn: RopeSpec | None = None,
     factor: float = 1.0,
 ) -> Value:
-    """Applies a pre_layer with `block` in place of the usual feed-forward block, unless `block` is None. `block`
-    applies the factor itself."""
+    """Applies a layer with a norm before each block (see pre_layer), with `block` as its feed-forward block; None takes
+    the usual one. factor: multiplies the output of attention, and of the usual feed-forward block. `block` scales its
+    own output."""
     if block is None:
         return pre_layer(t, parts, x, window=window, turn=turn, factor=factor)
     seen = attend(t, parts.heads, parts.norm(t, USUAL_NORMS[0], x), window=window, turn=turn)

@@ -54,14 +54,14 @@ class LinearRouter:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A feed-forward block that every row goes through. gate: the name of a product with one output, whose sigmoid
-    multiplies the block's output; empty for none."""
+    """The shared experts of a layer: a feed-forward block that every row goes through. gate: the name of a product with
+    one output, whose sigmoid multiplies the block's output; empty for none."""
 
     feed: Feed
     gate: str = ""
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """Returns the block's output."""
+        """Returns the output of the shared experts for the normed rows h, multiplied by the gate if there is one."""
         made = self.feed(t, h)
         if not self.gate:
             return made

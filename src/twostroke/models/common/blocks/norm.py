@@ -35,8 +35,9 @@ class HeadWeights(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """plus: the number that is added to the stored weights (1 where they are stored as w - 1). heads: how the weights
-    of norms of heads are stored. Only the kind PLAIN_LAYER can have another value than SHARED."""
+    """The norms of a model. plus: the number that is added to the stored weights (1 where they are stored as w - 1).
+    heads: how the weights of norms of heads are stored; only the kind PLAIN_LAYER may have other than one vector for
+    all heads."""
 
     eps: float
     kind: NormKind = NormKind.RMS

@@ -36,7 +36,8 @@ class PerLayer:
     activation: Activation
 
     def inputs(self, t: Tracer, x: Value) -> tuple[Value, ...]:
-        """Returns p of each layer for the embedded rows x. The names of its tensors have no layer's prefix."""
+        """Returns, for each layer, its own numbers p (T, width) for the embedded rows x; see the module. The names of
+        the tensors have no layer's prefix."""
         whole = self.num_layers * self.width
         looked_up = scale(embed(self._table(t, whole), t.token_ids, t), self.table_scale)
         matrix = t.matrix("per_layer", {"model.per_layer_model_projection": whole}, self.hidden_size)

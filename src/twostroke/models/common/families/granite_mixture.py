@@ -1,4 +1,5 @@
-"""The mixture and the factors that Granite's families of experts share."""
+"""The mixture of experts of Granite's families, and its scaling factors (such as residual_multiplier), which are read
+from the config."""
 
 from __future__ import annotations
 

@@ -123,9 +123,9 @@ def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
 def indexed_parts(
     fields: Fields, silent: Mapping[str, object], heads: int, interleaved: bool = False, *, side_by_side: bool = True
 ) -> tuple[LatentParts, Index]:
-    """Reads the blocks, and the index that chooses positions. heads: the index's number of heads where the config has
-    none. interleaved: the rotary pairs of the index are adjacent. side_by_side: the rotary pairs of the attention are
-    adjacent."""
+    """Reads the attention and feed-forward settings of a model with sparse attention, and its index, which chooses
+    positions. heads: the index's number of heads where the config has none. interleaved: the rotary pairs of the index
+    are adjacent. side_by_side: the rotary pairs of the attention are adjacent."""
     silu_only(fields)
     refuse_setting(fields, "mlp_bias", "No published model of this family has biases in its feed-forward blocks.")
     if any(kind != "indexed_attention" for kind in fields.texts("layer_types")):

@@ -168,8 +168,8 @@ def windows_by_layer(fields: Fields, num_layers: int, window: int, usual: tuple[
 
 
 def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns `windows` where all layers have the family's one window. Raises UnsupportedModel where layer_types
-    differs."""
+    """Returns `windows`, the windows by layer_types, where they equal `usual`, those of the family without layer_types.
+    Raises UnsupportedModel where they differ."""
     if windows != usual:
         raise UnsupportedModel(
             f"config.json: layer_types mixes windows in a {family} model.",

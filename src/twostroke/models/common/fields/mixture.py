@@ -11,7 +11,7 @@ from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 
 LARGEST = 1 << 20
-"""The largest size of a block."""
+"""The largest inner size of an expert or another feed-forward block that a config may have."""
 SAME = {"num_local_experts": "num_experts", "n_routed_experts": "num_experts", "moe_num_experts": "num_experts"}
 """The other names of configs for the number of experts, each with the usual name."""
 CORRECTION = "mlp.gate.e_score_correction_bias"

@@ -25,7 +25,7 @@ OUTER = (
     TIED,
     "torch_dtype",
 )
-"""The fields outside the inner group that count where the inner group does not have them."""
+"""These fields are also read from outside the inner group, where the inner group does not have them."""
 
 PREFIXES = (
     ("language_model.model.blocks.", "model.layers."),  # Kimi K2.5 as transformers 5.23 writes it
@@ -153,7 +153,8 @@ def language_model_or_flat(
 def text_model_or_flat(
     fields: Fields, entry: Architecture, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """Reads a language model as language_model_or_flat does. entry: see text_model."""
+    """Reads a language model as text_model does, with the reader `entry`. In a file without the group text_config, all
+    fields belong to the language model."""
     if fields.has("text_config"):
         return text_model(fields, entry, silent)
     flat = {name: value for name, value in fields.values.items() if name not in ("model_type", "vision_config")}
@@ -219,7 +220,8 @@ def text_fields(fields: Fields) -> Fields:
 
 
 def _inner(fields: Fields, name: str) -> Fields:
-    """Returns the group of the language model, with the outer fields that count."""
+    """Returns the fields of the language model's group `name`. Fields of OUTER that it does not have come from outside
+    it. Raises CorruptModel where there is no such group."""
     group = fields.group(name)
     if group is None:
         raise CorruptModel(

@@ -18,7 +18,8 @@ from twostroke.ops.states.selective_scan import selective_scan
 from twostroke.ops.states.short_conv import short_conv
 
 StepNorm = Callable[[Tracer, str, Value], Value]
-"""norm(trace, name, x) norms the steps, B or C, in place of x."""
+"""norm(trace, name, x) returns the norm of x, which may be overwritten. x is one of the scan's inputs: the low-rank dt,
+B or C."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Stepper:
         return self.session.submit(prompt, self.clock() if arrival_s is None else arrival_s)
 
     def abort(self, request_id: str) -> list[Delta]:
-        """End a request now."""
+        """End a request now, whatever its state. Returns the last pieces of its answers."""
         return self.session.abort(request_id, self.clock())
 
     def step(self) -> list[Delta] | None:

@@ -15,10 +15,10 @@ class Witness(Protocol):
     end of each step, on the thread that runs steps: it must be quick, and must not raise."""
 
     def begins(self, group_ids: Sequence[str]) -> None:
-        """A step for these requests begins. An id may occur several times."""
+        """Called when a step for these requests begins. An id may occur several times."""
 
     def ends(self) -> None:
-        """The step has ended, successfully or not."""
+        """Called when the step has ended, successfully or not."""
 
 
 class WitnessedExecutor:

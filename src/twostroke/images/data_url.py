@@ -1,4 +1,4 @@
-"""Reads data: URLs and base64, strictly."""
+"""Reads data: URLs and base64. Anything that does not have exactly this form is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import binascii
 from twostroke.types.errors import InvalidRequest
 
 ESCAPES = {"%2B": "+", "%2b": "+", "%2F": "/", "%2f": "/", "%3D": "=", "%3d": "=", "%0A": "", "%0D": "", "%20": ""}
-"""Percent escapes that a URL of base64 may have. No others are read, so that a long text costs a few passes."""
+"""The percent escapes that occur in a URL of base64, with what they stand for. Only these are decoded, so that a long
+text is passed over a few times only."""
 
 
 def bytes_of_url(url: str, most_bytes: int) -> bytes:

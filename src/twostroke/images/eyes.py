@@ -62,14 +62,15 @@ class SpanShape(Struct, frozen=True):
 
 
 class WantedImage(Struct, frozen=True):
-    """where: the part of a message that holds the image, such as `messages[0].content[1]`."""
+    """An image that a request needs opened. where: the part of a message that holds the image, such as
+    `messages[0].content[1]`."""
 
     where: str
     asked: AskedImage
 
 
 class ImagesWanted(Exception):
-    """Some images of a request are not opened yet."""
+    """Raised when a request has images that are not opened yet. images: these images."""
 
     def __init__(self, images: Sequence[WantedImage]) -> None:
         super().__init__(f"{len(images)} images")
@@ -77,18 +78,20 @@ class ImagesWanted(Exception):
 
 
 class Looks(Protocol):
-    """Finds the images of a conversation."""
+    """Finds and opens the images of a conversation."""
 
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
-        """Returns the images of a conversation; None where it has none. local: see `image_of`.
+        """Returns the images of a conversation; None where it has none. local: whether files, arrays and bytes of the
+        caller are accepted.
 
         Raises InvalidRequest that names the part, such as `messages[0].content[1]`.
         """
 
 
 class Eyes:
-    """Opens images for prompts; any thread may ask. patching: how the encoder divides tiles. placeholder: the token id
-    of each image row. together: see ImageSpan. fetcher: fetches files from other machines. marks: see Sight."""
+    """Opens the images of prompts and cuts them into tiles. Any thread may call it. patching: how the encoder divides
+    tiles. placeholder: the token id of each image row. together: see ImageSpan. fetcher: fetches files from other
+    machines. marks: see Sight."""
 
     def __init__(
         self,
@@ -108,8 +111,8 @@ class Eyes:
 
     @property
     def fingerprint(self) -> str:
-        """A text for the rules of this object. Two objects with the same fingerprint make the same tiles, and the same
-        places for them."""
+        """A text that identifies all settings of this object. Two objects with the same fingerprint make the same
+        tiles, and give them the same positions."""
         rules = (self._processor.settings, self._processor.values, self._patching, self._shape)
         return hashlib.blake2b(repr(rules).encode(), digest_size=16).hexdigest()
 
@@ -129,7 +132,8 @@ class Eyes:
     def placed(
         self, messages: Sequence[Mapping[str, Any]], seen: Callable[[WantedImage], SeenImage], local: bool
     ) -> Pictures | None:
-        """Returns the images of a conversation, see Looks. seen: returns the opened image for each wanted one."""
+        """Returns the images of a conversation; None where it has none. seen: returns the opened image for each wanted
+        one. local: see `look`."""
         marks, found = PictureMarks(self._processor.mark), list[SeenImage]()
         among = self._processor.apart and _images_of(messages) > 1
         made = []
@@ -187,7 +191,8 @@ class Eyes:
         return structs.replace(asked, data=self.fetcher.fetch(asked.url), url="")
 
     def open(self, asked: AskedImage) -> SeenImage:
-        """Returns the tiles of a file, which is opened if the image is not known. Raises InvalidRequest."""
+        """Opens an image and returns its tiles; an image that was opened recently is taken from memory. Raises
+        InvalidRequest."""
         asked = self.fetched(asked)
         name = asked.name
         known = self.known(name)
@@ -244,15 +249,17 @@ def _images_of(messages: Sequence[Mapping[str, Any]]) -> int:
 
 
 class EyesOfRequest:
-    """Satisfies Looks, and opens no file. `look` raises ImagesWanted for images that are not known. The caller opens
-    these images elsewhere, gives them to `take`, and reads the request again. Images that were found stay known."""
+    """Finds the images of one request without opening files. Satisfies Looks. `look` raises ImagesWanted for images
+    that are not opened yet. The caller opens them elsewhere, gives them to `take`, and calls `look` again. Images that
+    were found stay known."""
 
     def __init__(self, eyes: Eyes) -> None:
         self._eyes = eyes
         self._found: dict[ImageName, SeenImage] = {}
 
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
-        """See Looks. Raises ImagesWanted."""
+        """Returns the images of the request; None where it has none. Raises ImagesWanted for images that are not opened
+        yet."""
         wanted: list[WantedImage] = []
 
         def seen(image: WantedImage) -> SeenImage:
@@ -292,7 +299,8 @@ class Pictures:
         self._tiles: list[tuple[ImageTile, Canvas | None]] = []
 
     def expanded(self, text: str) -> str:
-        """Returns the rendered text with the text that the model reads for each image. Raises InvalidRequest."""
+        """Returns the rendered text, with the mark of each image replaced by the text that the model reads for it.
+        Raises InvalidRequest."""
         made, order = self.marks.replaced(text, [image.text for image in self._images], self._ahead)
         found = [self._images[number] for number in order]
         self._tiles = [pair for image in found for pair in zip(image.tiles, image.canvases, strict=True)]

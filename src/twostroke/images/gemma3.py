@@ -25,7 +25,7 @@ BEGIN, IMAGE, END = "<start_of_image>", "<image_soft_token>", "<end_of_image>"
 
 
 class Gemma3Processor(OfColors, Struct, frozen=True):
-    """side: the side of a tile in pixels."""
+    """Makes one square tile of each image. side: the side of a tile in pixels."""
 
     family: ClassVar[str] = "gemma3"
     side: int

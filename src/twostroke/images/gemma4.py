@@ -27,11 +27,11 @@ from twostroke.types.spec.fields import Fields
 BEGIN, IMAGE, END = "<|image>", "<|image|>", "<image|>"
 PLAIN = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 LOW_ROWS = 70
-"""The most image rows of an image for which low detail is asked."""
+"""The most image rows of an image that a request asks for in low detail."""
 
 
 class Gemma4Processor(OfColors, Struct, frozen=True):
-    """most: the most image rows of an image."""
+    """Makes one tile of each image. most: the most image rows of an image."""
 
     family: ClassVar[str] = "gemma4"
     patching: Patching
@@ -41,7 +41,8 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor. The tower doubles the value of a byte and subtracts one."""
+        """For each byte of a pixel, the input of the encoder: Gemma 4's encoder takes twice the normalized value, minus
+        one."""
         return tuple((2 * red - 1, 2 * green - 1, 2 * blue - 1) for red, green, blue in self.colors.table)
 
     @property

@@ -1,4 +1,4 @@
-"""Tiles of Gemma 4 without a tower: the same tiles as for Gemma 4, but the image rows are read from unchanged pixels.
+"""Tiles of Gemma 4 without an image encoder: the same tiles as for Gemma 4. Pixels keep their plain normalized values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from twostroke.types.spec.fields import Fields
 
 
 class Gemma4UnifiedProcessor(Gemma4Processor, frozen=True):
-    """See Gemma4Processor."""
+    """Makes one tile of each image, as Gemma4Processor does."""
 
     family: ClassVar[str] = "gemma4_unified"
 

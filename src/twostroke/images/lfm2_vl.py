@@ -52,7 +52,7 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
         return max(self.rows[1], (self.side // self.patching.unit) ** 2 if self.tiles[1] > 1 else 0)
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: True for only the whole image."""
+        """Returns how an image of this size is cut. low: True for only the whole image."""
         unit, (least, most), word = self.patching.unit, self.rows, self.colors.word
         high, wide = smart_size(height, width, unit, least * unit**2, most * unit**2, unit)
         if high * wide > self.most_rows * unit**2:

@@ -1,7 +1,7 @@
 """Tiles of LLaVA-NeXT and LLaVA-OneVision: the whole image as one square, then a grid of squares that shows it larger.
 
 Among all grids that the model knows, the grid that loses least of the image is used. The part of the grid outside the
-image is black, and its rows are left out (Liu et al. 2024; Li et al. 2024).
+image is black, and the model gets no embeddings of it (Liu et al. 2024; Li et al. 2024).
 """
 
 from __future__ import annotations

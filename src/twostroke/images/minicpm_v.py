@@ -1,6 +1,5 @@
-"""Tiles of MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: the whole image with an area near that of a square of fixed side. A
-large image is also cut into a grid of slices, and each of them is enlarged to this area (Guo et al. 2024).
-"""
+"""Tiles of MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: the whole image, resized to about a given area. A large image is also
+cut into a grid of slices, and each of them is enlarged to this area (Guo et al. 2024)."""
 
 from __future__ import annotations
 
@@ -30,9 +29,9 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE = "<|image_pad|>"
 NUMBER, WHOLE, SLICE = (("<" + name + ">", "</" + name + ">") for name in ("image_id", "image", "slice"))
-"""The marks before and after an image's number, the rows of a whole image, and the rows of a slice."""
+"""The tags around an image's number, around the placeholders of a whole image, and around those of a slice."""
 MODES = {"4x": 2, "16x": 4}
-"""The number of patches on each side of the square that becomes one image row, by the name in the settings."""
+"""For each mode in the settings, the number of patches on each side of the square that becomes one image row."""
 USUAL_SIDE, USUAL_SLICES = 448, 9
 MOST_RATIO = 200
 """The most times that one side of a tile may be as long as the other side."""
@@ -63,7 +62,7 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
         return f"{NUMBER[0]}{place}{NUMBER[1]}" if self.numbered else ""
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: True for only the whole image."""
+        """Returns how an image of this size is cut. low: True for only the whole image."""
         found = None if self.slices == 1 else self._grid(width, height)
         whole = one_tile(*self._size(width, height, grows=found is None and self.enlarges), self.colors.word)
         if found is None or low:

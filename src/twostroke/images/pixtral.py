@@ -25,7 +25,7 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE, BREAK, END = "[IMG]", "[IMG_BREAK]", "[IMG_END]"
 LOW_LINES = 16
-"""The most lines and columns of an image for which low detail is asked."""
+"""The most lines and columns of image rows of an image that a request asks for in low detail."""
 
 
 class PixtralProcessor(OfColors, Struct, frozen=True):

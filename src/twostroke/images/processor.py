@@ -39,8 +39,8 @@ class Tiling(Struct, frozen=True):
 
 class Cut(Struct, frozen=True):
     """How one image becomes tiles. steps: the steps that child.py runs. sizes: width and height of each tile. columns,
-    rows: the columns and rows of tiles, 0 where the image is one tile. sheets: for each tile, the grid of squares as
-    which it is encoded; None for a tile that is encoded whole."""
+    rows: the columns and rows of tiles, 0 where the image is one tile. sheets: None for a tile that is encoded as a
+    whole. A Sheet for a tile that consists of squares which are encoded one by one."""
 
     steps: tuple[Step, ...]
     sizes: tuple[tuple[int, int], ...]
@@ -90,21 +90,22 @@ class Processor(Protocol):
 
     @property
     def most_rows(self) -> int:
-        """The most image rows of a tile that the settings allow; 0 where only Tiling defines this number."""
+        """The most image rows of a tile by these settings; 0 where only Tiling.most_rows bounds them."""
 
     @property
     def apart(self) -> bool:
         """Whether each of several images in a prompt is cut by cut_among instead of cut."""
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """Returns how an image of this size is cut. low: True for few tiles or few rows."""
+        """Returns how an image of this size is cut. low: True if the request asks for low detail, which means few tiles
+        or rows."""
 
     def cut_among(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """Returns how one of several images of a prompt is cut."""
+        """Returns how an image is cut that is one of several in a prompt."""
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """Returns the text that stands in the prompt for an image. lines: for each tile, the number of lines of image
-        rows and of rows in a line."""
+        """Returns the text that stands in the prompt for an image: placeholders and the tags around them. lines: for
+        each tile, the number of lines of image rows, and of rows in a line."""
 
     def ahead(self, place: int) -> str:
         """Returns the text that stands in the prompt before the text of an image, such as its number. place: the number
@@ -127,7 +128,7 @@ class Colors(Struct, frozen=True):
 
     @property
     def table(self) -> tuple[tuple[float, float, float], ...]:
-        """The value of each byte in red, green and blue."""
+        """The normalized value of each byte in red, green and blue."""
         pairs = tuple(zip(self.mean, self.std, strict=True))
         rows = ([(byte * self.factor - mean) / std for mean, std in pairs] for byte in range(256))
         return tuple((red, green, blue) for red, green, blue in rows)
@@ -168,7 +169,7 @@ class OfColors:
 
 
 def too_narrow() -> InvalidRequest:
-    """Returns the error for an image whose one side would vanish, or whose other side would be too long."""
+    """Returns the error for an image that is so narrow that one side would become 0 or the other one too long."""
     return InvalidRequest("The image is too narrow.", param="image", fix="Send an image whose longer side is shorter.")
 
 
@@ -190,8 +191,8 @@ def require_side(fields: Fields, size: Fields, names: Sequence[str], side: int, 
 def read_resizing(
     fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int, why: str
 ) -> Colors:
-    """See read_colors. Also raises CorruptModel where images must keep their size. why: the reason why that is
-    impossible."""
+    """Reads the settings that all families have (see read_colors). Also raises CorruptModel where images must keep
+    their size. why: the reason why that is impossible."""
     colors = read_colors(fields, usual, word)
     if not colors.resizes:
         raise fields.wrong("do_resize", why)
@@ -202,8 +203,8 @@ ONE_SIZE, MULTIPLES = "All tiles have one size.", "Sides of a tile are multiples
 
 
 def read_colors(fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int) -> Colors:
-    """Reads the settings that all families have. usual: mean and deviation where the file has none. word: the filter
-    where the file names none. Raises CorruptModel."""
+    """Reads how bytes become values and how images are resized. usual: mean and deviation where the file has none.
+    word: the filter where the file names none. Raises CorruptModel."""
     mean, std = (
         fields.numbers(name, 3, -1e6, 1e6) if fields.has(name) else silent
         for name, silent in zip(("image_mean", "image_std"), usual, strict=True)

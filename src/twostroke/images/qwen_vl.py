@@ -28,7 +28,7 @@ from twostroke.types.spec.fields import Fields
 IMAGE = "<|image_pad|>"
 MOST_RATIO = 200
 LOW_ROWS = 256
-"""The most image rows of an image for which low detail is asked."""
+"""The most image rows of an image that a request asks for in low detail."""
 MOST_AREA = 1 << 40
 
 
@@ -106,7 +106,8 @@ def read(fields: Fields, tiling: Tiling) -> QwenProcessor:
 
 
 def read_bounded(fields: Fields, tiling: Tiling, least_usual: int, most_usual: int) -> QwenProcessor:
-    """See `read`. least_usual, most_usual: the bounds of the area where the file has none."""
+    """Returns the processor that a file describes. least_usual, most_usual: the bounds of the area where the file has
+    none. Raises CorruptModel."""
     patching = tiling.patching
     require_tower(fields, ("patch_size", "merge_size"), patching)
     size = fields.group("size") or fields.only({})

@@ -6,7 +6,8 @@ from twostroke.images.decoder import Step
 
 
 def nearest_grid(width: int, height: int, side: int, least: int, most: int) -> tuple[int, int]:
-    """Returns columns and rows of tiles, within both bounds of their number, whose ratio is nearest to the image's.
+    """Returns (columns, rows) of the grid of tiles whose shape is nearest to the image's. least, most: bounds of the
+    number of tiles.
 
     Of equally near grids, the one with more tiles is returned, unless the image's area is at most half of that grid's.
     """

@@ -79,24 +79,26 @@ class Sequence(Struct, eq=False):
 
     @property
     def prompt_under_way(self) -> bool:
-        """True when a chunk of the prompt is in a plan that is not committed. Nobody can share its pages yet."""
+        """True when a chunk of the prompt is in a plan that is not committed. Other sequences cannot share its pages
+        yet."""
         return self.under_way > 0 and self.role is Role.PREFILL
 
     @property
     def to_score(self) -> range:
-        """The positions that must be computed, cached or not: their logits score the prompt token after them, or their
-        rows are pooled."""
+        """The positions whose logits or rows the request wants: they score the prompt token after them, or are pooled.
+        These positions are computed even if their pages are cached."""
         wanted = self.request.wanted_rows
         return range(max(self.scored, wanted.start), wanted.stop)
 
     @property
     def may_skip(self) -> bool:
-        """True when cached positions can be left out. The last position is computed in any case."""
+        """True when positions with cached pages need not be computed. The last known position is computed in any case.
+        """
         wanted = self.to_score
         return not wanted or wanted.start == len(self.known) - 1
 
     def scores_in(self, end: int) -> range:
-        """Returns the positions in [computed, end) that are in `to_score`."""
+        """Returns the positions of `to_score` that are computed if the sequence is computed up to `end`."""
         asked = self.to_score
         return range(max(self.computed, asked.start), min(end, asked.stop))
 

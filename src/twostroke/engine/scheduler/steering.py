@@ -40,8 +40,8 @@ class Steering:
         self._queues.resume(sequence)
 
     def branch(self, request: Request, source_id: str) -> None:
-        """Make the sequence of `request` a paused copy of the paused sequence `source_id`. Its own pages and tokens are
-        given up.
+        """Make the sequence of `request` a paused copy of the paused sequence `source_id`. If it exists already, its
+        former tokens and pages are dropped.
 
         Full pages are shared. The last page and the state are copied; when there is no room for that, the copy is
         computed again when it goes on. Raises KeyError when the source is unknown.

@@ -96,8 +96,8 @@ class UnderWay:
         return self._follows and not again and sequence.remaining > 0
 
     def open(self, plan: Plan, load: StepLoad, copied: list[str]) -> None:
-        """Note a plan that was made from this load: its known positions count as computed from now on. copied: see
-        PlanHeld."""
+        """Note a plan that was made from this load. The positions of known tokens in it count as computed from now on;
+        those of guesses do not. copied: see PlanHeld."""
         held = PlanHeld([], copied, self._since_s)
         for planned, (sequence, _) in zip(plan.sequences, load.parts, strict=True):
             sequence.computed = planned.start + planned.num_tokens - len(planned.draft_token_ids)
@@ -113,8 +113,8 @@ class UnderWay:
     def close(self, plan: Plan, result: StepResult, now: float) -> tuple[float, PlanHeld]:
         """Note that the plan was computed. Returns (how long its streams waited for it, in seconds; its content).
 
-        Streams wait from the end of the last step before the plan was made; the time that the driver takes in between
-        is included. When the executor's own time for the plan is longer, that time counts.
+        Streams wait from the end of the step before the plan was made, so pauses between steps are included. When the
+        executor's own time for the plan is longer, that time counts.
         """
         held = self._open.pop(plan.step_id)
         for sequence, _ in held.sequences:

@@ -1,6 +1,5 @@
-"""Estimates how often draft tokens are accepted, for each proposer and strength of its evidence, and for one request
-compared with the others.
-"""
+"""Estimates how often guessed tokens are accepted: for each proposer by the length of the matched text, and for one
+request compared with the others."""
 
 from __future__ import annotations
 
@@ -13,9 +12,8 @@ REQUEST_MEMORY = 0.9
 PRIOR_TRIALS = 6.0
 REQUEST_PRIOR_TRIALS = 3.0
 FIRST_PRIOR, LATER_PRIOR = 0.3, 0.7
-"""The acceptance rates that are assumed before any trial. The first is for a guess's first token, the second for a
-token after an accepted one.
-"""
+"""The acceptance rates that are assumed while no guess was compared. The first is for a guess's first token, the second
+for a token after an accepted one."""
 MOST_CHANCE = 0.99
 LEAST_RECORD = 0.1
 """The least value of both sums in a GuessRecord, the accepted tokens and the expected ones. With 0 accepted tokens, a
@@ -27,7 +25,7 @@ Kind = tuple[str, int, bool]
 
 
 class _Rate:
-    """The rate of successful trials, in which the latest trials count most."""
+    """The share of compared tokens that were accepted, in which the latest tokens count most."""
 
     __slots__ = ("hits", "trials")
 

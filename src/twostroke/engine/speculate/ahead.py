@@ -1,7 +1,8 @@
 """eagle, mtp: a layer over the model's hidden states guesses the model's next tokens.
 
 It reads the text as a draft model does, but one token ahead: at position t it reads the token t + 1 and the hidden
-state at t. What it computed from its own hidden states is computed again once the model's states are known.
+state at t. For guesses it takes hidden states of its own; these positions are computed again as soon as the model's
+hidden states are known.
 
 Sources: EAGLE (Li et al. 2024), multi-token prediction (DeepSeek-AI 2024); one chain of tokens; MODELS.md, section 6.
 """
@@ -51,8 +52,8 @@ class AheadProposer:
         self._writer.ended(request, known)
 
     def _ahead(self, request: Request) -> Request:
-        """Returns the request as the layer runs it: its text begins with the second token, so that outputs keep their
-        places."""
+        """Returns the request as the layer runs it. Its prompt has no first token, because the layer reads token t + 1
+        at position t; the positions of output tokens in the output stay the same."""
         found = self._requests.get(request.request_id)
         if found is None:
             found = replace(request, prompt_token_ids=request.prompt_token_ids[1:])

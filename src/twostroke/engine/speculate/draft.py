@@ -29,7 +29,7 @@ PROMPT_ROWS = 256
 """The most rows that one call spends on tokens which the draft model has not read yet. All streams of the call wait for
 these rows."""
 MOST_FAULTS = 3
-"""After this many calls in a row that raised, the draft is not asked any more."""
+"""After this many calls that raised one after another, the draft model is not called any more."""
 DIFFERS_WITHIN = 64
 """Only this many tokens at the end of the draft's text are compared with the known tokens. This is longer than any
 guess."""
@@ -37,14 +37,15 @@ TIMED_STEPS = 15
 
 
 class DraftExecutor(Protocol):
-    """Runs plans on the small model."""
+    """Runs the plans of the small model."""
 
     def execute(self, plan: Plan) -> StepResult:
         """Returns one token for each sequence that samples."""
 
 
 class _Draft(Struct):
-    """request: the request in the form that the draft model runs. tokens: the tokens whose K and V are in its pages."""
+    """What the draft model has of one request. request: the request in the form that the draft model runs. tokens: the
+    tokens whose K and V are in its pages."""
 
     request: Request
     tokens: list[int] = field(default_factory=list)
@@ -98,7 +99,8 @@ class DraftProposer:
         self.ask_s, self._ask_times, self._writing_s = 0.0, deque[float](maxlen=TIMED_STEPS), 0.0
 
     def propose(self, wanted: Sequence[GuessWanted]) -> list[Guess]:
-        """See Proposer. A draft that fails guesses nothing, and the large model goes on alone."""
+        """Returns a guess for each of `wanted`. After a fault in the draft model all guesses are empty, and the large
+        model goes on alone."""
         if self._faults >= MOST_FAULTS:
             return [NO_GUESS] * len(wanted)
         begin_s, self._writing_s = self._clock(), 0.0
@@ -132,7 +134,7 @@ class DraftProposer:
             del draft.tokens[length:]
 
     def _guesses(self, wanted: Sequence[GuessWanted]) -> dict[str, Guess]:
-        """Returns guesses by request id, for the requests whose text the draft has read to the end."""
+        """Returns guesses by request id. Requests of whose text the draft model has still to read a part get none."""
         reading, ready = self._to_read(wanted)
         if not reading:
             return {}
@@ -150,8 +152,8 @@ class DraftProposer:
         return {name: Guess(each.text[len(each.wanted.known) :]) for name, each in ready.items() if each.guessed}
 
     def _to_read(self, wanted: Sequence[GuessWanted]) -> tuple[list[PlannedSequence], dict[str, _Writing]]:
-        """Returns the sequences that the first pass computes, and by request id the streams whose text it reads to the
-        end."""
+        """Returns the sequences of the first pass, which reads known tokens. Also returns, by request id, those of them
+        whose text is then read to the end, so that tokens can be guessed."""
         ready: dict[str, _Writing] = {}
         reading: list[PlannedSequence] = []
         room = PROMPT_ROWS
@@ -172,8 +174,8 @@ class DraftProposer:
         return reading, ready
 
     def _hold_states(self, ready: Mapping[str, _Writing]) -> None:
-        """Copy the states of sequences that read their own guesses now. A sequence without a slot for the copy guesses
-        no more tokens."""
+        """Copy the states of sequences before they read their own guesses. A sequence without a free slot for the copy
+        guesses no more tokens."""
         if self._cache.states is not None:
             for name, each in ready.items():
                 each.ended = each.ended or (each.goes_on and not self._cache.hold_state(name))
@@ -232,7 +234,8 @@ class DraftProposer:
         return _Writing(wanted, draft, list(known))
 
     def _begun(self, wanted: GuessWanted, asked: Collection[str]) -> _Draft | None:
-        """Returns a new draft, with the cached part of its text; None when no slot is left for states."""
+        """Returns the draft model's new record of a request; the part of its text whose pages are cached counts as
+        read. Returns None when no slot is left for states."""
         request, known = wanted.request, wanted.known
         states = self._cache.states
         if states is not None and not states.slots_left:
@@ -247,8 +250,8 @@ class DraftProposer:
         return draft
 
     def _reserved(self, writing: _Writing, num_tokens: int, asked: Collection[str]) -> bool:
-        """Reserve pages for num_tokens positions. When there are not enough, pages are taken from streams for which
-        this call asks no guesses. Returns False when there are still not enough."""
+        """Reserve pages for num_tokens positions. When there are too few, requests for which this call wants no guesses
+        lose theirs. Returns False when there are still too few."""
         request_id = writing.wanted.request.request_id
         if num_tokens > self._context_tokens:
             return False

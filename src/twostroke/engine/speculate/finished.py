@@ -1,8 +1,8 @@
-"""The texts of finished requests, by salt, within a bound: the latest answers, used to guess the text of other
-requests.
+"""The answers of finished requests, kept by salt up to a number of tokens: proposers look up guesses for other requests
+in them.
 
-Two generations for each salt: answers go to the young one; when it is full, the old one is dropped and the young one
-becomes the old one. So nothing is searched to find the oldest answers, and dropping them takes no time.
+Each salt has two lists of answers. New answers go to the young list. When it is full, the old list is dropped and the
+young one becomes the old one. So nothing is searched to find the oldest answers, and dropping them takes no time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FinishedAnswers:
                 del self._salts[oldest]
 
     def texts(self, salt: str) -> Iterator[tuple[Sequence[int], Occurrences]]:
-        """Yields the answers under this salt with their index, the young generation first."""
+        """Yields the lists of answers under this salt, each with its index, the newer list first."""
         generations = self._salts.get(salt)
         if generations is not None:
             self._salts.move_to_end(salt)

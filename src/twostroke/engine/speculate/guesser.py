@@ -1,7 +1,7 @@
-"""The guesses of a step: asks proposers, lets the limiter decide, and learns what was accepted.
+"""The guesses of a step: calls proposers, lets the limiter decide, and learns what was accepted.
 
-Before a proposer's guesses are verified they are tried without cost: the tokens that it would have guessed are compared
-with the tokens that then came. So finding out that a text can be guessed costs no row of the model.
+Before a proposer's guesses are verified in steps, free trials show whether they pay: a guess is only compared with the
+tokens that the model samples later. So finding out that a text can be guessed costs no row of the model.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
 """The most tokens between two trials of a stream whose guesses do not pay. The first number is for proposers that look
 tokens up, the second for those that compute them."""
 LOST_REST = 32
-"""How many tokens a stream rests when looking a guess up takes longer than accepted tokens can save."""
+"""How many tokens pass before a proposer that looks tokens up is called again for a stream, when looking up takes
+longer than accepted tokens save."""
 PROBE_TOKENS = 2
-"""How many tokens a proposer guesses when guessing does not pay, to find out whether it pays by now."""
+"""How many tokens a proposer guesses in a probe: a call made while guessing does not pay, to find out whether it pays
+again."""
 NEVER = 1 << 60
 ENOUGH_SEEN = 3
 """A free trial (a guess that is only compared with the tokens sampled later) succeeds as soon as this many of its
@@ -47,8 +49,8 @@ class Guesses(NamedTuple):
 
 
 class Totals(Struct):
-    """Sums since the beginning. won_s: the seconds of the steps that accepted guesses saved. lost_s: the seconds that
-    verifying took."""
+    """Sums since the beginning. won_s: the seconds that accepted guesses saved, because fewer steps were needed.
+    lost_s: the seconds that verifying guesses took."""
 
     guessed: int = 0
     accepted: int = 0
@@ -77,25 +79,26 @@ class _Trial(Struct):
 
 
 class _State(Struct):
-    """The state of guessing for one request."""
+    """What the guesser knows of one request: its trial, its record, and when it is asked next."""
 
     proposers: Sequence[Proposer]
     record: GuessRecord = field(default_factory=GuessRecord)
     trial: _Trial | None = None
     next_rest: int = 1
     last_true: int = 0
-    """How many tokens of its last guess were accepted."""
+    """How many tokens of the request's last guess were accepted."""
 
 
 _Asking = tuple[Stream, _State]
 
 
 class Guesser:
-    """ways: the ways to guess that a request may ask for by name, each with its proposers in order. The first proposer
-    that has a guess is used; `off` has no proposers. default: the way of requests that ask for none.
+    """Makes the guesses of each step and learns from their outcome. ways: the ways to guess that a request may ask for
+    by name, each with its proposers in order. The first proposer that has a guess is used; `off` has no proposers.
+    default: the way of requests that name none.
 
-    asleep: for each request that need not be asked about now, the length of its text, in tokens, at which it must be
-    asked about again. Only read it.
+    asleep: for each request that rests, the length of its text, in tokens, from which on `guess` must get it again. The
+    scheduler reads this and changes nothing.
     """
 
     def __init__(
@@ -113,7 +116,7 @@ class Guesser:
         self.totals = Totals()
 
     def offer(self, way: str, proposers: Sequence[Proposer]) -> None:
-        """Add a way to guess, for benches."""
+        """Add a way to guess under a name. Benchmarks use this."""
         self._ways[way] = proposers
         self._most_proposers = max(self._most_proposers, len(proposers))
 
@@ -222,8 +225,8 @@ class Guesser:
     def _worth_asking_for(
         self, proposer: Proposer, asked: AskRecord, everybody: Sequence[_Asking], shape: StepShape
     ) -> tuple[list[_Asking], list[int]]:
-        """Returns the streams that are asked for, and how many tokens each is asked for; 0 for a probe. The others
-        rest."""
+        """Returns the streams for which the proposer is called, and how many tokens it should guess for each; 0 means a
+        probe. The other streams rest: they are not asked about for some tokens."""
         members: list[_Asking] = []
         worth: list[int] = []
         for each in everybody:
@@ -236,10 +239,9 @@ class Guesser:
         return members, worth
 
     def _worth_asking(self, proposer: Proposer, asked: AskRecord, state: _State, shape: StepShape) -> int:
-        """Returns how many tokens to ask for; 0 when asking does not pay. A proposer that computes is asked for as many
-        tokens as pay. A proposer that looks up is asked for its longest guess, when its accepted tokens were worth its
-        time.
-        """
+        """Returns how many tokens the proposer should guess for a stream; 0 when a call does not pay. A proposer that
+        computes guesses as many tokens as pay. A proposer that looks up makes its longest guess, if its accepted tokens
+        so far saved more time than its calls took."""
         if not proposer.computes:
             brought = max(asked.tokens, state.last_true)
             return proposer.longest if brought * self._limiter.token_s(shape) > proposer.ask_s else 0

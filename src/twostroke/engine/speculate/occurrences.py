@@ -1,9 +1,9 @@
 """Where the end of a text occurred before: an index over a growing list of tokens.
 
-The index has hash chains, as LZ77 compressors have. For each run of 2 tokens, and of 8, it knows the latest place after
-such a run, and from each place the previous place after the same run. Adding a token costs the same however long the
-text is, and so does a look-up. Long runs occur rarely, so the few places that are compared are all or most of them.
-The index holds only integers, nothing that a garbage collector must visit.
+The index has hash chains, as LZ77 compressors have. For each run of 2 tokens, and of 8, it knows the latest position
+after such a run, and from each position the previous one after the same run. Adding a token costs the same however long
+the text is, and so does a look-up. Long runs occur rarely, so few positions must be compared. The index holds only
+integers, nothing that a garbage collector must visit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Chains:
 class Occurrences:
     """Finds where a run of tokens occurred before in one list.
 
-    Tokens are added once each, in order. The caller keeps the list itself.
+    The list itself belongs to the caller and only grows; its tokens are added here once each, in order.
     """
 
     __slots__ = ("_chains",)

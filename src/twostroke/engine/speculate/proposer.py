@@ -11,8 +11,8 @@ from twostroke.types.request import Request
 
 
 class GuessWanted(NamedTuple):
-    """A stream that wants a guess of at most `most` tokens after `known`. known: its prompt and output so far, which
-    only grow."""
+    """A stream for which a proposer should guess at most `most` tokens. known: its prompt and output so far, which only
+    grow."""
 
     request: Request
     known: Sequence[int]
@@ -48,12 +48,12 @@ class Proposer(Protocol):
 
     name: str
     computes: bool
-    """True when a model or heads compute the guesses, so that asking costs time and nearly always gives a guess; False
-    for proposers that look up."""
+    """True when a model guesses the tokens, so that a call takes time and nearly always gives a guess; False for
+    proposers that look tokens up."""
     longest: int
     """The most tokens of a guess."""
     ask_s: float
-    """The seconds that asking for one stream takes, as measured; 0 when that is not known."""
+    """The measured seconds that a call takes for one stream; 0 when that is not known."""
     token_s: float
     """The additional seconds for guessing one more token for all streams of a call."""
     spent_s: float
@@ -63,5 +63,5 @@ class Proposer(Protocol):
         """Returns a guess for each element of `asks`; NO_GUESS when nothing is known."""
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Note that a request has ended, for whatever reason. Nothing is kept of it except what other requests may see.
-        """
+        """Note that a request has ended, for whatever reason. The proposer forgets it, except for the text that it may
+        use in guesses for other requests."""

@@ -1,7 +1,7 @@
 """Finds where the end of a running request's text occurred before in the same text.
 
-A text is kept as a string with one character for each token, which Python searches at the speed of memory. Nothing is
-made for a token that is never looked up, so a text that cannot be guessed costs almost nothing.
+A text is kept as a string with one character for each token, because Python searches strings at the speed of memory. No
+index is made, so a text that cannot be guessed costs almost nothing.
 """
 
 from __future__ import annotations
@@ -81,5 +81,5 @@ class RunningTexts:
         return seen
 
     def forget(self, request_id: str) -> None:
-        """Forget a request that has ended. An unknown id changes nothing."""
+        """Drop the text of a request that has ended. An unknown id changes nothing."""
         self._seen.pop(request_id, None)

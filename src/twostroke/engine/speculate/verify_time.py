@@ -17,22 +17,23 @@ PLAIN_AGAIN_STEPS = 64
 EXPIRES_STEPS = 512
 """Evidence that is older than this many steps is dropped, so that one slow hour does not end guessing for ever."""
 LEAST, MOST = 0.001, 1000.0
-"""The bounds of the ratio of a measured time to a predicted one. They are wide, because a prediction may be far off on
-a machine that nobody has measured. What pays is decided by comparing two such ratios: narrow bounds would make both the
-same."""
+"""The bounds of the ratio of a measured time to a predicted one. They are wide, because predictions for a machine
+without calibration may be far off. Guessing is judged by the difference of two ratios: narrow bounds would make both
+the same."""
 _KEPT_PREDICTIONS = 4096
 
 
 def decoding_rows(streams: int, position: int, guesses: int) -> list[Segment]:
-    """Returns a step in which `streams` streams decode at this position, with their guesses spread evenly."""
+    """Returns the segments of a step in which `streams` streams decode at this position, with their guesses spread
+    evenly."""
     each, more = divmod(guesses, streams)
     drafts = [each + (index < more) for index in range(streams)]
     return [Segment(position, 1 + count, True, Role.DECODE, drafts=count) for count in drafts]
 
 
 class _Ratios:
-    """The ratios measured / predicted of the last steps with about the same number of guesses. The median is used, so
-    that no outlier decides."""
+    """Measured divided by predicted time of the last steps with about the same number of guesses. Their median is used,
+    so that no outlier decides."""
 
     def __init__(self) -> None:
         self.values: deque[float] = deque(maxlen=LOOKED_BACK)

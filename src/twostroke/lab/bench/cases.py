@@ -15,8 +15,8 @@ from twostroke.ops.quant.formats import STORED, WEIGHT_NAMES, format_choice
 from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
 
 INTEGER_WEIGHTS = ("int8", "int4")
-"""Weight formats that all engines are asked for; each makes them from the checkpoint. Only this engine is asked for its
-other formats. Any other name means a type of GGUF files."""
+"""Weight formats that all engines can make from a checkpoint, so all are compared in them. Only this engine is asked
+for its other formats. Any other name of a format is a type of GGUF files."""
 SHORT_PROMPT = 128
 """The most tokens of a prompt whose prefill counts as short. Its case is measured five times, because one prefill takes
 only some tenths of a second."""
@@ -39,12 +39,12 @@ class Case:
 
 
 def prefill(tokens: int) -> Case:
-    """Returns the case of one prompt of `tokens` tokens."""
+    """Returns the case that measures the prefill of one prompt of `tokens` tokens."""
     return Case(f"prefill {tokens}", "prefill", {"tokens": tokens}, times=5 if tokens <= SHORT_PROMPT else 1)
 
 
 def decode(batch: int, context: int, new_tokens: int = 64) -> Case:
-    """Returns the case of `batch` streams that begin at the same context."""
+    """Returns the case that measures the decoding of `batch` streams, which all begin at this context."""
     name = f"decode {batch} x {context}"
     return Case(name, "decode", {"batch": batch, "context": context, "new_tokens": new_tokens})
 
@@ -64,8 +64,8 @@ def gap(context: int, new_tokens: int = 32) -> Case:
 
 
 BESIDE_BUSY = beside_busy(decode(1, 512, new_tokens=32))
-"""The case next to a busy program. It has fewer tokens than other cases: an engine whose threads wait for each other
-takes seconds for one token."""
+"""The case of decoding next to a busy program. It has fewer tokens than other cases: an engine whose threads wait for
+each other takes seconds for one token."""
 GAP_BESIDE_BUSY = beside_busy(gap(512))
 CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
 START = Case("start to first token", "start", {}, "s", higher=False)
@@ -76,7 +76,7 @@ KL = Case("KL beside float32", "logprobs", {}, "nats", higher=False)
 SAME = Case("same best token as float32", "logprobs", {}, "share")
 BITS = Case("bits of all weights", "weight_bytes", {}, "bits", higher=False)
 FIDELITY = (ERROR, KL, SAME, BITS)
-"""What is measured of a published checkpoint in addition to its speed; fidelity.py defines each figure."""
+"""The figures that are measured of a published checkpoint in addition to its speed; fidelity.py defines each."""
 STANDARD: tuple[Case, ...] = (
     *(prefill(tokens) for tokens in (128, 512, 2048)),
     *(decode(batch, 512) for batch in (1, 4, 8, 16, 32)),
@@ -107,14 +107,14 @@ def with_kv(case: Case, kv: KVKind) -> Case:
 
 
 def is_file(weights: str) -> bool:
-    """Returns whether all engines read the same GGUF file."""
+    """Returns whether `weights` names a type of GGUF files. Then all engines read the same file."""
     return weights not in WEIGHT_NAMES
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The rate that the machine could reach at most, in tokens a second. words: the name of the limit that decides the
-    rate."""
+    """The roofline of a case: the rate, in tokens a second, that the machine could reach at most. words: names what
+    limits it."""
 
     tokens_per_s: float
     words: str

@@ -111,7 +111,7 @@ class NeverLose:
 
 
 def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
-    """Returns the situations to measure. tokens: the tokens that one stream writes; with many streams, each writes a
+    """Returns the workloads to measure. tokens: the tokens that one stream writes; with many streams, each writes a
     quarter of them."""
     few = max(8, tokens // 4)
     mixed = tuple(300 if index % 2 else 16 for index in range(6))
@@ -125,8 +125,8 @@ def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Returns two of the values. The median of their distribution lies between these two with at least the probability
-    CONFIDENCE. Returns the least and the largest where there are too few values."""
+    """Returns the smallest and the largest value of an interval that contains the true median with at least the
+    probability CONFIDENCE. Both are elements of `values`; with too few values they are the least and the largest."""
     ordered, count = sorted(values), len(values)
     outside, cut = 0.0, 0
     for index in range(count // 2):
@@ -160,7 +160,7 @@ class NeverLoseBench:
         self._random = random.Random(0)
 
     def run(self, llm: LLM, situation: Situation) -> SituationFigures:
-        """Measures one situation. The first round is not counted. Raises TwostrokeError where an answer with guesses
+        """Measures one workload. The first round is not counted. Raises TwostrokeError where an answer with guesses
         differs from the answer without."""
         totals = llm._built.guesser.totals
         guessed, accepted = totals.guessed, totals.accepted
@@ -180,8 +180,8 @@ class NeverLoseBench:
         )
 
     def _requests(self, llm: LLM, situation: Situation, index: int) -> list[Prompt]:
-        """Returns the prompts of a round. They are new in each round, because finished answers would help the guessing
-        way."""
+        """Returns the prompts of a round. They are new in each round, because answers of earlier rounds would make
+        guessing easier."""
         params = replace(situation.params, max_tokens=situation.tokens)
         if not situation.lengths:
             return [Prompt(tuple(llm.chat_tokens(f"{QUESTION} {index}")), params)]
@@ -201,8 +201,8 @@ class NeverLoseBench:
 
 
 def never_lose(make: MakeLLM, bench: NeverLoseBench, asked: Sequence[Situation], note: Note) -> list[SituationFigures]:
-    """Measures all situations. make: loads an LLM and takes objectives as further options. The LLM is loaded once with
-    objectives and once without, where situations ask for each."""
+    """Measures all workloads of `asked`. make: loads an LLM and takes objectives as further options. The LLM is loaded
+    once with objectives and once without, as far as workloads need them."""
     rows: list[SituationFigures] = []
     for promised in (False, True):
         some = [each for each in asked if each.promised is promised]

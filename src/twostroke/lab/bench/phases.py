@@ -31,7 +31,7 @@ PhaseCase = tuple[str, int, int]
 @dataclass(frozen=True, slots=True)
 class PhasesAsked:
     """The cases to measure. context: the number of tokens in the cache where decode starts. new_tokens: the tokens that
-    each stream decodes. rounds: the rounds that count."""
+    each stream decodes. rounds: the number of measured rounds after the warm-up."""
 
     prompt_lengths: tuple[int, ...]
     batches: tuple[int, ...]
@@ -41,7 +41,7 @@ class PhasesAsked:
 
     @property
     def longest(self) -> int:
-        """The number of tokens of the longest case."""
+        """The tokens of the longest sequence of any case, prompt and answer together."""
         return max(*self.prompt_lengths, self.context) + self.new_tokens
 
 

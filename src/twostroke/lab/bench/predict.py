@@ -30,9 +30,9 @@ GOAL = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One case, with rates in tokens a second. measured: the median of the rounds. others_share: the share of the cores
-    that other programs used meanwhile. parts_s: seconds of each part of the predicted steps.
-    """
+    """The predicted and the measured rate of one case, in tokens a second. measured: the median of the rounds.
+    others_share: the share of the cores that other programs used meanwhile. parts_s: seconds of each part of the
+    predicted steps."""
 
     weights: str
     phase: str
@@ -61,8 +61,8 @@ class Comparison:
 
 
 def predicted_steps(cost: StepCost, case: PhaseCase, step_tokens: int, new_tokens: int) -> dict[str, float]:
-    """Returns the predicted seconds, by part of a step. They are summed over all steps of a prompt, or are those of one
-    decode step in the middle of the answers."""
+    """Returns the predicted seconds of each part of a step, such as attention. For prefill they are sums over all steps
+    of a prompt. For decode they are those of one step in the middle of the answers."""
     phase, streams, tokens = case
     if phase == "decode":
         steps = [[Segment.decode(tokens + new_tokens // 2)] * streams]

@@ -57,8 +57,8 @@ class Subject:
 def find_subject(
     model: Path | None, shape: str, weights: Sequence[str], cache: Path, progress: Progress | None
 ) -> Subject:
-    """Finds the model of a comparison. model: a folder or a file; None for random weights of `shape`, which are
-    written. weights: the formats that were asked for; empty for the usual ones. Raises ConfigError, ModelError."""
+    """Finds the model of a comparison. model: a folder or a file; None for random weights of `shape`, which are written
+    into `cache`. weights: the formats that were asked for; empty for the usual ones. Raises ConfigError, ModelError."""
     usual = tuple(weights) or INTEGER_WEIGHTS
     if model is None:
         folder = write_checkpoint(shape, shape_folder(shape, cache), progress).resolve()

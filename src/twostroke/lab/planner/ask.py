@@ -62,7 +62,7 @@ class Ask:
 
     @property
     def arithmetic(self) -> WeightKind:
-        """The arithmetic in which most products are computed."""
+        """The number format in which most matrix products are computed."""
         return WeightKind.INT8 if self.weights == STORED else weight_format(self.weights).kind.arithmetic
 
     @property
@@ -72,7 +72,7 @@ class Ask:
 
     @property
     def kv_words(self) -> str:
-        """The format of K and V for people, with a note where keys are calibrated."""
+        """The format of K and V as text for people, with a note where K is divided by key_factors."""
         return f"{self.kv_format}, calibrated keys" if self.key_factors else self.kv_format
 
     def format_for(self, weight: Weight) -> WeightFormat:

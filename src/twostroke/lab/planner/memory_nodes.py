@@ -1,7 +1,7 @@
 """A machine of several memory nodes: whether one process, a rank on each node or a replica on each node is the fastest.
 
-The figures are predictions from the guess of a processor that was not measured, because only their ratios count. None
-of the ways has been run on such a machine.
+The figures are predictions for a guessed processor, because only their ratios count. None of the three has been
+measured on such a machine.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class NodeChoice:
 
 
 def nodes_of(machine: Machine, level: str, threads: int | None = None) -> Nodes | None:
-    """Returns the nodes of this machine. Returns None where there is only one node, or where there are fewer threads
-    than nodes, as under a quota. threads: the number of threads that is asked for; None for one on each core."""
+    """Returns the memory nodes of this machine. Returns None where there is only one node, or where there are fewer
+    threads than nodes, as under a quota. threads: the number of threads that is asked for; None for one on each core.
+    """
     topology, count, all_threads = machine.topology, len(machine.placing.nodes), threads or machine.cores
     if topology is None or count < 2 or all_threads < count:
         return None
@@ -99,7 +100,8 @@ def choose_way(
 
 
 def node_words(spec: Model, ask: Ask, target: Target) -> str:
-    """Returns what to start on this machine and why; an empty text where it has one memory node."""
+    """Returns a sentence: with which option `serve` should start on this machine, and why. Empty where it has one
+    memory node."""
     if target.nodes is None:
         return ""
     found = choose_way(spec, ask, room_for(spec, ask, target), target.nodes, target.link)
@@ -134,8 +136,8 @@ def _node(nodes: Nodes) -> HardwareSpec:
 
 
 def _spread(nodes: Nodes) -> HardwareSpec:
-    """Returns the hardware of all nodes under one process. Its memory is spread over the nodes, so that N - 1 of N
-    parts are on a far node."""
+    """Returns the hardware for one process on all N nodes. Its memory is spread over the nodes, so (N - 1) / N of what
+    a core reads is on another node."""
     node, count = _node(nodes), nodes.count
     slower = (1 + (count - 1) * nodes.far) / count
     return replace(
@@ -157,8 +159,8 @@ def _rate(
 
 
 def _evenness(streams: int, busy: int) -> float:
-    """Returns how evenly streams are spread over replicas: their number, divided by the number that would run if every
-    replica had as many as the busiest one."""
+    """Returns how evenly streams are spread over `busy` replicas: the number of streams, divided by the number that
+    would run if every replica had as many as the busiest one."""
     return streams / (busy * math.ceil(streams / busy))
 
 

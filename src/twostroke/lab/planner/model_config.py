@@ -1,5 +1,5 @@
-"""Reads a model's config.json alone. The model is the embedded one, a folder, a hub id, or a GGUF file, whose keys take
-the place of config.json.
+"""Reads the config.json of a model to plan, without its weights. The model is the one that Twostroke brings, a folder,
+a hub id, or a GGUF file, whose metadata takes the place of config.json.
 
 For a hub id nothing else is downloaded. For a folder with quantized weights the headers of the weights are read.
 """

@@ -182,7 +182,7 @@ def _prices(plan: ModelPlan) -> list[str]:
 
 
 def price_reason(found: Expectation, ratio: float) -> str:
-    """Returns a sentence about why an output token does not cost what an input token costs."""
+    """Returns a sentence that explains why an output token and an input token do not cost the same."""
     streams = found.decode.streams
     tokens = f"{streams} token{'s' if streams > 1 else ''}"
     return (
@@ -219,7 +219,7 @@ def _written(candidate: Candidate) -> float:
 
 
 def _lacking_lines(found: list[Candidate]) -> Iterator[str]:
-    """Yields one line for each reason why hardware would not do."""
+    """Yields one line for each reason why candidates of hardware are not sufficient."""
     by_lack: dict[str, list[str]] = {}
     for each in found:
         by_lack.setdefault(", ".join(LACK_WORDS[lack] for lack in each.lacks), []).append(each.hardware.name)

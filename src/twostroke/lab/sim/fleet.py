@@ -93,7 +93,7 @@ class FleetOutcome:
 
     @property
     def replica_s(self) -> float:
-        """The seconds of all replicas that are paid for, with starting and idle time."""
+        """The seconds of all replicas from start to end, with starting and idle time: what an operator pays for."""
         return sum((self.end_s if member.to_s is None else member.to_s) - member.from_s for member in self.members)
 
 
@@ -274,7 +274,7 @@ class Fleet:
         return member
 
     def _scale(self, now_s: float) -> None:
-        """Looks at the load, and starts or drains replicas."""
+        """Starts or drains replicas as the load demands."""
         if self._scaler is None or not (self._arrivals_left or self._live):
             return
         self._time.at(now_s + self._scaler.rule.every_s, self._scale)

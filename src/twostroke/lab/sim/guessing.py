@@ -1,5 +1,5 @@
-"""Guesses of a simulated engine. They come from the production guesser, with a proposer of which a given share of
-tokens is right."""
+"""Guesses of a simulated engine. They come from the production guesser. Its proposer is right with a given share of
+tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AgreeingProposer:
         return [self._guess(*each) for each in wanted]
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
-        """Returns a guess of `most` tokens at this place of the answer. It is the same each time, so that runs can be
+        """Returns a guess of `most` tokens. It depends only on the request and the position, so that runs can be
         repeated."""
         at = len(known) - len(request.prompt_token_ids)
         right = invented_tokens(request, at, most)

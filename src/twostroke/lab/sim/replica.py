@@ -40,8 +40,7 @@ the listener, and the times are dropped."""
 
 
 class Listener(Protocol):
-    """Called for the events of a replica in order of its time. A stream's tokens are reported only when they are
-    needed."""
+    """Gets the events of a replica in order of time. The tokens of a stream may be reported late and many together."""
 
     def on_event(self, replica: Replica, event: Event) -> None:
         """Takes a token, or the end of a request."""
@@ -175,7 +174,7 @@ class Replica:
 
     @property
     def _disk_s(self) -> float:
-        """The time at which an engine that waits for its disk looks at it again."""
+        """The time at which an engine that waits for its disk asks again whether data have come."""
         return math.inf if self._disk is None else min(self._disk.next_s, self.clock.now_s + WAIT_S)
 
     def turn(self) -> None:

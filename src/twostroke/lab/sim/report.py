@@ -1,4 +1,5 @@
-"""The result of a simulation as text and as JSON: the bench's figures, and those of the replicas."""
+"""The result of a simulation as text and as JSON: latencies and rates as `bench serve` reports them, and the figures of
+the replicas."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class SimulationReport:
 
     @property
     def times_real_time(self) -> float:
-        """The seconds simulated in a second of computing. All replicas share one line of time."""
+        """The simulated seconds for each second that the simulation took."""
         return self.outcome.end_s / self.computed_s if self.computed_s > 0 else 0.0
 
     def as_json(self) -> dict[str, Any]:

@@ -75,8 +75,8 @@ class ReplicaSetup:
     def executor(
         self, clock: VirtualClock, beside: Callable[[], Positions[int]], known: Container[int] = ()
     ) -> tuple[Executor, PlansInFlight]:
-        """Returns the executor that takes the predicted time for each plan, and how many plans it takes at a time.
-        beside: see PredictedExecutor. known: see EncodingExecutor."""
+        """Returns the executor, which takes the predicted time for each plan, and the plans in flight, with how many it
+        takes at a time. beside: see PredictedExecutor. known: see EncodingExecutor."""
         if not self.stages:
             own = PredictedExecutor(self.cost, clock, beside=beside)
             return own if self.images is None else EncodingExecutor(own, self.images, clock, known), PlansInFlight()
@@ -147,7 +147,7 @@ def replica_setup(
     """Sizes a replica as the engine sizes itself. machine, memory_bytes: the hardware and memory of each process where
     the model is divided.
 
-    Raises OutOfMemory with the arithmetic, ConfigError for formats that the machine cannot run.
+    Raises OutOfMemory with the computed sizes, ConfigError for formats that the machine cannot run.
     """
     context = min(sizes.context_tokens or min(MAX_CONTEXT, spec.max_positions), spec.longest_context)
     parts = [spec] if divided is None else divided.parts(spec)

@@ -27,8 +27,7 @@ class Timeline:
         heapq.heappush(self._events, (at_s, next(self._order), handle))
 
     def expect(self, replica: Replica) -> None:
-        """Takes note of the time of the replica's next turn. It must be called after anything that may have changed
-        that time."""
+        """Notes when the replica's next turn is. It must be called after anything that may have changed that time."""
         if replica.next_s < math.inf:
             heapq.heappush(self._turns, (replica.next_s, next(self._order), replica))
 

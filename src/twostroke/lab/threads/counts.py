@@ -25,7 +25,7 @@ BETWEEN_S = 5e-6
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One product of a layer. byte_share: the bytes of one weight."""
+    """One matrix of a layer, by which rows are multiplied. byte_share: the bytes of one weight."""
 
     outputs: int
     inputs: int
@@ -45,7 +45,7 @@ class Matrix:
 
 
 def layer_of(hidden: int, inner: int) -> tuple[Matrix, ...]:
-    """Returns the products of a layer of a usual decoder. K and V have hidden / 4 outputs each."""
+    """Returns the matrices of a usual decoder layer. K and V have hidden / 4 outputs each."""
     return (
         Matrix(hidden + hidden // 2, hidden),
         Matrix(hidden, hidden),
@@ -67,7 +67,7 @@ class CountFigure:
 def layer_seconds(
     topology: Topology, rates: CoreRates, choice: CoreChoice, layer: tuple[Matrix, ...], rows: int
 ) -> CountFigure:
-    """Simulates one layer with the threads of a choice. They run on the hardware threads that the choice names.
+    """Simulates one layer with the threads and hardware threads of `choice`.
 
     Under a quota, the time is an average over many periods: at least the processor seconds of all threads, divided by
     the quota.

@@ -1,4 +1,4 @@
-"""Simulates the jobs of the native pool: claims of tasks, threads that poll and then sleep, a quota's pauses.
+"""Simulates the jobs of the native thread pool: how threads take tasks, poll and then sleep, and the pauses of a quota.
 
 It follows csrc/generic/machine/pool.cpp. Other programs on the machine are not simulated.
 """
@@ -15,11 +15,12 @@ from twostroke.lab.threads.machine import PoolJob, PoolMachine
 SPIN_S = 900e-6
 """Seconds that a worker polls for the next job (kSpinNs) before it sleeps."""
 NOTICE_S, WAKE_S = 0.5e-6, 50e-6
-"""Seconds until a worker that polls has seen a new job, and until one that sleeps has a core."""
+"""NOTICE_S: seconds until a polling worker has seen a new job. WAKE_S: seconds until a sleeping one has a core."""
 TAKE_S, LOOK_S = 0.2e-6, 0.1e-6
-"""Seconds to take one task by compare-and-swap, and to look once at the share of another thread."""
+"""TAKE_S: seconds to take one task by compare-and-swap. LOOK_S: seconds to look once at another thread's share of
+tasks."""
 PERIOD_S = 0.1
-"""Seconds of the period in which Linux counts a quota."""
+"""The period, in seconds, after which Linux renews a CPU quota."""
 CALLER = 0
 SHORTEST_S = 1e-12
 """A time counts as reached when it is at most this many seconds away, because sums of times are not exact."""
@@ -152,8 +153,8 @@ class _Job:
                 self._working[thread] = 1.0
 
     def _claim(self, thread: int) -> None:
-        """Takes the first task of the thread's own share, or the last of another share. Each share that is empty costs
-        a look."""
+        """Takes the first task of the thread's own share, or the last of another share. Looking at a share that is
+        empty takes time."""
         count = len(self._shares)
         for looks in range(count):
             share = self._shares[(thread + looks) % count]

@@ -1,4 +1,4 @@
-"""Objectives of a request, and whether it met them."""
+"""The latency objectives of a request, and whether it met them."""
 
 from __future__ import annotations
 

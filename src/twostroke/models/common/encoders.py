@@ -135,7 +135,8 @@ def _written_s(encoder: SightEncoder) -> float:
 
 
 def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:
-    """Raises CorruptModel where the sections of pairs do not fit the heads of the language model."""
+    """Raises CorruptModel where mrope_section, the division of rotary pairs among axes, does not fit the heads of the
+    language model."""
     for rope in text.program.ropes:
         pairs = rope.spec.rotary_dim // 2
         if not turns.fits(pairs):

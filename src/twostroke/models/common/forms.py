@@ -20,7 +20,7 @@ from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
 CAUSAL = "ForCausalLM"
-"""The ending of most names of architectures."""
+"""The ending of the names of architectures that make logits."""
 
 BARE, CLASSIFIER = "Model", "ForSequenceClassification"
 MAX_LABELS = 1 << 16

@@ -86,7 +86,7 @@ def architecture(
 ) -> Callable[[Reader], Reader]:
     """Registers a reader under the names that `architectures` in config.json may hold; the first is the usual one.
 
-    form: the form of the program, which decides what its result's rows are. other_types: see Architecture.
+    form: what the rows of the program's result are, such as logits. other_types: see Architecture.
     """
 
     def add(read: Reader) -> Reader:
@@ -104,8 +104,8 @@ def registered(name: str) -> Architecture:
 
 
 def causal_of_type(model_type: str) -> Architecture | None:
-    """Returns the entry that a model_type belongs to. Returns None where no architecture of models that continue text
-    has this model_type."""
+    """Returns the entry that a model_type belongs to, among architectures that continue text. Returns None where there
+    is none."""
     if model_type in CAUSAL_OF_TYPE:
         return registered(CAUSAL_OF_TYPE[model_type])
     return next((entry for entry in architectures().values() if is_causal_of_type(entry, model_type)), None)
@@ -117,8 +117,8 @@ def is_causal_of_type(entry: Architecture, model_type: str) -> bool:
 
 
 def _find(name: str) -> Architecture | None:
-    """Imports the file of a name and returns its entry. Returns None for a name that neither an imported file nor
-    homes.json has."""
+    """Imports the model file that registers a name, and returns its entry. Returns None for a name that no imported
+    file registers and homes.json does not have."""
     if name not in _entries and name in HOMES:
         importlib.import_module(f"{_MODELS}.{HOMES[name]}")
     return _entries.get(name)
@@ -183,8 +183,8 @@ def _rounded(fields: Fields, program: Program) -> Program:
 
 
 def _has_experts_apart(fields: Fields) -> bool:
-    """True where the checkpoint names each expert. Tools that write these quantized formats make a module of each
-    expert first."""
+    """True where the checkpoint has a tensor for each expert. The tools that write these quantized formats split
+    stacked experts first."""
     own = fields.group("quantization_config")
     return own is not None and own.values.get("quant_method") in ("compressed-tensors", "gptq", "awq")
 
@@ -196,7 +196,8 @@ def architecture_of(fields: Fields) -> str:
 
 
 def _entry(fields: Fields) -> tuple[Architecture, Form]:
-    """Returns the entry of a config, and the form that its checkpoint is made for."""
+    """Returns the registry's entry for a config, and the form (logits, embeddings or scores) that its architecture asks
+    for."""
     named = fields.texts("architectures")
     listed = _entry_named(named, fields)
     if listed is not None:
@@ -220,7 +221,8 @@ def _entry(fields: Fields) -> tuple[Architecture, Form]:
 
 
 def _entry_named(names: Sequence[str], fields: Fields) -> tuple[Architecture, Form] | None:
-    """Returns the entry of the first name that has one, and the form that the name asks for."""
+    """Returns the entry of the first name that has one, and the form (logits, embeddings or scores) that the name asks
+    for."""
     for name in names:
         own = _find(name)
         if own is not None:

@@ -1,5 +1,5 @@
-"""The effect of guessed tokens during a run, by the server's counters: ours, or those of any server with vLLM's names.
-"""
+"""What speculative decoding did during a load run, by the counters of the server: this engine, or any server with
+vLLM's names of metrics."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class WordList:
         return self.before.join([OPENING, *chosen[:count]])
 
     def _draw(self, draws: Draws, count: int) -> list[str]:
-        """Draws random words for the beginning, which tells prompts apart. The other words are taken in the order of
-        the list, which is repeated as needed, because that is quick."""
+        """Draws `count` words. The first RANDOM_WORDS are random, which tells prompts apart. The others follow in the
+        order of the list, which is repeated as needed, because that is quick."""
         size = len(self.words)
         head = [self.words[draws.below(size)] for _ in range(min(count, RANDOM_WORDS))]
         left, start = count - len(head), draws.below(size)

@@ -54,7 +54,7 @@ AGAIN_S, MOST_S = 15.0, 45.0
 
 Found = TypeVar("Found")
 Note = Callable[[int, int, str], None]
-"""Called with (parts done, all parts, the name of the part that begins)."""
+"""Called when a part of the measurement begins, with (parts done, all parts, its name)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class MeasuredMachine:
 
 
 class MachineBusy(TwostrokeError):
-    """Other programs take too much of this machine for a measurement."""
+    """Raised where other programs take too much of this machine for a measurement."""
 
 
 def machine_busy(share: float) -> MachineBusy:
-    """Returns the error. share: the share of the cores that other programs used."""
+    """Returns the error for a machine on which other programs used the share `share` of the cores."""
     return MachineBusy(
         "The machine is busy: figures not kept.",
         why=f"Other programs took {share:.0%} of its cores while it was measured.",
@@ -82,10 +82,10 @@ def machine_busy(share: float) -> MachineBusy:
 
 
 class Quiet:
-    """Measures again what other programs disturbed, TRIES times at most, and keeps the result that was disturbed least.
+    """Repeats measurements that other programs disturbed, up to TRIES times each, and keeps the least disturbed result.
 
-    clock: returns seconds; None sets no limits of time. After AGAIN_S nothing is measured again. After MOST_S a machine
-    that was disturbed is given up (MachineBusy).
+    clock: returns seconds; None sets no limits of time. AGAIN_S seconds after the start, nothing is repeated any more.
+    MOST_S seconds after the start, a disturbed machine is given up (MachineBusy).
     """
 
     def __init__(
@@ -132,7 +132,8 @@ def examine(
     effort: Effort = FULL,
     moment: Callable[[], Moment | None] = read_moment,
 ) -> Calibration:
-    """Measures everything. It takes some ten seconds, and at most about a minute where other programs disturb.
+    """Measures a machine and returns its calibration. That takes some ten seconds, and about a minute at most where
+    other programs disturb.
 
     Raises OutOfMemory, BackendError, MachineBusy.
     """
@@ -200,10 +201,10 @@ def examine(
 
 
 def with_limits_again(timed: Calibration, measure: Callable[[], Limits]) -> Calibration:
-    """Measures the limits once more and keeps the higher of each. Measures up to TRIES times where the kernels were
-    faster than the limits.
+    """Measures the machine's limits once more and keeps the higher of each. While the kernels were faster than the
+    limits, this is repeated up to TRIES times.
 
-    A machine that changes its pace may have been slow when its limits were measured and fast during the kernels.
+    A machine whose speed changes may have been slow when its limits were measured and fast during the kernels.
     """
     for _ in range(TRIES):
         again = measure()

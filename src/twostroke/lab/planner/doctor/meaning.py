@@ -1,4 +1,4 @@
-"""What a machine's figures mean for a user who wants to run a model of a billion parameters."""
+"""What the measurements of a machine mean for a user: the speed of a model of a billion parameters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONE_BILLION = {
 PROMPT_TOKENS, STREAMS = 512, 8
 
 MEANT = ("int8", "int4")
-"""The formats that the doctor reports on."""
+"""The weight formats for which `twostroke doctor` reports the speed of such a model."""
 
 TOLERANCE = 0.05
 """Kernels may exceed a limit by this share, because the machine's speed may change between the two measurements."""

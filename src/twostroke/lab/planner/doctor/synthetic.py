@@ -14,7 +14,7 @@ from twostroke.types.made_once import made_once
 from twostroke.types.spec.formats import PAGE_TOKENS, PANEL_ROWS, KVKind, WeightFormat
 
 BYTES = np.array([0x3B, 0x3C, 0x3D, 0xBB, 0xBC, 0xBD], np.uint8)
-"""Byte values for synthetic memory. Any of them in a row form float32 and bf16 numbers of magnitude 0.003 to 0.05, and
+"""The byte values of synthetic memory. In any order they form float32 and bf16 numbers of magnitude 0.003 to 0.05, and
 usable int8 and int4 numbers."""
 
 BLOCK_BYTES = 1 << 20
@@ -32,7 +32,7 @@ class LayerShape:
 
     @made_once
     def model(self) -> Model:
-        """The model of one such layer."""
+        """A model that consists of one such layer."""
         return read_model(
             {
                 "architectures": ["LlamaForCausalLM"],

@@ -53,14 +53,15 @@ class LoadBeside(StepLoad):
 
 
 class AdmissionBeside(PageAdmission):
-    """Admission that counts the pages of all streams without looking at each of them."""
+    """Decides whether a waiting sequence can be admitted. The pages that streams need are counted at once, without a
+    loop over all streams."""
 
     def __init__(self, cache: CacheManager, watermark_pages: int, streams: Streams) -> None:
         super().__init__(cache, watermark_pages)
         self._streams = streams
 
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
-        """See PageAdmission. The answer is the same as if each running sequence were looked at."""
+        """Returns whether the sequence can be admitted now, with the same answer as PageAdmission gives."""
         streams = self._streams
         if not len(streams):
             return super().fits_now(sequence, matched, running)
@@ -70,10 +71,9 @@ class AdmissionBeside(PageAdmission):
 
 
 class NoMissReasons(MissReasons):
-    """Gives no reasons for misses."""
+    """Stands in for MissReasons and gives no reasons for prefix misses."""
 
     def explain(self, sequence: Sequence, matched: Prefix, running: Iterable[Sequence]) -> PrefixMiss | None:
-        """Returns None, because no reason is looked for."""
         return None
 
 
@@ -107,8 +107,8 @@ class LookAheadScheduler(Scheduler):
         """The positions that streams compute in the current step. Its plan does not list them."""
 
     def schedule(self, now: float) -> Plan | None:
-        """See Scheduler. The streams are in the step and not in the plan, which is therefore empty where there are only
-        streams."""
+        """Plans the next step. Streams are computed in the step but not listed in its plan, so a step of streams alone
+        has an empty plan."""
         if not self.steady.begin_one():
             self.steady.settle()
             return super().schedule(now)
@@ -118,7 +118,7 @@ class LookAheadScheduler(Scheduler):
         return plan or Plan(self._num_steps, ())
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
-        """See Scheduler. Streams whose last token was computed are ended first."""
+        """Takes in the result of a step. Streams that have got their last token are ended first."""
         events: list[Event] = list(self.skip(1, now)) if self.beside else []
         if plan.sequences:
             events += super().commit(plan, result, now)

@@ -56,7 +56,8 @@ class SteadyDecode:
         return most
 
     def begin_one(self) -> bool:
-        """Takes the pages of the streams' next step. Returns False where that step must be planned for each stream."""
+        """Takes the pages that the streams need for the next step. Returns False where all sequences of that step must
+        be planned singly."""
         queues, streams = self._queues, self._streams
         if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
             return False
@@ -67,7 +68,7 @@ class SteadyDecode:
         return True
 
     def names(self) -> set[str]:
-        """Returns the request ids of the streams. Their pages cannot be taken, because the streams are in the step."""
+        """Returns the request ids of the streams. They are in the current step, so they must not be preempted."""
         return self._streams.names()
 
     def positions(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""A draft layer of a model: from the model's hidden state at t and the token t + 1 it makes the token t + 2.
+"""A draft layer of a model: from the model's hidden state at t and the token t + 1 it guesses the token t + 2.
 
 The layer also makes a hidden state, so it can go on from its own results.
 """
@@ -32,7 +32,8 @@ class AheadProgram:
 def ahead_program(
     plain: Program, states: Value, own: Value, shared: tuple[Weight, ...], rows: Value | None = None
 ) -> AheadProgram:
-    """Returns the program of a layer that predicts ahead, fused and checked."""
+    """Returns a draft layer's program, fused and checked, with the values that are read and written outside; see
+    AheadProgram."""
     program = fuse(plain, PATTERNS)
     check(program)
     return AheadProgram(plain, program, states, own, tuple(dict.fromkeys(shared)), rows)

@@ -52,13 +52,13 @@ class Index:
 
 
 def attend_chosen(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
-    """Returns the block's output for the normed rows h, before it is added to the residual."""
+    """Returns the output of the attention block for the normed rows h, before it is added to the residual."""
     return attend_found(t, shape, index, h, None)[0]
 
 
 def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
-    """Returns the block's output and the positions that each row attends to. These are `found`, or where `found` is
-    None the positions that the layer's own index chooses."""
+    """Returns the output of the attention block, and the positions that each row attends to. These are `found`, or
+    where it is None the positions that the layer's own index chooses."""
     cache, latent = keep_latents(t, shape, h), query_latent(t, shape, h)
     chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)

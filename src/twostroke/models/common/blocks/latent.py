@@ -27,7 +27,7 @@ from twostroke.types.spec.rope import RopeKind, RopeSpec
 LATENT_NORM = Norm(1e-6)
 """The norm of latents. Most families use this eps, whatever eps their configs give for the other norms."""
 STAND_IN = 2
-"""How many zeros are kept with a latent where heads have no shared part of keys, because pages always have such a part.
+"""Pages of latents always have room for a shared part of keys. In models without such a part, so many zeros are stored.
 """
 
 
@@ -90,7 +90,7 @@ class LatentHeads:
 
 
 def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
-    """Returns the block's output for the normed rows h, before it is added to the residual."""
+    """Returns the output of a latent attention block for the normed rows h, before it is added to the residual."""
     cache = keep_latents(t, shape, h)
     asked, turned = queries(t, shape, query_latent(t, shape, h) if shape.query_rank else h)
     seen = latent_attention(asked, turned, cache, shape.scale)
@@ -106,7 +106,7 @@ def head_gate(t: Tracer, shape: LatentHeads, h: Value) -> Value | None:
 
 
 def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
-    """Writes the rows' latents and turned keys into the layer's cache and returns the cache."""
+    """Writes the latents of the rows h, and their keys' rotary part, into the layer's cache and returns the cache."""
     behind = shape.turned or STAND_IN
     made = linear(h, _down(t, shape))
     if not shape.turned:
@@ -143,8 +143,8 @@ def rotation(t: Tracer, shape: LatentHeads, turn: RopeSpec) -> Rope:
 
 
 def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None = None) -> tuple[Value, Value]:
-    """Returns the queries of each head for latents (T, H, rank) and for the rotary part of keys (T, H, turned). factor
-    (T, H): the factor of each head's queries."""
+    """Returns the queries of each head for latents (T, H, rank) and for the rotary part of keys (T, H, turned). factor:
+    (T, H), multiplies the queries of each head; None for no factor."""
     heads, step = shape.num_heads, shape.plain + shape.turned
     if not shape.turned:
         plain = linear(source, _asking(t, shape, source.width, (HeadRows(heads, step, step),)))
@@ -161,7 +161,8 @@ def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None =
 
 
 def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
-    """Returns the same as `queries`. plain, turned: the parts of all heads without and with a rotation."""
+    """Rotates queries and maps them to latents. plain, turned: the parts of all heads without and with a rotation.
+    Returns the same two values as `queries`."""
     plain, turned = plain.heads(shape.num_heads), turned.heads(shape.num_heads)
     if not shape.turn:
         return head_linear(plain, _keys_up(t, shape)), turned
@@ -173,7 +174,8 @@ def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -
 
 
 def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None) -> Value:
-    """Returns the block's output from the heads' result `seen` (T, H, rank). gate: see LatentHeads."""
+    """Returns the block's output from what the heads have attended to, `seen` (T, H, rank). gate: a number for each
+    head, whose sigmoid multiplies the head's result; None for no gate."""
     made = head_linear(seen, _values_up(t, shape)).flat()
     made = made if gate is None else multiply(made, gate, Activation.SIGMOID)
     return linear(
@@ -188,7 +190,7 @@ def _asking(t: Tracer, shape: LatentHeads, columns: int, orders: tuple[HeadRows,
 
 
 def _down(t: Tracer, shape: LatentHeads) -> Weight:
-    """Returns the matrix of the latent and of the turned key."""
+    """Returns the matrix that makes the latent and the rotary part of keys."""
     rows = shape.rank + shape.turned
     orders = [HeadRows(1, rows, shape.rank)]
     if shape.turned:

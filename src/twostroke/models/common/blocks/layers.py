@@ -57,7 +57,7 @@ def sparse_layer(
 
 
 Turns = RopeSpec | Sequence[RopeSpec | None] | None
-"""One rotation for all layers, or a sequence with one for each layer; None for no rotation."""
+"""The rotation (RoPE) of all layers, or a sequence with one for each layer; None for no rotation."""
 
 
 def pre_decoder(
@@ -69,9 +69,9 @@ def pre_decoder(
     norms: tuple[str, str] = USUAL_NORMS,
     blocks: Sequence[FeedForwardText | None] = (),
 ) -> tuple[CommonFacts, ProgramText]:
-    """Returns facts and program of a decoder. Its layers are `pre_layer`, or `sparse_layer` where they have a block of
-    their own. windows, blocks: one for each layer; empty for none. Raises ValueError where their number is not the
-    number of layers."""
+    """Returns facts and program of a decoder whose layers have a norm before each block. windows: the attention window
+    of each layer. blocks: for each layer a feed-forward block of its own, or None for the usual one. Both may be empty
+    for none. Raises ValueError where their number is not the number of layers."""
     layers = parts.facts.num_layers
     turns = turn if isinstance(turn, Sequence) else (turn,) * layers
     windows, blocks = windows or (0,) * layers, blocks or (None,) * layers
@@ -97,7 +97,8 @@ def post_layer(t: Tracer, parts: Parts, x: Value, *, window: int = 0, turn: Rope
 def normed_sums_layer(
     t: Tracer, parts: Parts, x: Value, *, turn: RopeSpec | None = None, norms: tuple[str, str] = USUAL_NORMS
 ) -> Value:
-    """Applies a layer that norms the residual after each block was added to it (the first Transformer, OPT 350M)."""
+    """Applies a layer that norms the residual each time after a block was added to it (the first Transformer, OPT
+    350M)."""
     x = parts.norm(t, norms[0], add(x, attend(t, parts.heads, x, turn=turn)))
     return parts.norm(t, norms[1], add(x, parts.feed(t, x)))
 

@@ -14,8 +14,9 @@ from twostroke.ops.rows.rms_norm import rms_norm
 
 
 class NormKind(enum.Enum):
-    """The kinds of norms. RMS: without a mean and a bias (Zhang and Sennrich 2019). LAYER: with both (Ba et al. 2016).
-    PLAIN_LAYER: without a bias. UNIT: RMS without weights. UNIT_LAYER: layer norm without weights and bias."""
+    """The kinds of norms. RMS: no mean is subtracted, no bias (Zhang and Sennrich 2019). LAYER: with mean and bias (Ba
+    et al. 2016). PLAIN_LAYER: LAYER without a bias. UNIT: RMS without weights. UNIT_LAYER: LAYER without weights and
+    bias."""
 
     RMS = enum.auto()
     LAYER = enum.auto()
@@ -25,8 +26,8 @@ class NormKind(enum.Enum):
 
 
 class HeadWeights(enum.Enum):
-    """How the weights of a norm of heads are stored. SHARED: one vector for all heads. ROWS: a row of one tensor for
-    each head. APART: a tensor for each head, NAME.norms.NUMBER."""
+    """How the checkpoint stores the weights of norms that are applied to each head. SHARED: one vector for all heads.
+    ROWS: a row of one tensor for each head. APART: a tensor for each head, NAME.norms.NUMBER."""
 
     SHARED = enum.auto()
     ROWS = enum.auto()

@@ -19,8 +19,8 @@ from twostroke.ops.rows.multiply import multiply
 
 @dataclass(frozen=True, slots=True)
 class PerLayer:
-    """vocab_size: the number of token ids. table_rows: the number of rows of the table. Where the table has fewer rows
-    than there are ids, the ids beyond it take its row 0.
+    """The per-layer embeddings of a model. vocab_size: the number of token ids. table_rows: the number of rows of the
+    table. Where the table has fewer rows than there are ids, the ids beyond it take its row 0.
 
     width: how many numbers one layer has. table_scale: the factor of the table's rows. norm: the norm that the family
     uses.

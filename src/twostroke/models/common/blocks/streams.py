@@ -37,13 +37,13 @@ class MixedStreams:
     norm_eps: float
 
     def begin(self, t: Tracer, x: Value) -> Value:
-        """Returns the streams, each of which is x (T, D)."""
+        """Returns the streams at the beginning, which are all equal to the embedded rows x (T, D)."""
         order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
         return take_columns(x, t.constant("order", order)).heads(self.count)
 
     def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
-        """Returns a block's input (T, D), and the shares with which its output is added to the streams. name: the
-        beginning of the names of the tensors."""
+        """Returns the input of a block (T, D), and the weights (shares) of the streams and of the block's output. x:
+        the streams. name: the beginning of the names of the tensors."""
         shares = self._shares(t, name, x, (2 + self.count) * self.count, 3)
         return weigh_streams(x, shares.columns(0, self.count)).flat(), shares
 
@@ -55,7 +55,7 @@ class MixedStreams:
         return mix_streams(added, x, shares.columns(2 * count, count * count))
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:
-        """Returns one weighted sum (T, D) of the streams."""
+        """Returns one weighted sum (T, D) of the streams, which goes to the last norm."""
         return weigh_streams(x, self._shares(t, name, x, self.count, 1)).flat()
 
     def _product(self, t: Tracer, name: str, x: Value, outputs: int) -> Value:
@@ -109,13 +109,13 @@ class GatedStreams:
     eps: float
 
     def begin(self, t: Tracer, x: Value) -> Value:
-        """Returns the streams, each of which is x (T, D)."""
+        """Returns the streams at the beginning, which are all equal to the embedded rows x (T, D)."""
         order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
         return take_columns(x, t.constant("order", order)).heads(self.count)
 
     def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
-        """Returns a block's input (T, D), and the shares (T, N) with which its output is added to the N streams. name:
-        the beginning of the names of the tensors."""
+        """Returns the input of a block (T, D), and the weights (shares) (T, N) with which the block's output is added
+        to the N streams. x: the streams. name: the beginning of the names of the tensors."""
         normed = self._normed(t, name, x)
         outputs = {f"{name}.block_inject_weight": self.count}
         logits = linear(normed, t.matrix("router", outputs, self.count * self.width))
@@ -128,8 +128,7 @@ class GatedStreams:
         return mix_streams(x, made.heads(1), shares)
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:
-        """Returns the mean (T, D) of the streams, weighted by their gates. It is the value that a next block would
-        read."""
+        """Returns the gated mean (T, D) of the streams after the last layer."""
         return self._mean(t, name, self._normed(t, name, x))
 
     def _normed(self, t: Tracer, name: str, x: Value) -> Value:

@@ -27,7 +27,7 @@ COLORS = 3
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """The product that reads a patch. The names of tensors have no ".weight".
+    """The product that makes a row of each patch. The names of tensors have no ".weight".
 
     side: the side of a patch in pixels. frames: how often a patch repeats its pixels; 0 for a kernel without an axis of
     frames. flat: the matrix is stored as (width, pixels and colours), not as a kernel.
@@ -119,7 +119,7 @@ class Tower:
         return t.cache(PagedKV(self.heads.num_kv_heads, self.heads.head_dim, ahead=self.heads.ahead))
 
     def of_layers(self, t: Tracer, x: Value, cache: Cache, layers: range) -> Value:
-        """Returns the rows after these layers."""
+        """Applies the layers `layers` to the rows x and returns the rows."""
         for index in layers:
             with t.layer(f"{self.layers}{index}."):
                 x = self.attended(t, x, cache)
@@ -129,7 +129,7 @@ class Tower:
         return x
 
     def attended(self, t: Tracer, x: Value, cache: Cache) -> Value:
-        """Returns the rows after the first block of a layer."""
+        """Applies the attention block of a layer and returns the rows x with its output added."""
         shape = self.heads
         h = self.norm(t, self.norms[0], x)
         names = {shape.names.q: shape.query, shape.names.k: shape.kv, shape.names.v: shape.kv}

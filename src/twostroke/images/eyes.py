@@ -243,7 +243,6 @@ class Eyes:
 
 
 def _images_of(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Returns the number of images in a conversation."""
     contents = (message.get("content") for message in messages if isinstance(message, Mapping))
     return sum(is_image(part) for each in contents if isinstance(each, list) for part in each)
 

@@ -16,9 +16,9 @@ FIRST_PRIOR, LATER_PRIOR = 0.3, 0.7
 for a token after an accepted one."""
 MOST_CHANCE = 0.99
 LEAST_RECORD = 0.1
-"""The least value of both sums in a GuessRecord, the accepted tokens and the expected ones. With 0 accepted tokens, a
-request whose guesses all failed could not recover. With hardly any expected tokens, one failure would change the
-quotient of both sums much."""
+"""The least value of both sums in a GuessRecord: the accepted tokens and the expected ones. Without it, a request whose
+guesses all failed could not recover. As both sums have the same bound, failures that were expected hardly change their
+quotient."""
 
 Kind = tuple[str, int, bool]
 """The kind of a trial: (proposer, size class of the matched text, whether a token of the same guess came before)."""

@@ -59,7 +59,7 @@ class Totals(Struct):
     lost_s: float = 0.0
 
     def add(self, guessed: int, accepted: int, won_s: float, lost_s: float) -> None:
-        """Count one step."""
+        """Add the tokens and seconds of one step to the sums."""
         self.guessed += guessed
         self.accepted += accepted
         self.steps += 1
@@ -79,7 +79,8 @@ class _Trial(Struct):
 
 
 class _State(Struct):
-    """What the guesser knows of one request: its trial, its record, and when it is asked next."""
+    """What the guesser knows of one request: its open trial, its record of accepted guesses, and the length of its next
+    rest."""
 
     proposers: Sequence[Proposer]
     record: GuessRecord = field(default_factory=GuessRecord)
@@ -177,7 +178,7 @@ class Guesser:
             self.totals.add(guessed, hits, hits * plain_s / shape.streams, lost_s)
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Note that a request has ended."""
+        """Note that a request has ended, and tell its proposers."""
         state = self._states.pop(request.request_id, None)
         self.asleep.pop(request.request_id, None)
         for proposer in () if state is None else state.proposers:

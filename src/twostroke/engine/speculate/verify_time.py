@@ -42,8 +42,8 @@ class _Ratios:
 
     def add(self, ratio: float, step: int, prior: float) -> None:
         """Add the measured time of a step divided by its predicted time. prior: the ratio expected before any
-        measurement. While fewer than LEAST_EVIDENCE steps are known, it stands in for the missing ones, so that one
-        outlier does not decide."""
+        measurement. It counts for each of the steps that are missing up to LEAST_EVIDENCE, so that one outlier does not
+        decide."""
         if step - self.last_step > EXPIRES_STEPS:
             self.values.clear()
         self.values.append(min(MOST, max(LEAST, ratio)))

@@ -1,9 +1,8 @@
-"""Compares this engine with its peers on the same checkpoint and the same prompts. The engines take turns; the results
-are medians and ratios.
+"""Compares this engine with its peers on the same checkpoint and the same prompts. The results are medians and ratios.
 
-In each round every engine has one turn, in which it runs all its cases. An engine's process runs for one turn only, so
-that nothing else holds memory or a core while it is measured. Its start is timed. A shared machine's limits change
-within minutes, so they are measured again around each of this engine's cases.
+In each round the engines run one after the other, and each runs all its cases. An engine's process ends before the next
+begins, so that nothing else holds memory or a core while it is measured. Its start is timed. A shared machine's limits
+change within minutes, so they are measured again around each of this engine's cases.
 """
 
 from __future__ import annotations

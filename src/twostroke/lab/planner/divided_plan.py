@@ -183,7 +183,6 @@ def _part_plan(
 
 
 def _sequences(needs: MemoryNeeds, memory_bytes: int) -> int:
-    """Returns how many sequences of the asked context fit into the process that needs the most memory."""
     left = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - needs.fixed_bytes
     return max(0, left // needs.caches.sequence_bytes(needs.caches.context_tokens))
 

@@ -78,7 +78,6 @@ class SimulationReport:
 
     @property
     def _disk(self) -> DiskCounts | None:
-        """The counts of what the disks of all replicas have done; None without disks."""
         counts = [member.replica.disk_counts for member in self.outcome.members]
         found = [each for each in counts if each is not None]
         names = DiskCounts.__struct_fields__

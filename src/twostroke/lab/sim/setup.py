@@ -48,12 +48,12 @@ class ReplicaSetup:
 
     context_tokens: the tokens of the longest sequence; longer requests are refused as the engine refuses them.
     promised: the objectives that the scheduler tries to meet. Without any, requests are served in order of arrival.
-    gap_rule: then bounds how much a chunk of a prompt may stretch the gaps of streams; None for no bound. acceptance:
-    the share of guessed tokens that are right; 0 where nothing is guessed. kv_tokens: the number of positions, of all
-    running sequences together, for which the cache is planned. adapters: the number of adapters; each request uses one,
-    and all are equally likely. stages: for a pipeline, the cost of each stage; each stage has a plan of its own in
-    flight. images: the images with which each prompt begins. disk: the disk on which pages of prompts are kept; None
-    without one. part_bytes: the bytes of a page in each group of layers, and of a state.
+    gap_rule: without objectives, this bounds how much a chunk of a prompt may stretch the gaps of streams; None for no
+    bound. acceptance: the share of guessed tokens that are right; 0 where nothing is guessed. kv_tokens: the number of
+    positions, of all running sequences together, for which the cache is planned. adapters: the number of adapters; each
+    request uses one, and all are equally likely. stages: for a pipeline, the cost of each stage; each stage has a plan
+    of its own in flight. images: the images with which each prompt begins. disk: the disk on which pages of prompts are
+    kept; None without one. part_bytes: the bytes of a page in each group of layers, and of a state.
     """
 
     cost: SteadyCost

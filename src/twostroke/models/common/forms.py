@@ -101,6 +101,5 @@ def require_form(own: Form, asked: Form | None, architecture: str) -> Form:
 
 
 def _names(program: Program) -> set[str]:
-    """Returns the names of the tensors that a program reads."""
     parts = [part for weight in program.weights for part in (*weight.parts, *weight.bias)]
     return {part.name for part in (*parts, *(part for vector in program.vectors for part in vector.parts))}

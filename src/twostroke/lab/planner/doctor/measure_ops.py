@@ -74,8 +74,8 @@ class OpTimer:
         self._numbers = np.random.default_rng(1)
 
     def linear(self, weight_format: WeightFormat, start_s: float, rows: Sequence[int] = ROWS) -> LinearRates:
-        """Times products and returns curves by the number of rows. One is for the seconds of each weight, read from
-        memory or from caches; the other for the seconds of each input or output element of each row.
+        """Times products and returns three curves by the number of rows. Two give the seconds for each weight, read
+        from memory or from caches. The third gives the seconds for each input or output element of each row.
 
         Two layers of different sizes separate the time of weights from that of inputs and outputs. start_s: the seconds
         of starting one op, which are counted elsewhere.

@@ -94,8 +94,8 @@ class SteadyDecode:
 
     def _join(self) -> None:
         """Adds the running sequences that decode to the streams. Sequences that still read their prompt are not added.
-        At the end of a prompt, a page may turn out to be in the prefix tree already and is then given back. Later pages
-        are unique."""
+        The page of the prompt's last token may be in the prefix tree already, and the sequence's own copy is then given
+        back. The pages of output tokens are unique."""
         streams, running = self._streams, self._queues.running
         if len(streams) == len(running):
             return

@@ -210,7 +210,6 @@ def _gated(t: Tracer, shape: Heads) -> Weight:
 
 
 def _gate(t: Tracer, shape: Heads) -> Weight:
-    """Returns the matrix of a gate that has a tensor of its own."""
     name, rows, width = shape.names.gate, shape.gates or shape.query, shape.hidden_size
     if not shape.names.gate_bias:
         return t.matrix("gate", {name: rows}, width)

@@ -184,7 +184,6 @@ def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None
 
 
 def _asking(t: Tracer, shape: LatentHeads, columns: int, orders: tuple[HeadRows, ...]) -> Weight:
-    """Returns the matrix of queries."""
     name = f"{shape.name}.{shape.names.q_up if shape.query_rank else shape.names.q}"
     return t.selected("q", name, shape.num_heads * (shape.plain + shape.turned), columns, orders)
 

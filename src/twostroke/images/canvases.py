@@ -1,5 +1,5 @@
-"""The tokens that close an image, such as an end tag, in models that place an image on a canvas (a plane of image
-rows). These tokens (marks) belong to the image, so they do not shift the positions of the text after it."""
+"""The tokens that close an image, such as an end tag, in models that place an image on a canvas (the plane of its
+embeddings). These tokens (marks) belong to the image, so they do not shift the positions of the text after it."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ NOT_SEEN = SeenImage((), "")
 
 
 class SpanShape(Struct, frozen=True):
-    """How a model's image spans look. placeholder: the token id of each image row. breaks_lines: see Processor.
-    together: see ImageSpan. marks: see Sight."""
+    """How a model's image spans look. placeholder: the token id of each image row (an embedding). breaks_lines: see
+    Processor. together: see ImageSpan. marks: see Sight."""
 
     placeholder: int
     breaks_lines: bool
@@ -90,8 +90,8 @@ class Looks(Protocol):
 
 class Eyes:
     """Opens the images of prompts and cuts them into tiles. Any thread may call it. patching: how the encoder divides
-    tiles. placeholder: the token id of each image row. together: see ImageSpan. fetcher: fetches files from other
-    machines. marks: see Sight."""
+    tiles. placeholder: the token id of each image row (an embedding). together: see ImageSpan. fetcher: fetches files
+    from other machines. marks: see Sight."""
 
     def __init__(
         self,

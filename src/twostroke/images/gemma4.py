@@ -27,11 +27,11 @@ from twostroke.types.spec.fields import Fields
 BEGIN, IMAGE, END = "<|image>", "<|image|>", "<image|>"
 PLAIN = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 LOW_ROWS = 70
-"""The most image rows of an image that a request asks for in low detail."""
+"""The most image rows (embeddings) of an image that a request asks for in low detail."""
 
 
 class Gemma4Processor(OfColors, Struct, frozen=True):
-    """Makes one tile of each image. most: the most image rows of an image."""
+    """Makes one tile of each image. most: the most image rows (embeddings) of an image."""
 
     family: ClassVar[str] = "gemma4"
     patching: Patching

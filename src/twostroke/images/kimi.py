@@ -15,14 +15,14 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE = "<|media_pad|>"
 LOW_ROWS = 256
-"""The most image rows of an image that a request asks for in low detail."""
+"""The most image rows (embeddings) of an image that a request asks for in low detail."""
 GROUP = "media_proc_cfg"
 """The name of the group of settings in Moonshot AI's own files."""
 
 
 class KimiProcessor(OfColors, Struct, frozen=True):
     """Makes one tile of each image. patches: the most patches of an image before black is added. longest: the most
-    patches of a side. rows: the most image rows of an image with the black around it."""
+    patches of a side. rows: the most image rows (embeddings) of an image with the black around it."""
 
     family: ClassVar[str] = "kimi"
     patching: Patching

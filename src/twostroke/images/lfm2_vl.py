@@ -28,10 +28,10 @@ BEGIN, IMAGE, WHOLE, END = "<|image_start|>", "<image>", "<|img_thumbnail|>", "<
 
 
 class Lfm2Processor(OfColors, Struct, frozen=True):
-    """rows: the least and the most image rows of a whole image. tiles: the least and the most tiles into which a large
-    image is cut; (1, 1) where images are not cut. side: the side of a tile in pixels. tolerance: an image is large if
-    it would have more than rows[1] * tolerance image rows. thumbnail: whether a large image is also shown whole after
-    its tiles."""
+    """Makes tiles of images. rows: the least and the most image rows (embeddings) of a whole image. tiles: the least
+    and the most tiles into which a large image is cut; (1, 1) where images are not cut. side: the side of a tile in
+    pixels. tolerance: an image is large if it would have more than rows[1] * tolerance image rows. thumbnail: whether a
+    large image is also shown whole after its tiles."""
 
     family: ClassVar[str] = "lfm2_vl"
     patching: Patching

@@ -30,16 +30,16 @@ from twostroke.types.spec.fields import Fields
 IMAGE = "<image>"
 MOST_TILES = 64
 SHRINKS_FROM = 1.1
-"""Where a grid has too many image rows, its numbers of lines and columns are divided by a common factor. Factors up to
-SHRINKS_FROM are ignored: the grid then stays as it is."""
+"""Where a grid has too many image rows (embeddings), its numbers of lines and columns are divided by a common factor.
+Factors up to SHRINKS_FROM are ignored: the grid then stays as it is."""
 Grids = tuple[tuple[int, int], ...]
 NEXT_GRIDS: Grids = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 """Heights and widths of the grids in pixels, for a file that names none."""
 
 
 class LlavaNextProcessor(OfColors, Struct, frozen=True):
-    """side: the side of a tile in pixels. rows: image rows along one side of a tile. grids: heights and widths of all
-    grids in pixels.
+    """Makes tiles of images. side: the side of a tile in pixels. rows: image rows (embeddings) along one side of a
+    tile. grids: heights and widths of all grids in pixels.
 
     most: a grid with more image rows than this number of whole tiles is reduced to about so many; 0 for no bound.
     apart: whether each of several images in a prompt becomes one square, padded with the mean colour.
@@ -89,7 +89,8 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         return best
 
     def _sheet(self, width: int, height: int, wide: int, high: int) -> Sheet:
-        """Returns the image rows of a grid that show the image, and the size to which these rows are reduced."""
+        """Returns the image rows (embeddings) of a grid that show the image, and the size to which these rows are
+        reduced."""
         across, down = wide // self.side, high // self.side
         columns, lines = across * self.rows, down * self.rows
         left = top = 0

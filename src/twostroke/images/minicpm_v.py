@@ -31,17 +31,18 @@ IMAGE = "<|image_pad|>"
 NUMBER, WHOLE, SLICE = (("<" + name + ">", "</" + name + ">") for name in ("image_id", "image", "slice"))
 """The tags around an image's number, around the placeholders of a whole image, and around those of a slice."""
 MODES = {"4x": 2, "16x": 4}
-"""For each mode in the settings, the number of patches on each side of the square that becomes one image row."""
+"""For each mode in the settings, the number of patches on each side of the square that becomes one image row (an
+embedding)."""
 USUAL_SIDE, USUAL_SLICES = 448, 9
 MOST_RATIO = 200
 """The most times that one side of a tile may be as long as the other side."""
 
 
 class MiniCPMVProcessor(OfColors, Struct, frozen=True):
-    """side: the side in pixels of a square that has the area of a tile. slices: the most slices of an image; 1 where
-    images are not cut. enlarges: whether small images grow to this area. numbered: whether an image's number stands
-    before it. most_rows: the most image rows of a tile. canvas: whether the model places the tiles of an image on one
-    common plane."""
+    """Makes tiles of images. side: the side in pixels of a square that has the area of a tile. slices: the most slices
+    of an image; 1 where images are not cut. enlarges: whether small images grow to this area. numbered: whether an
+    image's number stands before it. most_rows: the most image rows (embeddings) of a tile. canvas: whether the model
+    places the tiles of an image on one common plane."""
 
     family: ClassVar[str] = "minicpm_v"
     patching: Patching
@@ -80,8 +81,8 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
         return cut
 
     def _size(self, width: float, height: float, *, grows: bool) -> tuple[int, int]:
-        """Returns width and height of a tile in pixels, as multiples of the square that becomes one image row. grows:
-        whether a small tile is enlarged."""
+        """Returns width and height of a tile in pixels, as multiples of the square that becomes one image row (an
+        embedding). grows: whether a small tile is enlarged."""
         if height * width > self.side * self.side or grows:
             ratio = width / height
             height = int(self.side / math.sqrt(ratio))
@@ -130,8 +131,8 @@ def _multiple(length: float, unit: int) -> int:
 
 
 def most_rows(side: float) -> int:
-    """Returns the most image rows of a tile. side: the square root of the tile's area, in image rows. Height and width
-    of the tile are rounded, so each may be half a row longer. A tile has at least one line."""
+    """Returns the most image rows (embeddings) of a tile. side: the square root of the tile's area, in image rows.
+    Height and width of the tile are rounded, so each may be half a row longer. A tile has at least one line."""
     longest = math.sqrt(MOST_RATIO)
     return math.floor(max(side**2 + side / 2 * (longest + 1 / longest) + 0.25, side * longest + 0.5))
 

@@ -25,13 +25,13 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE, BREAK, END = "[IMG]", "[IMG_BREAK]", "[IMG_END]"
 LOW_LINES = 16
-"""The most lines and columns of image rows of an image that a request asks for in low detail."""
+"""The most lines and columns of image rows (embeddings) of an image that a request asks for in low detail."""
 
 
 class PixtralProcessor(OfColors, Struct, frozen=True):
-    """unit: the side in pixels of the square that becomes one image row. most: the longest height and width before both
-    are stretched. mark: the text of an image row. breaks_lines: whether a break stands between lines, and an end after
-    the last line."""
+    """Makes one tile of each image. unit: the side in pixels of the square that becomes one image row (an embedding).
+    most: the longest height and width before both are stretched. mark: the text of an image row. breaks_lines: whether
+    a break stands between lines, and an end after the last line."""
 
     family: ClassVar[str] = "pixtral"
     unit: int

@@ -23,10 +23,10 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 class Tiling(Struct, frozen=True):
     """What a model allows its processor. side: the side of all tiles in pixels; 0 where the image decides. most_rows:
-    the most image rows of a tile. grids: heights and widths in pixels of the grids of tiles that the model knows.
-    most_tiles: a grid with more image rows than this number of tiles is reduced to about so many; 0 for no bound.
-    apart: whether each of several images in a prompt becomes one tile. canvas: whether the tiles of an image have
-    places on one common plane."""
+    the most image rows (embeddings) of a tile. grids: heights and widths in pixels of the grids of tiles that the model
+    knows. most_tiles: a grid with more image rows than this number of tiles is reduced to about so many; 0 for no
+    bound. apart: whether each of several images in a prompt becomes one tile. canvas: whether the tiles of an image
+    have places on one common plane."""
 
     patching: Patching
     side: int
@@ -49,7 +49,7 @@ class Cut(Struct, frozen=True):
     sheets: tuple[Sheet | None, ...] = ()
 
     def lines(self, patching: Patching) -> list[tuple[int, int]]:
-        """Returns (lines, rows in a line) of the image rows that each tile becomes."""
+        """Returns (lines, rows in a line) of the image rows (embeddings) that each tile becomes."""
         found = []
         for place, (width, height) in enumerate(self.sizes):
             sheet = self.sheets[place] if self.sheets else None
@@ -86,11 +86,11 @@ class Processor(Protocol):
 
     @property
     def breaks_lines(self) -> bool:
-        """Whether other tokens stand between lines of image rows in the prompt."""
+        """Whether other tokens stand between lines of image rows (embeddings) in the prompt."""
 
     @property
     def most_rows(self) -> int:
-        """The most image rows of a tile by these settings; 0 where only Tiling.most_rows bounds them."""
+        """The most image rows (embeddings) of a tile by these settings; 0 where only Tiling.most_rows bounds them."""
 
     @property
     def apart(self) -> bool:
@@ -105,7 +105,7 @@ class Processor(Protocol):
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
         """Returns the text that stands in the prompt for an image: placeholders and the tags around them. lines: for
-        each tile, the number of lines of image rows, and of rows in a line."""
+        each tile, the number of lines of image rows (embeddings), and of rows in a line."""
 
     def ahead(self, place: int) -> str:
         """Returns the text that stands in the prompt before the text of an image, such as its number. place: the number
@@ -175,7 +175,8 @@ def too_narrow() -> InvalidRequest:
 
 def require_tower(fields: Fields, names: Sequence[str], patching: Patching) -> None:
     """Raises CorruptModel where a settings file and the model's encoder differ in the patch size, or in how many
-    patches become one image row. names: the file's fields for both numbers, or for the patch size alone."""
+    patches become one image row (an embedding). names: the file's fields for both numbers, or for the patch size alone.
+    """
     for name, own in zip(names, (patching.patch, patching.merge), strict=False):
         if fields.has(name) and fields.integer(name, 1, 4096) != own:
             raise fields.wrong(name, f"The tower has {own}.")

@@ -28,13 +28,13 @@ from twostroke.types.spec.fields import Fields
 IMAGE = "<|image_pad|>"
 MOST_RATIO = 200
 LOW_ROWS = 256
-"""The most image rows of an image that a request asks for in low detail."""
+"""The most image rows (embeddings) of an image that a request asks for in low detail."""
 MOST_AREA = 1 << 40
 
 
 class Lift(enum.Enum):
-    """How an image is enlarged first if a side is shorter than the square of pixels that becomes one image row. EACH:
-    one side after the other, rounded. BOTH: both by one factor, rounded down."""
+    """How an image is enlarged first if a side is shorter than the square of pixels that becomes one image row (an
+    embedding). EACH: one side after the other, rounded. BOTH: both by one factor, rounded down."""
 
     NONE = enum.auto()
     EACH = enum.auto()
@@ -42,9 +42,9 @@ class Lift(enum.Enum):
 
 
 class QwenProcessor(OfColors, Struct, frozen=True):
-    """unit: the side in pixels of the square that becomes one image row. least, most: the bounds of the area in pixels.
-    mark: the text that the template writes for one image, and that the processor writes for each image row. lift: how
-    sides shorter than `unit` are enlarged."""
+    """Makes one tile of each image. unit: the side in pixels of the square that becomes one image row (an embedding).
+    least, most: the bounds of the area in pixels. mark: the text that the template writes for one image, and that the
+    processor writes for each image row. lift: how sides shorter than `unit` are enlarged."""
 
     family: ClassVar[str] = "qwen"
     unit: int

@@ -21,7 +21,8 @@ guesses all failed could not recover. As both sums have the same bound, failures
 quotient."""
 
 Kind = tuple[str, int, bool]
-"""The kind of a trial: (proposer, size class of the matched text, whether a token of the same guess came before)."""
+"""The kind of a guessed token, by which acceptance rates are kept: (proposer, size class of the matched text, whether a
+token of the same guess came before)."""
 
 
 class _Rate:
@@ -42,8 +43,8 @@ class _Rate:
 
 
 class GuessRecord:
-    """How often one request's guesses are accepted, relative to all guesses of their kinds: 1 is the same as all
-    others."""
+    """How often one request's guesses are accepted, relative to what is expected of all guesses of the same kinds: 1 is
+    as often as expected."""
 
     __slots__ = ("_came_true", "_expected")
 

@@ -85,7 +85,7 @@ class PhasesReport:
 
 
 class PhaseBench:
-    """Runs cases on one loaded model."""
+    """Measures cases of prefill and decode on one loaded model."""
 
     def __init__(self, llm: LLM, clock: Callable[[], float], seed: int = 0) -> None:
         self._llm = llm

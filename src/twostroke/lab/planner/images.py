@@ -77,13 +77,13 @@ class PlannedSight(Struct, frozen=True):
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of one image row when it is sent to another replica."""
+        """The bytes of one image row (an embedding) when it is sent to another replica."""
         program = self.encoder.model.program
         return 4 * sum(value.width for value in (program.logits, *program.kept))
 
     @property
     def num_bytes(self) -> int:
-        """The memory of the encoder and of the cache of image rows, in bytes."""
+        """The memory of the encoder and of the cache of image rows (embeddings), in bytes."""
         found = encoder_bytes(self.encoder, self.most_rows, self.form)
         return found.weights + found.buffers + IMAGE_CACHE
 

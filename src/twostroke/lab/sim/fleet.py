@@ -98,7 +98,7 @@ class FleetOutcome:
 
 
 class Fleet:
-    """A fleet for one run. watch: called with each step of each replica. Satisfies `Listener`."""
+    """Runs a fleet of replicas once. watch: called with each step of each replica. Satisfies `Listener`."""
 
     def __init__(self, plan: FleetPlan, router: Router, watch: StepWatch | None = None, *, skips: bool = True) -> None:
         self._plan, self._router, self._watch, self._skips = plan, router, watch, skips
@@ -198,7 +198,7 @@ class Fleet:
         return True
 
     def _submit_with_rows(self, member: Member, request: Request, rows_s: float) -> None:
-        """Submits the request once its image rows have arrived, at rows_s."""
+        """Submits the request once its image rows (embeddings) have arrived, at rows_s."""
         member.requests += 1  # routers count the request from now on
 
         def deliver(now_s: float) -> None:

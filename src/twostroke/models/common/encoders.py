@@ -1,9 +1,9 @@
 """The image encoder of a model that also sees images, and how its rows come into a prompt.
 
-A file of models/vision reads config.json: `read(fields, width)` returns (Sight, which says how image rows stand in the
-prompt; the encoder's facts; its program). width: the number of elements of a row of the text model. The program makes
-image rows, and the further rows that `Sight.added` asks for. ENCODERS has the file of each model_type. Only the file
-that a config needs is imported.
+A file of models/vision reads config.json: `read(fields, width)` returns (Sight, which says how embeddings of images
+stand in the prompt; the encoder's facts; its program). width: the number of elements of a row of the text model. The
+program makes image rows (embeddings), and the further rows that `Sight.added` asks for. ENCODERS has the file of each
+model_type. Only the file that a config needs is imported.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
 EncoderText = Callable[[Tracer], tuple[Value, ...]]
-"""Traces an encoder and returns its image rows, then its other results. These are the rows that are added after layers
-of the language model, or the rows before neighbouring patches are merged in the middle of the encoder."""
+"""Traces an encoder and returns its image rows (embeddings), then its other results. These are the rows that are added
+after layers of the language model, or the rows before neighbouring patches are merged in the middle of the encoder."""
 PIXEL_S, PLACE_S = 3e-9, 1.4e-9
 """Seconds that the host needs. PIXEL_S: for one number of a patch. PLACE_S: for each stored position embedding that is
 interpolated into one number of a patch's position embedding. NumPy took 2.0 to 4.6 ns and 1.3 to 1.4 ns for them, on

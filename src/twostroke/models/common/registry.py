@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 ProgramText = Callable[[Tracer], Value]
-"""Traces the model and returns the logits of the rows that need them."""
+"""A function that traces the model and returns the logits of the rows that need them."""
 
 Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 

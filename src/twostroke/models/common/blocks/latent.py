@@ -49,17 +49,18 @@ class LatentNames:
 
 @dataclass(frozen=True, slots=True)
 class LatentHeads:
-    """query_rank: the size of the latent that queries are made of; 0 where they are made of the residual. rank: the
-    size of the latent that keys and values are made of. plain, turned: how many elements of a head of q and k have no
-    rotation and how many have one. All heads share the second part of the key; its size may be 0. value_dim: the size
-    of a head of V. turn: the rotation; None where the second part is not rotated either. interleaved: the checkpoint's
-    rotary pairs lie side by side. bias: the products that read and write the residual have a bias, except q without a
-    latent. query_growth: how much queries grow with the logarithm of their position, see RopeSpec. latent_scale: the
-    factor of the normed latent. gate: the name of a product that makes one number for each head; the head's output is
-    multiplied by the number's sigmoid. Empty for none. name: the beginning of the names of the block's tensors; names:
-    the rest of these names. norm: the norm of latents. window: the number of positions that a row sees, 0 for all.
-    turned_norm: the name of the norm of the turned part of keys, before the rotation; empty for none. rates: the full
-    name of the tensor of the rotation's frequencies, see Rope; empty where they are computed."""
+    """The settings of a latent attention block. query_rank: the size of the latent that queries are made of; 0 where
+    they are made of the residual. rank: the size of the latent that keys and values are made of. plain, turned: how
+    many elements of a head of q and k have no rotation and how many have one. All heads share the second part of the
+    key; its size may be 0. value_dim: the size of a head of V. turn: the rotation; None where the second part is not
+    rotated either. interleaved: the checkpoint's rotary pairs lie side by side. bias: the products that read and write
+    the residual have a bias, except q without a latent. query_growth: how much queries grow with the logarithm of their
+    position, see RopeSpec. latent_scale: the factor of the normed latent. gate: the name of a product that makes one
+    number for each head; the head's output is multiplied by the number's sigmoid. Empty for none. name: the beginning
+    of the names of the block's tensors; names: the rest of these names. norm: the norm of latents. window: the number
+    of positions that a row sees, 0 for all. turned_norm: the name of the norm of the rotary part of keys, before the
+    rotation; empty for none. rates: the full name of the tensor of the rotation's frequencies, see Rope; empty where
+    they are computed."""
 
     hidden_size: int
     num_heads: int
@@ -161,8 +162,8 @@ def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None =
 
 
 def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
-    """Rotates queries and maps them to latents. plain, turned: the parts of all heads without and with a rotation.
-    Returns the same two values as `queries`."""
+    """Applies the rotation to queries, and maps their other part to latents. plain, turned: the parts of all heads
+    without and with a rotation. Returns the same two values as `queries`."""
     plain, turned = plain.heads(shape.num_heads), turned.heads(shape.num_heads)
     if not shape.turn:
         return head_linear(plain, _keys_up(t, shape)), turned

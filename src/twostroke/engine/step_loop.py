@@ -64,7 +64,7 @@ class StepLoop:
 
     @property
     def executor(self) -> Executor:
-        """The executor that runs the plans."""
+        """The executor that runs the plans, without the wrapper that survives faults."""
         return self.forgiving.inner
 
     @property

@@ -48,7 +48,7 @@ class SeenImage(Struct, frozen=True):
 
 
 NOT_SEEN = SeenImage((), "")
-"""Stands for an image that is not open yet."""
+"""The placeholder for an image that is not opened yet."""
 
 
 class SpanShape(Struct, frozen=True):

@@ -1,12 +1,11 @@
-"""Measures what guessing costs where it cannot win. One engine answers the same requests with guesses and without, by
-turns.
+"""Measures what guessing costs where it cannot win. One engine answers the same requests with guesses and without.
 
-In each round both ways answer the same requests. The way that begins changes from round to round. The two times of a
-round make one ratio, which a slow moment of the machine changes less than either time. The result is the median of the
-ratios, with the interval that contains the true median in 95 of 100 measurements. This holds for any distribution of
-the noise: each of n independent ratios lies above the true median with probability 1/2, as in the toss of a coin. The
-verdict is made from the interval, so that a difference within the noise does not count. Every answer is compared with
-that of the other way.
+In each round the same requests are answered both with guesses and without. Which of the two comes first changes from
+round to round. The two times of a round make one ratio, which a slow moment of the machine changes less than either
+time. The result is the median of the ratios, with the interval that contains the true median in 95 of 100 measurements.
+This holds for any distribution of the noise: each of n independent ratios lies above the true median with probability
+1/2, as in the toss of a coin. The verdict is made from the interval, so that a difference within the noise does not
+count. Every answer with guesses is compared with the answer without.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ QUESTION = "how does prefill differ from decode"
 
 
 class BoundVerdict(StrEnum):
-    """How an interval of measured speed ratios lies to BOUND. HOLDS: the interval lies above the bound. LOSES: it lies
-    below the bound. OPEN: the bound lies within it."""
+    """Whether measured speed ratios reach BOUND. HOLDS: their interval lies above the bound. LOSES: it lies below the
+    bound. OPEN: the bound lies within it."""
 
     HOLDS = "holds"
     LOSES = "loses"

@@ -76,8 +76,8 @@ class SteadyDecode:
         return self._streams.positions()
 
     def skip(self, steps: int) -> list[Live]:
-        """Changes the streams as `steps` steps would change them. No event is made. Returns the sequences that must be
-        ended, because they have reached their length.
+        """Gives each stream the tokens of `steps` steps. No event is made. Returns the sequences that must be ended,
+        because they have reached their length.
 
         steps: at most the number that the method `steps` has just returned, or 1 after `begin_one` has returned True.
         """

@@ -81,7 +81,7 @@ class ClampedFeed:
     name: str
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """Returns the block's output for the normed rows h, before it is added to the residual."""
+        """Returns the output of this feed-forward block for the normed rows h, before it is added to the residual."""
         inner, width, rule = self.inner_size, self.hidden_size, self.rule
         both = t.matrix("gate_up", {f"{self.name}.gate_proj": inner, f"{self.name}.up_proj": inner}, width)
         middle = gate(linear(h, both), rule.activation, rule.limit, rule.shift, hold_values=rule.hold_values)
@@ -108,7 +108,7 @@ class Mixture:
         return experts(h, routes, self.banks.gate_up(t, self.shape), self.banks.down(t, self.shape), self.rule)
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """Returns the block's output for the normed rows h, before it is added to the residual."""
+        """Returns the output of experts and shared block for the normed rows h, before it is added to the residual."""
         made = self.chosen(t, h)
         return add(made, self.shared(t, h)) if self.shared else made
 

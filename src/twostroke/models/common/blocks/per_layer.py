@@ -47,8 +47,8 @@ class PerLayer:
         return both.split(*(self.width for _ in range(self.num_layers)))
 
     def __call__(self, t: Tracer, x: Value, p: Value) -> Value:
-        """Returns a layer's result from its p and the rows x, norm(W2 (p act(W1 x))), before it is added to the
-        residual."""
+        """Returns norm(W2 (p act(W1 x))) for the rows x after a layer, which is then added to the residual. p: the
+        layer's numbers from `inputs`."""
         small = linear(x, t.matrix("per_layer_gate", {"per_layer_input_gate": self.width}, self.hidden_size))
         made = multiply(p, small, self.activation)
         matrix = t.matrix("per_layer_out", {"per_layer_projection": self.hidden_size}, self.width)

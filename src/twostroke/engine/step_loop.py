@@ -1,4 +1,5 @@
-"""The loop of steps that an engine and a replica share. It runs plans, forgives faults and checks the machine."""
+"""The loop of steps that an engine and a replica share. It runs plans, survives faults of single steps, and checks the
+machine after several."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ ReportFault = Callable[[BaseException], None]
 
 
 def no_probe() -> None:
-    """Default health check: raises, so three faulty steps in a row stop the engine."""
+    """Default for `probe`, the health check of the machine: raises, so three faulty steps in a row stop the engine."""
     raise EngineStopped("The executor cannot be asked for its health.")
 
 
@@ -28,7 +29,8 @@ def no_report(_error: BaseException) -> None:
 
 
 class StepLoop:
-    """Owns the book of requests and the executor. One thread at a time uses it.
+    """Runs steps. It owns the executor and the book, which holds the requests and plans steps (a scheduler in an
+    engine). One thread at a time uses it.
 
     report_fault: gets every fault in full. probe: raises when the machine itself is broken; it is called after three
     faulty steps in a row. flight: the plans in flight, for an executor with several stages that computes several at a
@@ -52,7 +54,8 @@ class StepLoop:
         self._computed: Computed = do_nothing
 
     def listen(self, listener: FlightListener, computed: Computed) -> None:
-        """Set two listeners. listener: is told of the plans in flight. computed: called before each commit."""
+        """Set two listeners. listener: is told of each plan that begins while others are in flight. computed: called
+        before each commit."""
         self._flight.tell(listener)
         self._computed = computed
 
@@ -61,7 +64,7 @@ class StepLoop:
 
     @property
     def executor(self) -> Executor:
-        """The executor that runs the plans."""
+        """The executor that runs the plans, without the wrapper that survives faults."""
         return self.forgiving.inner
 
     @property

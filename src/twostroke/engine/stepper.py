@@ -1,4 +1,4 @@
-"""One turn of the engine with its faults caught: it runs a step of the core and makes the pieces for readers."""
+"""One step of an engine with its faults caught: it runs a step of the core and makes the deltas for readers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twostroke.types.output import Delta, Prompt
 
 
 def no_doubt() -> None:
-    """Default soundness check: always passes."""
+    """Default for require_sound, which checks before a step whether the engine's data is intact: passes always."""
 
 
 class Stepper:
@@ -52,7 +52,7 @@ class Stepper:
         return self.session.submit(prompt, self.clock() if arrival_s is None else arrival_s)
 
     def abort(self, request_id: str) -> list[Delta]:
-        """End a request now."""
+        """End a request now, whatever its state. Returns the last pieces of its answers."""
         return self.session.abort(request_id, self.clock())
 
     def step(self) -> list[Delta] | None:

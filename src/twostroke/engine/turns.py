@@ -1,6 +1,7 @@
-"""A lock that several threads get in the order in which they asked, and work that waits for the lock without blocking.
+"""A lock that threads get in the order in which they asked for it, and actions that run under the lock without a thread
+that waits for it.
 
-threading.Lock may be taken again at once by the thread that gave it back: a thread that steps an engine in a loop would
+threading.Lock may be taken again at once by the thread that released it: a thread that steps an engine in a loop would
 keep every other thread out. With this lock the thread that has waited longest comes next.
 """
 
@@ -21,16 +22,17 @@ def _closed_gate() -> threading.Lock:
 
 
 class _Place(Struct, eq=False):
-    """A place in the queue. granted: written under the guard alone."""
+    """The entry of one thread in the queue of a FairLock. granted: whether the thread has got the lock; it is only
+    written while the lock's `_guard` is held."""
 
     gate: threading.Lock = field(default_factory=_closed_gate)
     granted: bool = False
 
 
 class FairLock:
-    """`with turns:` lets one thread at a time enter. Not reentrant.
+    """A lock, used as `with turns:`. Not reentrant.
 
-    `soon` is for finalizers: the garbage collector may run them in the middle of this thread's own turn, where waiting
+    `soon` is for finalizers: the garbage collector may run them in a thread that holds the lock, where waiting for it
     would never end.
     """
 
@@ -41,8 +43,8 @@ class FairLock:
         self._later: deque[Callable[[], object]] = deque()
 
     def soon(self, action: Callable[[], object]) -> None:
-        """Run `action` in a turn: now if no turn is under way, else at the end of the present turn or the start of the
-        next."""
+        """Run `action` under the lock without waiting: now if the lock is free, else when it is released or taken next.
+        """
         self._later.append(action)
         if not self._guard.acquire(blocking=False):
             return

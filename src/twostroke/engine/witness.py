@@ -11,17 +11,18 @@ from twostroke.types.result import StepResult
 
 
 class Witness(Protocol):
-    """Called on the step thread, twice a step: it must be quick, and must not raise."""
+    """Records which requests are computed, so that a crash can be blamed on them. It is called at the beginning and the
+    end of each step, on the thread that runs steps: it must be quick, and must not raise."""
 
     def begins(self, group_ids: Sequence[str]) -> None:
-        """A step for these requests begins. An id may occur several times."""
+        """Called when a step for these requests begins. An id may occur several times."""
 
     def ends(self) -> None:
-        """The step has ended, successfully or not."""
+        """Called when the step has ended, successfully or not."""
 
 
 class WitnessedExecutor:
-    """Satisfies engine.executor.Executor."""
+    """An executor that tells a witness which requests each step computes. Satisfies engine.executor.Executor."""
 
     def __init__(self, inner: Executor, witness: Witness) -> None:
         self._inner = inner

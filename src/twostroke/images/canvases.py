@@ -1,4 +1,5 @@
-"""The marks after an image on a canvas. They belong to the image, so they do not change the positions after it."""
+"""The tokens that close an image, such as an end tag, in models that place an image on a canvas (the plane of its
+embeddings). These tokens (marks) belong to the image, so they do not shift the positions of the text after it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ LAST = b"the prompt ends with this image"
 
 
 def with_ends(spans: Sequence[ImageSpan], token_ids: Sequence[int], marks: Sequence[int]) -> tuple[ImageSpan, ...]:
-    """Returns the spans of a prompt, with the end of each image in its last span. spans: in order, each with a canvas.
-    marks: the token ids of marks.
+    """Returns the spans of a prompt. The last span of each image gets the position after the image's closing marks.
+    spans: the spans in order, each with a canvas. marks: the ids of the tokens that may close an image.
 
     A mark that the model generates after a prompt does not belong to the image. In a later prompt, the same mark does
     belong to it. So an image at the end of a prompt has a key of its own, and shares no pages with images that have

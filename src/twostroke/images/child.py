@@ -1,4 +1,4 @@
-"""The program of the process that opens image files: one image after the other. It may be killed at any of them.
+"""The program of the process that opens image files: one image after the other. The parent may kill it at any of them.
 
 In: a line of JSON {"bytes": n, "formats": [...], "pixels": n} and n bytes. Out: {"width": w, "height": h}, the size in
 which the image is shown, or {"fault": text}. For an image with more pixels than the input allows, Out has the size in
@@ -9,7 +9,7 @@ Steps: ["resize", w, h, filter] changes the image. ["tile", x, y, w, h] gives a 
 larger than the image. ["whole", w, h, filter] gives the whole image in that size. ["again"] takes back the resizing.
 ["square", r, g, b] puts the image into the middle of a square of this colour.
 
-The program ends when its input ends. Of Twostroke it imports only twostroke.system.
+The program ends when its input ends. It imports nothing of Twostroke but twostroke.system.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 NICENESS = 5
-"""The niceness of this process. An image is opened while an engine's threads compute. These threads wait for each
-other, so none of them may have to wait for this process."""
+"""The niceness of this process. An engine's threads compute meanwhile and wait for each other, so none of them should
+lose its core to this process."""
 WIDE = ("I;16", "I;16L", "I;16B", "I")
 """Modes with 16 bits a pixel; only the upper 8 bits are used."""
 
@@ -61,7 +61,7 @@ def in_color(image: Image.Image) -> Image.Image:
 
 
 def tiles_of(image: Image.Image, steps: list[list[Any]]) -> bytes:
-    """Runs the steps and returns the resulting tiles as bytes."""
+    """Runs the steps (see the module) on an image and returns the resulting tiles as bytes, three a pixel."""
     from PIL import Image
 
     made, whole = [], image
@@ -108,14 +108,16 @@ def answer(values: dict[str, Any], data: bytes = b"") -> None:
 
 
 def fault_of(error: BaseException) -> dict[str, str]:
-    """Returns a line with the fault that Pillow found, without addresses."""
+    """Returns {"fault": text} for an exception. The text is Pillow's message without names of files and objects in
+    memory."""
     if isinstance(error, MemoryError):
         return {"fault": "it takes too much memory"}
     return {"fault": str(error).split(" <", 1)[0].split(" file ", 1)[0][:200] or type(error).__name__}
 
 
 def job(ask: dict[str, Any]) -> None:
-    """Handles one image: answers with its size, then with the tiles that the steps ask for."""
+    """Handles one image: reads its bytes, writes its size, reads the steps (see the module) and writes the tiles that
+    they make. A fault is written in place of either answer."""
     data = sys.stdin.buffer.read(ask["bytes"])
     try:
         image = opened(data, ask["formats"])

@@ -1,4 +1,4 @@
-"""Reads data: URLs and base64, strictly."""
+"""Reads data: URLs and base64. Anything that does not have exactly this form is refused."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import binascii
 from twostroke.types.errors import InvalidRequest
 
 ESCAPES = {"%2B": "+", "%2b": "+", "%2F": "/", "%2f": "/", "%3D": "=", "%3d": "=", "%0A": "", "%0D": "", "%20": ""}
-"""Percent escapes that a URL of base64 may have. No others are read, so that a long text costs a few passes."""
+"""The percent escapes that occur in a URL of base64, with what they stand for. Only these are decoded, so that a long
+text is passed over a few times only."""
 
 
 def bytes_of_url(url: str, most_bytes: int) -> bytes:
-    """Returns the bytes of a data: URL. White space around it and percent escapes in it are those of every URL. Raises
+    """Returns the bytes of a data: URL. White space around the URL is ignored, and ESCAPES are decoded. Raises
     InvalidRequest for any other URL, and for content that is not base64."""
     scheme, _, rest = url.strip().partition(":")
     if scheme.lower() != "data":
@@ -36,8 +37,8 @@ def bytes_of_url(url: str, most_bytes: int) -> bytes:
 
 
 def bytes_of_base64(text: str, most_bytes: int) -> bytes:
-    """Returns the decoded bytes. White space is allowed. Raises InvalidRequest, for a text that is too long before
-    anything is decoded."""
+    """Returns the decoded bytes. White space is allowed. Raises InvalidRequest for a text that is not base64. A text
+    for more than most_bytes bytes is refused before it is decoded."""
     if len(text) * 3 // 4 > most_bytes + len(text) // 16 + 4:
         raise InvalidRequest(
             f"The image has more than {most_bytes:,} bytes.", param="image", fix="Make the image smaller."

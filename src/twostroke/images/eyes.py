@@ -1,8 +1,9 @@
-"""Turns the images in the messages of a prompt into spans of placeholders.
+"""Turns the images in the messages of a prompt into spans of placeholder tokens, one for each image row (an embedding
+that the encoder makes).
 
     pictures = eyes.look(messages)             the files are opened, marks stand in the messages
     text = template.render(pictures.messages, pictures=pictures.marks)
-    text = pictures.expanded(text)             a placeholder for each image row, and what stands around
+    text = pictures.expanded(text)             each mark becomes placeholders and the tags around them
     spans = pictures.spans(token_ids)
 
 Where opening files would delay other requests, use `eyes.for_request()`: its `look` raises ImagesWanted, and opens
@@ -33,8 +34,8 @@ MEMO_BYTES = 64 << 20
 
 
 class SeenImage(Struct, frozen=True):
-    """An image in the form that the model takes. text: the text that stands in the prompt for the image. canvases: the
-    places of each tile."""
+    """An image in the form that the model takes. text: the text that stands in the prompt for the image. canvases: for
+    each tile, its place on the plane of the image; None in models without such a plane."""
 
     tiles: tuple[ImageTile, ...]
     text: str
@@ -47,12 +48,12 @@ class SeenImage(Struct, frozen=True):
 
 
 NOT_SEEN = SeenImage((), "")
-"""Stands for an image that is not open yet."""
+"""The placeholder for an image that is not opened yet."""
 
 
 class SpanShape(Struct, frozen=True):
-    """placeholder: the token id of each image row. breaks_lines: see Processor. together: see ImageSpan. marks:
-    see Sight."""
+    """How a model's image spans look. placeholder: the token id of each image row (an embedding). breaks_lines: see
+    Processor. together: see ImageSpan. marks: see Sight."""
 
     placeholder: int
     breaks_lines: bool
@@ -61,14 +62,15 @@ class SpanShape(Struct, frozen=True):
 
 
 class WantedImage(Struct, frozen=True):
-    """where: the part of a message that holds the image, such as `messages[0].content[1]`."""
+    """An image that a request needs opened. where: the part of a message that holds the image, such as
+    `messages[0].content[1]`."""
 
     where: str
     asked: AskedImage
 
 
 class ImagesWanted(Exception):
-    """Some images of a request are not opened yet."""
+    """Raised when a request has images that are not opened yet. images: these images."""
 
     def __init__(self, images: Sequence[WantedImage]) -> None:
         super().__init__(f"{len(images)} images")
@@ -76,18 +78,20 @@ class ImagesWanted(Exception):
 
 
 class Looks(Protocol):
-    """Finds the images of a conversation."""
+    """Finds and opens the images of a conversation."""
 
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
-        """Returns the images of a conversation; None where it has none. local: see `image_of`.
+        """Returns the images of a conversation; None where it has none. local: whether files, arrays and bytes of the
+        caller are accepted.
 
         Raises InvalidRequest that names the part, such as `messages[0].content[1]`.
         """
 
 
 class Eyes:
-    """Opens images for prompts; any thread may ask. patching: how the encoder divides tiles. placeholder: the token id
-    of each image row. together: see ImageSpan. fetcher: fetches files from other machines. marks: see Sight."""
+    """Opens the images of prompts and cuts them into tiles. Any thread may call it. patching: how the encoder divides
+    tiles. placeholder: the token id of each image row (an embedding). together: see ImageSpan. fetcher: fetches files
+    from other machines. marks: see Sight."""
 
     def __init__(
         self,
@@ -107,23 +111,29 @@ class Eyes:
 
     @property
     def fingerprint(self) -> str:
-        """A text for the rules of this object. Two objects with the same fingerprint make the same tiles, and the same
-        places for them."""
+        """A text that identifies all settings of this object. Two objects with the same fingerprint make the same
+        tiles, and give them the same positions."""
         rules = (self._processor.settings, self._processor.values, self._patching, self._shape)
         return hashlib.blake2b(repr(rules).encode(), digest_size=16).hexdigest()
 
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
-        """See Looks."""
+        """Opens the images of a conversation and returns them; None where it has none. local: whether files, arrays and
+        bytes of the caller are accepted.
+
+        Raises InvalidRequest that names the part, such as `messages[0].content[1]`.
+        """
         return self.placed(messages, lambda wanted: self.open(wanted.asked), local)
 
     def for_request(self) -> EyesOfRequest:
-        """Returns an object that looks at one request, which may be read several times."""
+        """Returns an object with the same `look` for one request. It opens no image itself, and `look` may be called
+        again."""
         return EyesOfRequest(self)
 
     def placed(
         self, messages: Sequence[Mapping[str, Any]], seen: Callable[[WantedImage], SeenImage], local: bool
     ) -> Pictures | None:
-        """Returns the images of a conversation, see Looks. seen: returns the opened image for each wanted one."""
+        """Returns the images of a conversation; None where it has none. seen: returns the opened image for each wanted
+        one. local: see `look`."""
         marks, found = PictureMarks(self._processor.mark), list[SeenImage]()
         among = self._processor.apart and _images_of(messages) > 1
         made = []
@@ -174,13 +184,15 @@ class Eyes:
             return found
 
     def fetched(self, asked: AskedImage) -> AskedImage:
-        """Returns the image with its file, which is fetched if another machine has it. Raises InvalidRequest."""
+        """Returns the image with the bytes of its file. An image that is given by a URL is downloaded; any other is
+        returned as it is. Raises InvalidRequest."""
         if not asked.url:
             return asked
         return structs.replace(asked, data=self.fetcher.fetch(asked.url), url="")
 
     def open(self, asked: AskedImage) -> SeenImage:
-        """Returns the tiles of a file, which is opened if the image is not known. Raises InvalidRequest."""
+        """Opens an image and returns its tiles; an image that was opened recently is taken from memory. Raises
+        InvalidRequest."""
         asked = self.fetched(asked)
         name = asked.name
         known = self.known(name)
@@ -216,8 +228,8 @@ class Eyes:
         return SeenImage(tuple(tiles), self._processor.text(cut, lines), canvases)
 
     def _key(self, width: int, height: int, pixels: bytes, more: Sheet | Canvas | None) -> int:
-        """Returns the key of a tile. Two tiles have the same key only where the encoder makes the same rows of them,
-        and where these rows and the marks after them have the same places."""
+        """Returns the key of a tile. Two tiles have the same key only where the encoder makes the same rows of both.
+        Their rows and closing tokens must also have the same positions on the canvas."""
         digest = hashlib.sha256(VERSION)
         size = b"%d x %d" % (width, height) + (b"" if more is None else repr(more).encode())
         for part in (self._processor.settings.encode(), size, pixels):
@@ -231,21 +243,22 @@ class Eyes:
 
 
 def _images_of(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Returns the number of images in a conversation."""
     contents = (message.get("content") for message in messages if isinstance(message, Mapping))
     return sum(is_image(part) for each in contents if isinstance(each, list) for part in each)
 
 
 class EyesOfRequest:
-    """Satisfies Looks, and opens no file. `look` raises ImagesWanted for images that are not known. The caller opens
-    these images elsewhere, gives them to `take`, and reads the request again. Images that were found stay known."""
+    """Finds the images of one request without opening files. Satisfies Looks. `look` raises ImagesWanted for images
+    that are not opened yet. The caller opens them elsewhere, gives them to `take`, and calls `look` again. Images that
+    were found stay known."""
 
     def __init__(self, eyes: Eyes) -> None:
         self._eyes = eyes
         self._found: dict[ImageName, SeenImage] = {}
 
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
-        """See Looks. Raises ImagesWanted."""
+        """Returns the images of the request; None where it has none. Raises ImagesWanted for images that are not opened
+        yet."""
         wanted: list[WantedImage] = []
 
         def seen(image: WantedImage) -> SeenImage:
@@ -268,7 +281,7 @@ class EyesOfRequest:
 
 
 class Pictures:
-    """The images of one prompt. messages: the messages with marks in the places of images. Satisfies
+    """The opened images of one prompt. messages: the messages with marks in place of the images. Satisfies
     `text.pictures.PlacedImages`."""
 
     def __init__(
@@ -279,13 +292,14 @@ class Pictures:
         shape: SpanShape,
         ahead: Callable[[int], str],
     ) -> None:
-        """ahead: see Processor."""
+        """ahead: returns the text that stands before an image, such as its number; see Processor.ahead."""
         self.messages, self.marks = messages, marks
         self._images, self._shape, self._ahead = images, shape, ahead
         self._tiles: list[tuple[ImageTile, Canvas | None]] = []
 
     def expanded(self, text: str) -> str:
-        """Returns the rendered text with the text that the model reads for each image. Raises InvalidRequest."""
+        """Returns the rendered text, with the mark of each image replaced by the text that the model reads for it.
+        Raises InvalidRequest."""
         made, order = self.marks.replaced(text, [image.text for image in self._images], self._ahead)
         found = [self._images[number] for number in order]
         self._tiles = [pair for image in found for pair in zip(image.tiles, image.canvases, strict=True)]

@@ -1,4 +1,5 @@
-"""The file with the rules of each family, and the settings in a model's folder that the rules read."""
+"""The processor of each family of vision models: the module that cuts its images into tiles, and the settings in a
+model's folder that this module reads."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")
 """Settings that would change pixels and are not implemented; files that use them are refused."""
 READ_BY = {"do_center_crop": ("llava", "llava_next")}
-"""For a setting of UNREAD, the families that do implement it."""
+"""For some settings of UNREAD, the families that do implement them."""
 
 
 def read_settings(folder: Path) -> Mapping[str, Any]:
-    """Returns the settings of the processor in a model's folder; none where it has no such file."""
+    """Returns the settings of the image processor in a model's folder; none where it has no such file."""
     return {**read_object(folder / SETTINGS, MAX_BYTES), **_group(read_object(folder / ALL_SETTINGS, MAX_BYTES))}
 
 

@@ -25,7 +25,7 @@ BEGIN, IMAGE, END = "<start_of_image>", "<image_soft_token>", "<end_of_image>"
 
 
 class Gemma3Processor(OfColors, Struct, frozen=True):
-    """side: the side of a tile in pixels."""
+    """Makes one square tile of each image. side: the side of a tile in pixels."""
 
     family: ClassVar[str] = "gemma3"
     side: int
@@ -34,15 +34,12 @@ class Gemma3Processor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return BEGIN
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         return one_tile(self.side, self.side, self.colors.word)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         ((count, columns),) = lines
         return f"\n\n{BEGIN}{IMAGE * (count * columns)}{END}\n\n"
 

@@ -1,4 +1,5 @@
-"""Tiles of Gemma 4: the whole image, resized to as many image rows as allowed; small images are enlarged too."""
+"""Tiles of Gemma 4: the whole image as one tile. It is resized, up or down, so that the encoder makes as many
+embeddings (image rows) of it as are allowed."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ from twostroke.types.spec.fields import Fields
 BEGIN, IMAGE, END = "<|image>", "<|image|>", "<image|>"
 PLAIN = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 LOW_ROWS = 70
-"""The most image rows of an image for which low detail is asked."""
+"""The most image rows (embeddings) of an image that a request asks for in low detail."""
 
 
 class Gemma4Processor(OfColors, Struct, frozen=True):
-    """most: the most image rows of an image."""
+    """Makes one tile of each image. most: the most image rows (embeddings) of an image."""
 
     family: ClassVar[str] = "gemma4"
     patching: Patching
@@ -40,12 +41,12 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor. The tower doubles the value of a byte and subtracts one."""
+        """For each byte of a pixel, the input of the encoder: Gemma 4's encoder takes twice the normalized value, minus
+        one."""
         return tuple((2 * red - 1, 2 * green - 1, 2 * blue - 1) for red, green, blue in self.colors.table)
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     @property
@@ -53,7 +54,6 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
         return self.most
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         most, unit = min(self.most, LOW_ROWS) if low else self.most, self.patching.unit
         area = most * unit**2
         factor = math.sqrt(area / (height * width))
@@ -67,7 +67,6 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
         return one_tile(wide, high, self.colors.word)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         ((count, columns),) = lines
         return f"{BEGIN}{IMAGE * (count * columns)}{END}"
 

@@ -1,4 +1,4 @@
-"""Tiles of Gemma 4 without a tower: the same tiles as for Gemma 4, but the image rows are read from unchanged pixels.
+"""Tiles of Gemma 4 without an image encoder: the same tiles as for Gemma 4. Pixels keep their plain normalized values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from twostroke.types.spec.fields import Fields
 
 
 class Gemma4UnifiedProcessor(Gemma4Processor, frozen=True):
-    """See Gemma4Processor."""
+    """Makes one tile of each image, as Gemma4Processor does."""
 
     family: ClassVar[str] = "gemma4_unified"
 
@@ -22,8 +22,8 @@ class Gemma4UnifiedProcessor(Gemma4Processor, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Gemma4UnifiedProcessor:
-    """Returns the processor that a file describes. Its patches are smaller than the square of an image row. Raises
-    CorruptModel."""
+    """Returns the processor that a file describes. The file's patches are smaller than the model's: patch_size times
+    pooling_kernel_size must be the side of the pixels that become one embedding. Raises CorruptModel."""
     patch, merge = (
         fields.integer(name, 1, 4096, default=usual) for name, usual in (("patch_size", 16), ("pooling_kernel_size", 3))
     )

@@ -1,5 +1,5 @@
-"""Tiles of GLM-4.1V to 4.6V, which are like those of Qwen. Narrow images are enlarged. The bounds of the area in a file
-are those of all frames together."""
+"""Tiles of GLM-4.1V to 4.6V, which are like those of Qwen. Narrow images are enlarged. A settings file bounds the area
+of all frames of a patch together (temporal_patch_size), so the bounds of one image are divided by this number."""
 
 from __future__ import annotations
 

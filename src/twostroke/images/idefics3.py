@@ -20,8 +20,8 @@ AROUND, WHOLE, IMAGE = "<fake_token_around_image>", "<global-img>", "<image>"
 
 
 class Idefics3Processor(OfColors, Struct, frozen=True):
-    """longest: the longest side to which images are resized, in pixels. side: the side of a tile in pixels. splits:
-    whether images are cut into tiles."""
+    """Cuts images into square tiles. longest: the longest side to which images are resized, in pixels. side: the side
+    of a tile in pixels. splits: whether images are cut into tiles at all."""
 
     family: ClassVar[str] = "idefics3"
     longest: int
@@ -32,11 +32,10 @@ class Idefics3Processor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: True for only the whole image."""
+        """Returns how an image of this size is cut. low: True for only the whole image."""
         steps: list[Step] = []
         word = self.colors.word
         if self.colors.resizes:
@@ -56,7 +55,6 @@ class Idefics3Processor(OfColors, Struct, frozen=True):
         return Cut(tuple(steps), ((self.side, self.side),) * (columns * rows + 1), columns, rows)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         images = IMAGE * (lines[0][0] * lines[0][1])
         whole = f"{AROUND}{WHOLE}{images}{AROUND}"
         if not cut.rows:

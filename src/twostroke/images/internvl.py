@@ -28,7 +28,8 @@ MOST_TILES = 12
 
 
 class InternVLProcessor(OfColors, Struct, frozen=True):
-    """side: the side of a tile in pixels. least, most: the bounds of the number of tiles into which an image is cut."""
+    """Cuts images into square tiles. side: the side of a tile in pixels. least, most: the bounds of the number of tiles
+    into which an image is cut."""
 
     family: ClassVar[str] = "internvl"
     side: int
@@ -39,11 +40,10 @@ class InternVLProcessor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: True for only the whole image."""
+        """Returns how an image of this size is cut. low: True for only the whole image."""
         whole = one_tile(self.side, self.side, self.colors.word)
         columns, rows = nearest_grid(width, height, self.side, self.least, self.most)
         if low or columns == rows == 1:
@@ -52,7 +52,6 @@ class InternVLProcessor(OfColors, Struct, frozen=True):
         return Cut(steps, whole.sizes * (columns * rows + 1), columns, rows)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         return f"{BEGIN}{IMAGE * sum(count * columns for count, columns in lines)}{END}"
 
 

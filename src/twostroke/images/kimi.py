@@ -1,5 +1,5 @@
-"""Tiles of Kimi K2.5 and Kimi-VL: the whole image, reduced to a number of patches, with black on the right and below up
-to multiples of an image row."""
+"""Tiles of Kimi K2.5 and Kimi-VL: the whole image, reduced to at most a given number of patches. Black is added on the
+right and below, up to multiples of the square of pixels that becomes one embedding (image row)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE = "<|media_pad|>"
 LOW_ROWS = 256
-"""The most image rows of an image for which low detail is asked."""
+"""The most image rows (embeddings) of an image that a request asks for in low detail."""
 GROUP = "media_proc_cfg"
-"""The group that has the settings in the files of Moonshot AI."""
+"""The name of the group of settings in Moonshot AI's own files."""
 
 
 class KimiProcessor(OfColors, Struct, frozen=True):
-    """patches: the most patches of an image before black is added. longest: the most patches of a side. rows: the most
-    image rows of an image with the black around it."""
+    """Makes one tile of each image. patches: the most patches of an image before black is added. longest: the most
+    patches of a side. rows: the most image rows (embeddings) of an image with the black around it."""
 
     family: ClassVar[str] = "kimi"
     patching: Patching
@@ -34,11 +34,9 @@ class KimiProcessor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         unit, rows = self.patching.unit, min(self.rows, LOW_ROWS) if low else self.rows
         most = float(self.patches)
         while True:
@@ -59,7 +57,6 @@ class KimiProcessor(OfColors, Struct, frozen=True):
         return wide, high
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         ((count, columns),) = lines
         return IMAGE * (count * columns)
 

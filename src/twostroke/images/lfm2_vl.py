@@ -1,5 +1,5 @@
-"""Tiles of LFM2-VL: the whole image with sides that are multiples of an image row; large images are also cut into a
-grid of squares."""
+"""Tiles of LFM2-VL: the whole image. Both sides are multiples of the square of pixels that becomes one embedding (image
+row). Large images are also cut into a grid of square tiles."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ BEGIN, IMAGE, WHOLE, END = "<|image_start|>", "<image>", "<|img_thumbnail|>", "<
 
 
 class Lfm2Processor(OfColors, Struct, frozen=True):
-    """rows: the least and the most image rows of a whole image. tiles: the least and the most tiles into which a large
-    image is cut; (1, 1) where images are not cut. side: the side of a tile in pixels. tolerance: an image counts as
-    large if it has more image rows than the most rows times this number. thumbnail: whether a large image is also shown
-    whole after its tiles."""
+    """Makes tiles of images. rows: the least and the most image rows (embeddings) of a whole image. tiles: the least
+    and the most tiles into which a large image is cut; (1, 1) where images are not cut. side: the side of a tile in
+    pixels. tolerance: an image is large if it would have more than rows[1] * tolerance image rows. thumbnail: whether a
+    large image is also shown whole after its tiles."""
 
     family: ClassVar[str] = "lfm2_vl"
     patching: Patching
@@ -45,7 +45,6 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     @property
@@ -53,7 +52,7 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
         return max(self.rows[1], (self.side // self.patching.unit) ** 2 if self.tiles[1] > 1 else 0)
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: True for only the whole image."""
+        """Returns how an image of this size is cut. low: True for only the whole image."""
         unit, (least, most), word = self.patching.unit, self.rows, self.colors.word
         high, wide = smart_size(height, width, unit, least * unit**2, most * unit**2, unit)
         if high * wide > self.most_rows * unit**2:
@@ -74,7 +73,6 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
         return high * wide > self.rows[1] * unit**2 * self.tolerance
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         shown = [IMAGE * (count * columns) for count, columns in lines]
         if cut.rows:
             names = [

@@ -34,8 +34,9 @@ Scale = float | np.float32
 
 
 class Llama4Processor(OfColors, Struct, frozen=True):
-    """side: the side of a tile in pixels. most: the most tiles of a grid. enlarges: whether every image is enlarged to
-    the largest grid that it fills. rounds: whether each step from a byte to its value is rounded to bfloat16."""
+    """Cuts images into square tiles. side: the side of a tile in pixels. most: the most tiles of a grid. enlarges:
+    whether every image is enlarged to the largest grid that it fills. rounds: whether each step from a byte to its
+    value is rounded to bfloat16."""
 
     family: ClassVar[str] = "llama4"
     side: int
@@ -47,12 +48,10 @@ class Llama4Processor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return WHOLE
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor."""
         return self._rounded_table() if self.rounds else self.colors.table
 
     def _rounded_table(self) -> Sequence[tuple[float, float, float]]:
@@ -63,7 +62,7 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return tuple((red, green, blue) for red, green, blue in table)
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: True for one tile."""
+        """Returns how an image of this size is cut. low: True for one tile."""
         side, word = self.side, self.colors.word
         columns, rows = self._grid(width, height)
         whole, size = ("whole", side, side, word), (side, side)
@@ -76,15 +75,14 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return Cut((*steps, ("again",), whole), (size,) * (columns * rows + 1), columns, rows)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         rows = IMAGE * (lines[-1][0] * lines[-1][1])
         grid = (AFTER_TILE.join([rows] * cut.columns) + AFTER_LINE) * cut.rows
         return f"{BEGIN}{grid}{WHOLE}{rows}{END}"
 
     def _grid(self, width: int, height: int) -> tuple[int, int]:
-        """Returns columns and rows of the grid that the image fills with the least enlargement, or with the greatest if
-        `enlarges` is set. Of equal grids, the one with the fewest tiles is returned. An image that no grid holds is
-        reduced as little as possible."""
+        """Returns columns and rows of the grid of tiles for an image. Among the grids that need not reduce the image,
+        it is the one that enlarges the image least, or most if `enlarges` is set. Of equal grids, the one with the
+        fewest tiles is returned. If every grid reduces the image, it is the one that reduces it least."""
         scales: dict[tuple[int, int], Scale] = {}
         for columns in range(1, self.most + 1):
             for rows in range(1, self.most // columns + 1):
@@ -95,8 +93,8 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return min((grid for grid, scale in scales.items() if scale == chosen), key=lambda grid: grid[0] * grid[1])
 
     def _shown(self, width: int, height: int, wide: int, high: int) -> tuple[int, int]:
-        """Returns the image's size on a grid of this size. Unless images are enlarged, a side grows at most to the side
-        of a tile."""
+        """Returns the image's size on a grid of wide x high pixels. Unless `enlarges` is set, a side grows at most to
+        the side of a tile."""
         most_wide, across = self._scale(width, wide)
         most_high, down = self._scale(height, high)
         if _is_less(across, down):
@@ -104,7 +102,7 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return max(1, min(_floor(width, down), most_wide)), most_high
 
     def _scale(self, own: int, most: int) -> tuple[int, Scale]:
-        """Returns the most pixels that a side may be resized to, and their quotient by the side's own length."""
+        """Returns (the most pixels that a side may be resized to, that number divided by the side's own length)."""
         free = max(own, self.side)
         if self.enlarges or most < free:
             return most, _single(most, own)
@@ -120,7 +118,8 @@ def bf16(values: np.ndarray) -> np.ndarray:
 
 
 def _is_less(first: Scale, second: Scale) -> bool:
-    """Returns whether `first` is less. Both are compared as float32 if at least one of them is float32."""
+    """Returns whether `first` is less than `second`. Both are compared as float32 if at least one of them is float32.
+    """
     if isinstance(first, np.float32) or isinstance(second, np.float32):
         return bool(np.float32(first) < np.float32(second))
     return first < second

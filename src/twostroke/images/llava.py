@@ -1,5 +1,4 @@
-"""Tiles of LLaVA 1.5: the middle of the image, resized so that its shorter side is that of a tile, or the whole image
-as a square."""
+"""Tiles of LLaVA 1.5: one square tile. It shows the middle of the image, or the whole image stretched to a square."""
 
 from __future__ import annotations
 
@@ -25,11 +24,13 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE = "<image>"
 MOST_PIXELS = 1 << 25
-"""The most pixels of an image that is resized before its middle is taken. Only very narrow images would have more."""
+"""The most pixels to which an image may be resized before its middle is taken. Only very narrow images would have more.
+"""
 
 
 class LlavaProcessor(OfColors, Struct, frozen=True):
-    """side: the side of a tile in pixels. stretched: whether the whole image becomes a square, whatever its shape."""
+    """Makes one square tile of each image. side: the side of a tile in pixels. stretched: whether the whole image
+    becomes a square, whatever its shape."""
 
     family: ClassVar[str] = "llava"
     side: int
@@ -39,11 +40,9 @@ class LlavaProcessor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         side, word = self.side, self.colors.word
         if self.stretched:
             return one_tile(side, side, word)
@@ -55,7 +54,6 @@ class LlavaProcessor(OfColors, Struct, frozen=True):
         return Cut((("resize", wide, high, word), ("tile", *place, side, side)), ((side, side),))
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         ((count, columns),) = lines
         return IMAGE * (count * columns)
 

@@ -1,7 +1,7 @@
 """Tiles of LLaVA-NeXT and LLaVA-OneVision: the whole image as one square, then a grid of squares that shows it larger.
 
 Among all grids that the model knows, the grid that loses least of the image is used. The part of the grid outside the
-image is black, and its rows are left out (Liu et al. 2024; Li et al. 2024).
+image is black, and the model gets no embeddings of it (Liu et al. 2024; Li et al. 2024).
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from twostroke.types.spec.fields import Fields
 IMAGE = "<image>"
 MOST_TILES = 64
 SHRINKS_FROM = 1.1
-"""Rows and columns of image rows are divided by a factor only where this factor is larger than SHRINKS_FROM."""
+"""Where a grid has too many image rows (embeddings), its numbers of lines and columns are divided by a common factor.
+Factors up to SHRINKS_FROM are ignored: the grid then stays as it is."""
 Grids = tuple[tuple[int, int], ...]
 NEXT_GRIDS: Grids = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 """Heights and widths of the grids in pixels, for a file that names none."""
 
 
 class LlavaNextProcessor(OfColors, Struct, frozen=True):
-    """side: the side of a tile in pixels. rows: image rows along one side of a tile. grids: heights and widths of all
-    grids in pixels.
+    """Makes tiles of images. side: the side of a tile in pixels. rows: image rows (embeddings) along one side of a
+    tile. grids: heights and widths of all grids in pixels.
 
-    most: a grid is reduced to the image rows of this number of tiles if it has more; 0 for no bound. apart: whether an
-    image among others becomes one square, padded with the mean colour.
+    most: a grid with more image rows than this number of whole tiles is reduced to about so many; 0 for no bound.
+    apart: whether each of several images in a prompt becomes one square, padded with the mean colour.
     """
 
     family: ClassVar[str] = "llava_next"
@@ -55,7 +56,6 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     def cut_among(self, width: int, height: int, *, low: bool = False) -> Cut:
@@ -64,7 +64,6 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         return Cut((padding, whole), ((self.side, self.side),), sheets=(Sheet.alone(self.rows),))
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         side, word = self.side, self.colors.word
         whole = ("whole", side, side, word)
         if low:
@@ -90,7 +89,8 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         return best
 
     def _sheet(self, width: int, height: int, wide: int, high: int) -> Sheet:
-        """Returns the rows of a grid that show the image, and the size to which these rows are reduced."""
+        """Returns the image rows (embeddings) of a grid that show the image, and the size to which these rows are
+        reduced."""
         across, down = wide // self.side, high // self.side
         columns, lines = across * self.rows, down * self.rows
         left = top = 0
@@ -107,7 +107,6 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         return Sheet(across, down, self.rows, left, top, columns, lines, *made)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         return IMAGE * sum(count * columns for count, columns in lines)
 
 

@@ -1,6 +1,5 @@
-"""Tiles of MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: the whole image with an area near that of a square of fixed side. A
-large image is also cut into a grid of slices, and each of them is enlarged to this area (Guo et al. 2024).
-"""
+"""Tiles of MiniCPM-V 4.6, 4.7 and MiniCPM-OCR: the whole image, resized to about a given area. A large image is also
+cut into a grid of slices, and each of them is enlarged to this area (Guo et al. 2024)."""
 
 from __future__ import annotations
 
@@ -30,18 +29,20 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE = "<|image_pad|>"
 NUMBER, WHOLE, SLICE = (("<" + name + ">", "</" + name + ">") for name in ("image_id", "image", "slice"))
-"""The marks before and after an image's number, the rows of a whole image, and the rows of a slice."""
+"""The tags around an image's number, around the placeholders of a whole image, and around those of a slice."""
 MODES = {"4x": 2, "16x": 4}
-"""The number of patches on each side of the square that becomes one image row, by the name in the settings."""
+"""For each mode in the settings, the number of patches on each side of the square that becomes one image row (an
+embedding)."""
 USUAL_SIDE, USUAL_SLICES = 448, 9
 MOST_RATIO = 200
 """The most times that one side of a tile may be as long as the other side."""
 
 
 class MiniCPMVProcessor(OfColors, Struct, frozen=True):
-    """side: the side of a square in pixels, which has the area of a tile. slices: the most slices of an image; 1 where
-    images are not cut. enlarges: whether small images grow to this area. numbered: whether an image's number stands
-    before it. most_rows: the most image rows of a tile. canvas: whether tiles have places on a canvas."""
+    """Makes tiles of images. side: the side in pixels of a square that has the area of a tile. slices: the most slices
+    of an image; 1 where images are not cut. enlarges: whether small images grow to this area. numbered: whether an
+    image's number stands before it. most_rows: the most image rows (embeddings) of a tile. canvas: whether the model
+    places the tiles of an image on one common plane."""
 
     family: ClassVar[str] = "minicpm_v"
     patching: Patching
@@ -56,15 +57,13 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """See Processor."""
         return IMAGE
 
     def ahead(self, place: int) -> str:
-        """See Processor."""
         return f"{NUMBER[0]}{place}{NUMBER[1]}" if self.numbered else ""
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: True for only the whole image."""
+        """Returns how an image of this size is cut. low: True for only the whole image."""
         found = None if self.slices == 1 else self._grid(width, height)
         whole = one_tile(*self._size(width, height, grows=found is None and self.enlarges), self.colors.word)
         if found is None or low:
@@ -82,7 +81,8 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
         return cut
 
     def _size(self, width: float, height: float, *, grows: bool) -> tuple[int, int]:
-        """Returns width and height of a tile, as multiples of an image row. grows: whether a small one is enlarged."""
+        """Returns width and height of a tile in pixels, as multiples of the square that becomes one image row (an
+        embedding). grows: whether a small tile is enlarged."""
         if height * width > self.side * self.side or grows:
             ratio = width / height
             height = int(self.side / math.sqrt(ratio))
@@ -109,14 +109,14 @@ class MiniCPMVProcessor(OfColors, Struct, frozen=True):
         return found
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         whole, *slices = (IMAGE * (count * columns) for count, columns in lines)
         shown = [f"{SLICE[0]}{rows}{SLICE[1]}" for rows in slices]
         rows = ("".join(shown[at : at + cut.columns]) for at in range(0, len(shown), cut.columns or 1))
         return f"{WHOLE[0]}{whole}{WHOLE[1]}" + "\n".join(rows)
 
     def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
-        """See Processor. The whole image is stretched over the plane that its slices cover."""
+        """The whole image and its slices get places on one plane, which has the size of all slices together. The whole
+        image is stretched over all of it."""
         if not self.canvas:
             return (None,) * len(lines)
         high, wide = lines[-1]
@@ -131,8 +131,8 @@ def _multiple(length: float, unit: int) -> int:
 
 
 def most_rows(side: float) -> int:
-    """Returns the most image rows of a tile. side: the side of a square with its area, in image rows. Both sides of a
-    tile are rounded, so it may have half a row more along either side. A tile has one line at least."""
+    """Returns the most image rows (embeddings) of a tile. side: the square root of the tile's area, in image rows.
+    Height and width of the tile are rounded, so each may be half a row longer. A tile has at least one line."""
     longest = math.sqrt(MOST_RATIO)
     return math.floor(max(side**2 + side / 2 * (longest + 1 / longest) + 0.25, side * longest + 0.5))
 

@@ -29,8 +29,9 @@ PNG_MODES = ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")
 
 
 class AskedImage(Struct, frozen=True):
-    """data: the bytes of a file. url: the URL at which another machine has the file, in place of its bytes. low: True
-    where few tiles are asked for. among: True for one of several images whose number decides how each is cut."""
+    """An image that a message holds. data: the bytes of a file. url: the URL at which another machine has the file, in
+    place of its bytes. low: True where few tiles are asked for. among: True where a prompt has several images, and the
+    model cuts these otherwise than one."""
 
     data: bytes
     low: bool
@@ -39,7 +40,7 @@ class AskedImage(Struct, frozen=True):
 
     @property
     def name(self) -> ImageName:
-        """The key by which an opened image is remembered."""
+        """The key under which the opened image is cached."""
         return (self.url or hashlib.sha256(self.data).digest(), self.low, self.among)
 
 
@@ -47,8 +48,8 @@ ImageName = tuple[str | bytes, bool, bool]
 
 
 def image_of(part: Mapping[str, Any], most_bytes: int, *, local: bool = False) -> AskedImage:
-    """Returns the image in a part. local: whether the caller's own files, arrays and bytes are accepted. Raises
-    InvalidRequest."""
+    """Returns the image in a part of a message. local: whether the caller's own files, arrays and bytes are accepted.
+    Raises InvalidRequest."""
     detail = part.get("detail")
     given = part.get("image_url") if part.get("type") != "image" else part.get("source")
     if isinstance(given, Mapping) and part.get("type") == "image_url":
@@ -78,8 +79,8 @@ def _bytes_of(part: Mapping[str, Any], given: Any, most_bytes: int, local: bool)
 
 
 def _local_bytes(image: Any, most_bytes: int) -> bytes:
-    """Returns the bytes of a file, whose path is given, of bytes, of a PIL image or of an array (height, width, 3) of
-    uint8."""
+    """Returns the bytes of an image file. image: the path of a file, bytes, a PIL image, or an array (height, width, 3)
+    of uint8."""
     if isinstance(image, bytes):
         return image
     if isinstance(image, str) and image.startswith("data:"):
@@ -97,8 +98,8 @@ def _local_bytes(image: Any, most_bytes: int) -> bytes:
 
 
 def _saved(image: Any) -> bytes:
-    """Returns a PIL image as a PNG file. Its mode stays where PNG has it, 32 bits of grey become 16, and every other
-    mode becomes RGB."""
+    """Returns a PIL image as a PNG file. PNG keeps the modes PNG_MODES; 32 bits of grey become 16, and every other mode
+    becomes RGB."""
     saved, mode = io.BytesIO(), image.mode
     try:
         mode = mode if mode in PNG_MODES else "I;16" if mode.startswith("I") else "RGB"

@@ -1,5 +1,5 @@
-"""Tiles of Pixtral and Mistral 3: the whole image, reduced to a longest side, with both sides then stretched to
-multiples of an image row."""
+"""Tiles of Pixtral and Mistral 3: the whole image, reduced to a longest side. Both sides are then stretched to
+multiples of the square of pixels that becomes one embedding (image row)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE, BREAK, END = "[IMG]", "[IMG_BREAK]", "[IMG_END]"
 LOW_LINES = 16
-"""The most lines and columns of an image for which low detail is asked."""
+"""The most lines and columns of image rows (embeddings) of an image that a request asks for in low detail."""
 
 
 class PixtralProcessor(OfColors, Struct, frozen=True):
-    """unit: the side of an image row in pixels. most: the longest height and width before both are stretched. mark: the
-    text of an image row. breaks_lines: whether a break stands between lines, and an end after the last line."""
+    """Makes one tile of each image. unit: the side in pixels of the square that becomes one image row (an embedding).
+    most: the longest height and width before both are stretched. mark: the text of an image row. breaks_lines: whether
+    a break stands between lines, and an end after the last line."""
 
     family: ClassVar[str] = "pixtral"
     unit: int
@@ -40,7 +41,6 @@ class PixtralProcessor(OfColors, Struct, frozen=True):
     breaks_lines: bool = True
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         most = [min(side, LOW_LINES * self.unit) if low else side for side in self.most]
         ratio = max(height / most[0], width / most[1])
         if ratio > 1:
@@ -51,7 +51,6 @@ class PixtralProcessor(OfColors, Struct, frozen=True):
         return one_tile(width, height, self.colors.word)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         ((count, columns),) = lines
         return BREAK.join([self.mark * columns] * count) + END if self.breaks_lines else self.mark * (count * columns)
 

@@ -1,4 +1,5 @@
-"""The rules by which a family makes tiles of images, and the text around them."""
+"""The rules by which a family of vision models cuts images into tiles, and the text around the tiles in a prompt. An
+image row is one embedding that the encoder makes for the language model."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from twostroke.types.images import Canvas, Patching, Sheet
 from twostroke.types.spec.fields import Fields
 
 NEAREST, LANCZOS, BILINEAR, BICUBIC = range(4)
-"""Pillow's numbers of filters."""
+"""The numbers that Pillow has for its resizing filters."""
 MOST_FILTER = 5
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Mean and deviation of the colours that CLIP was trained with."""
@@ -21,10 +22,11 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 
 class Tiling(Struct, frozen=True):
-    """side: the side of all tiles in pixels; 0 where the image decides. most_rows: the most image rows of a tile.
-    grids: heights and widths in pixels of the grids of tiles that the model knows. most_tiles: a grid is reduced to the
-    image rows of this number of tiles if it has more; 0 for no bound. apart: whether an image among others becomes one
-    tile. canvas: whether the tiles of an image have places on a canvas."""
+    """What a model allows its processor. side: the side of all tiles in pixels; 0 where the image decides. most_rows:
+    the most image rows (embeddings) of a tile. grids: heights and widths in pixels of the grids of tiles that the model
+    knows. most_tiles: a grid with more image rows than this number of tiles is reduced to about so many; 0 for no
+    bound. apart: whether each of several images in a prompt becomes one tile. canvas: whether the tiles of an image
+    have places on one common plane."""
 
     patching: Patching
     side: int
@@ -37,8 +39,8 @@ class Tiling(Struct, frozen=True):
 
 class Cut(Struct, frozen=True):
     """How one image becomes tiles. steps: the steps that child.py runs. sizes: width and height of each tile. columns,
-    rows: the columns and rows of tiles, 0 where the image is one tile. sheets: for each tile, the grid of squares as
-    which it is encoded; None for a tile that is encoded whole."""
+    rows: the columns and rows of tiles, 0 where the image is one tile. sheets: None for a tile that is encoded as a
+    whole. A Sheet for a tile that consists of squares which are encoded one by one."""
 
     steps: tuple[Step, ...]
     sizes: tuple[tuple[int, int], ...]
@@ -47,8 +49,7 @@ class Cut(Struct, frozen=True):
     sheets: tuple[Sheet | None, ...] = ()
 
     def lines(self, patching: Patching) -> list[tuple[int, int]]:
-        """Returns, for each tile, the number of lines of image rows that it becomes, and the number of rows in a line.
-        """
+        """Returns (lines, rows in a line) of the image rows (embeddings) that each tile becomes."""
         found = []
         for place, (width, height) in enumerate(self.sizes):
             sheet = self.sheets[place] if self.sheets else None
@@ -57,62 +58,67 @@ class Cut(Struct, frozen=True):
 
     @property
     def num_bytes(self) -> int:
-        """The number of bytes that the steps give."""
+        """The number of bytes of all tiles, with three bytes a pixel."""
         return sum(3 * width * height for width, height in self.sizes)
 
 
 def one_tile(width: int, height: int, word: int) -> Cut:
-    """Returns the cut that shows the whole image in this size. word: Pillow's number of the filter."""
+    """Returns the cut that shows the whole image in this size. word: the number that Pillow has for the resizing
+    filter."""
     return Cut((("whole", width, height, word),), ((width, height),))
 
 
 class Processor(Protocol):
-    """The rules of a family."""
+    """Prepares images for one family of vision models. It decides how an image is cut into tiles, the values of its
+    pixels, and the text that stands for it in a prompt."""
 
     @property
     def settings(self) -> str:
-        """A text with everything that changes pixels: a part of each tile's key."""
+        """A text with every setting that changes pixels. It is hashed into the key of each tile."""
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
-        """The values of the 256 bytes in red, green and blue."""
+        """For each byte 0 .. 255 of a pixel, the normalized input of the encoder in red, green and blue."""
 
     @property
     def mark(self) -> str:
-        """The text that the template writes for one image."""
+        """The text, such as `<image>`, that the chat template writes for one image."""
 
     @property
     def breaks_lines(self) -> bool:
-        """Whether other tokens stand between lines of image rows."""
+        """Whether other tokens stand between lines of image rows (embeddings) in the prompt."""
 
     @property
     def most_rows(self) -> int:
-        """The most image rows of a tile that the settings allow; 0 where only Tiling defines this number."""
+        """The most image rows (embeddings) of a tile by these settings; 0 where only Tiling.most_rows bounds them."""
 
     @property
     def apart(self) -> bool:
-        """Whether an image among others is cut by cut_among instead of cut."""
+        """Whether each of several images in a prompt is cut by cut_among instead of cut."""
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """Returns how an image of this size is cut. low: True for few tiles or few rows."""
+        """Returns how an image of this size is cut. low: True if the request asks for low detail, which means few tiles
+        or rows."""
 
     def cut_among(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """Returns how one of several images of a prompt is cut."""
+        """Returns how an image is cut that is one of several in a prompt."""
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """Returns the text that stands in the prompt for an image. lines: for each tile, the number of lines of image
-        rows and of rows in a line."""
+        """Returns the text that stands in the prompt for an image: placeholders and the tags around them. lines: for
+        each tile, the number of lines of image rows (embeddings), and of rows in a line."""
 
     def ahead(self, place: int) -> str:
-        """Returns the text that stands before that of `text`. place: the number of images before it in the prompt."""
+        """Returns the text that stands in the prompt before the text of an image, such as its number. place: the number
+        of images before it in the prompt."""
 
     def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
-        """Returns the places of each tile on the canvas of its image. lines: see `text`."""
+        """Returns, for each tile, its place on the plane of its image; None in families without such a plane. lines:
+        see `text`."""
 
 
 class Colors(Struct, frozen=True):
-    """The value of a byte is (byte * factor - mean) / std. word: Pillow's number of the filter. resizes: whether images
-    are resized at all."""
+    """How a byte of a pixel becomes a value: (byte * factor - mean) / std. word: the number of Pillow's resizing
+    filter. resizes: whether images are resized at all."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -122,14 +128,15 @@ class Colors(Struct, frozen=True):
 
     @property
     def table(self) -> tuple[tuple[float, float, float], ...]:
-        """The value of each byte in red, green and blue."""
+        """The normalized value of each byte in red, green and blue."""
         pairs = tuple(zip(self.mean, self.std, strict=True))
         rows = ([(byte * self.factor - mean) / std for mean, std in pairs] for byte in range(256))
         return tuple((red, green, blue) for red, green, blue in rows)
 
 
 class OfColors:
-    """The common part of all families whose bytes mean colours. family: the family's name in the key of each tile."""
+    """The common part of all families that treat bytes as colours. Satisfies Processor together with each subclass.
+    family: the family's name in the key of each tile."""
 
     __slots__ = ()
     family: ClassVar[str]
@@ -137,53 +144,47 @@ class OfColors:
 
     @property
     def settings(self) -> str:
-        """See Processor."""
         return f"{self.family} {self!r}"
 
     @property
     def apart(self) -> bool:
-        """See Processor."""
         return False
 
     def cut_among(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         raise NotImplementedError(self.family)
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor."""
         return self.colors.table
 
     @property
     def most_rows(self) -> int:
-        """See Processor."""
         return 0
 
     def ahead(self, place: int) -> str:
-        """See Processor."""
         return ""
 
     def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
-        """See Processor."""
         return (None,) * len(lines)
 
 
 def too_narrow() -> InvalidRequest:
-    """Returns the error for an image whose one side would vanish, or whose other side would be too long."""
+    """Returns the error for an image that is so narrow that one side would become 0 or the other one too long."""
     return InvalidRequest("The image is too narrow.", param="image", fix="Send an image whose longer side is shorter.")
 
 
 def require_tower(fields: Fields, names: Sequence[str], patching: Patching) -> None:
-    """Raises CorruptModel where a file has another patch or another merge than the tower. names: the names of both
-    fields, or of the first alone."""
+    """Raises CorruptModel where a settings file and the model's encoder differ in the patch size, or in how many
+    patches become one image row (an embedding). names: the file's fields for both numbers, or for the patch size alone.
+    """
     for name, own in zip(names, (patching.patch, patching.merge), strict=False):
         if fields.has(name) and fields.integer(name, 1, 4096) != own:
             raise fields.wrong(name, f"The tower has {own}.")
 
 
 def require_side(fields: Fields, size: Fields, names: Sequence[str], side: int, usual: int) -> None:
-    """Raises CorruptModel where a file asks for tiles with another side than the tower's. size: the group that has the
-    fields `names`. usual: the side, in pixels, where a field is absent."""
+    """Raises CorruptModel where a file asks for tiles with another side than the encoder's. size: the group that has
+    the fields `names`. usual: the side, in pixels, where a field is absent."""
     if any(size.integer(name, 1, 1 << 16, default=usual) != side for name in names):
         raise fields.wrong("size", f"The tower reads tiles of {side} pixels a side.")
 
@@ -191,8 +192,8 @@ def require_side(fields: Fields, size: Fields, names: Sequence[str], side: int, 
 def read_resizing(
     fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int, why: str
 ) -> Colors:
-    """See read_colors. Also raises CorruptModel where images must keep their size. why: the reason why that is
-    impossible."""
+    """Reads the settings that all families have (see read_colors). Also raises CorruptModel where images must keep
+    their size. why: the reason why that is impossible."""
     colors = read_colors(fields, usual, word)
     if not colors.resizes:
         raise fields.wrong("do_resize", why)
@@ -203,8 +204,8 @@ ONE_SIZE, MULTIPLES = "All tiles have one size.", "Sides of a tile are multiples
 
 
 def read_colors(fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int) -> Colors:
-    """Reads the settings that all families have. usual: mean and deviation where the file has none. word: the filter
-    where the file names none. Raises CorruptModel."""
+    """Reads how bytes become values and how images are resized. usual: mean and deviation where the file has none.
+    word: the filter where the file names none. Raises CorruptModel."""
     mean, std = (
         fields.numbers(name, 3, -1e6, 1e6) if fields.has(name) else silent
         for name, silent in zip(("image_mean", "image_std"), usual, strict=True)

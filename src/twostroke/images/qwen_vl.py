@@ -1,5 +1,5 @@
-"""Tiles of Qwen2-VL to Qwen3.5: the whole image, both sides at multiples of an image row, its area between two bounds.
-"""
+"""Tiles of Qwen2-VL to Qwen3.5: the whole image, with an area between two bounds. Both sides are multiples of the
+square of pixels that becomes one embedding (image row)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from twostroke.types.spec.fields import Fields
 IMAGE = "<|image_pad|>"
 MOST_RATIO = 200
 LOW_ROWS = 256
-"""The most image rows of an image for which low detail is asked."""
+"""The most image rows (embeddings) of an image that a request asks for in low detail."""
 MOST_AREA = 1 << 40
 
 
 class Lift(enum.Enum):
-    """How an image is enlarged first if one of its sides is shorter than an image row's. EACH: one side after the
-    other, rounded. BOTH: both by one factor, rounded down."""
+    """How an image is enlarged first if a side is shorter than the square of pixels that becomes one image row (an
+    embedding). EACH: one side after the other, rounded. BOTH: both by one factor, rounded down."""
 
     NONE = enum.auto()
     EACH = enum.auto()
@@ -42,9 +42,9 @@ class Lift(enum.Enum):
 
 
 class QwenProcessor(OfColors, Struct, frozen=True):
-    """unit: the side of an image row in pixels. least, most: the bounds of the area in pixels. mark: the text that the
-    template writes for one image, and that the processor writes for each image row. lift: how sides shorter than an
-    image row's are enlarged."""
+    """Makes one tile of each image. unit: the side in pixels of the square that becomes one image row (an embedding).
+    least, most: the bounds of the area in pixels. mark: the text that the template writes for one image, and that the
+    processor writes for each image row. lift: how sides shorter than `unit` are enlarged."""
 
     family: ClassVar[str] = "qwen"
     unit: int
@@ -56,7 +56,6 @@ class QwenProcessor(OfColors, Struct, frozen=True):
     breaks_lines: bool = False
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         given = f"{width:,} x {height:,}"
         width, height = self._lifted(width, height)
         if max(width, height) / min(width, height) > MOST_RATIO:
@@ -81,7 +80,6 @@ class QwenProcessor(OfColors, Struct, frozen=True):
         return width, height
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """See Processor."""
         return "".join(self.mark * (count * columns) for count, columns in lines)
 
 
@@ -108,7 +106,8 @@ def read(fields: Fields, tiling: Tiling) -> QwenProcessor:
 
 
 def read_bounded(fields: Fields, tiling: Tiling, least_usual: int, most_usual: int) -> QwenProcessor:
-    """See `read`. least_usual, most_usual: the bounds of the area where the file has none."""
+    """Returns the processor that a file describes. least_usual, most_usual: the bounds of the area where the file has
+    none. Raises CorruptModel."""
     patching = tiling.patching
     require_tower(fields, ("patch_size", "merge_size"), patching)
     size = fields.group("size") or fields.only({})

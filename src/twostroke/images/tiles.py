@@ -6,7 +6,8 @@ from twostroke.images.decoder import Step
 
 
 def nearest_grid(width: int, height: int, side: int, least: int, most: int) -> tuple[int, int]:
-    """Returns columns and rows of tiles, within both bounds of their number, whose ratio is nearest to the image's.
+    """Returns (columns, rows) of the grid of tiles whose shape is nearest to the image's. least, most: bounds of the
+    number of tiles.
 
     Of equally near grids, the one with more tiles is returned, unless the image's area is at most half of that grid's.
     """
@@ -25,11 +26,12 @@ def nearest_grid(width: int, height: int, side: int, least: int, most: int) -> t
 
 
 def squares(columns: int, rows: int, side: int) -> list[Step]:
-    """Returns the steps that give all squares of a grid, line by line."""
+    """Returns the steps of child.py that cut a resized image into the squares of a grid, line by line. side: in pixels.
+    """
     return [("tile", column * side, row * side, side, side) for row in range(rows) for column in range(columns)]
 
 
 def with_squares(columns: int, rows: int, side: int, word: int) -> list[Step]:
-    """Returns the steps that stretch the image to a grid and give its squares; later steps see the image with its
-    former size."""
+    """Returns the steps of child.py that stretch an image to a grid and cut it into squares. Steps after these see the
+    image in its former size."""
     return [("resize", columns * side, rows * side, word), *squares(columns, rows, side), ("again",)]

@@ -12,16 +12,17 @@ from twostroke.types.request import Request
 
 NO_SCORES = range(0)
 Rank = tuple[int, int, float, int]
-"""(class, 0 for a preempted stream, seconds or 0, order of arrival). The sequence with the least rank comes first."""
+"""The key by which waiting sequences are sorted: (priority or class, subclass, 0.0, order of arrival). The sequence
+with the least rank comes first. In a subclass, 0 is for preempted sequences that have output already."""
 
 
 class Sequence(Struct, eq=False):
-    """number: order of arrival. known: prompt and output. computed: the number of positions whose K and V are in the
-    cache.
+    """A request with its progress. number: order of arrival. known: prompt and output. computed: the number of
+    positions whose K and V are in the cache.
 
-    role: DECODE from the sequence's first output token on, until it is preempted. While it decodes, all of its
-    tokens but the last are computed. After a wrong guess a state goes back; then all but the tokens of one step are
-    computed.
+    role: DECODE from the sequence's first output token on, until it is preempted. While it decodes, all of its tokens
+    but the last are computed. In a model with states, a rejected guess resets the state to the one before the step:
+    then the tokens of that step are not computed.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were found. rank: order among the waiting, given by the
@@ -78,24 +79,26 @@ class Sequence(Struct, eq=False):
 
     @property
     def prompt_under_way(self) -> bool:
-        """True when a chunk of the prompt is in a plan that is not committed. Nobody can share its pages yet."""
+        """True when a chunk of the prompt is in a plan that is not committed. Other sequences cannot share its pages
+        yet."""
         return self.under_way > 0 and self.role is Role.PREFILL
 
     @property
     def to_score(self) -> range:
-        """The positions that must be computed, cached or not: their logits score the prompt token after them, or their
-        rows are pooled."""
+        """The positions whose logits or rows the request wants: they score the prompt token after them, or are pooled.
+        These positions are computed even if their pages are cached."""
         wanted = self.request.wanted_rows
         return range(max(self.scored, wanted.start), wanted.stop)
 
     @property
     def may_skip(self) -> bool:
-        """True when cached positions can be left out. The last position is computed in any case."""
+        """True when positions with cached pages need not be computed. The last known position is computed in any case.
+        """
         wanted = self.to_score
         return not wanted or wanted.start == len(self.known) - 1
 
     def scores_in(self, end: int) -> range:
-        """Returns the positions in [computed, end) that are in `to_score`."""
+        """Returns the positions of `to_score` that are computed if the sequence is computed up to `end`."""
         asked = self.to_score
         return range(max(self.computed, asked.start), min(end, asked.stop))
 

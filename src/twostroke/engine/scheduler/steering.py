@@ -19,11 +19,13 @@ from twostroke.types.plan import Role
 from twostroke.types.request import Request
 
 GiveUp = Callable[[Sequence, str], None]
-"""Called with (sequence, by): preempts the sequence, outside of a step."""
+"""Preempts the sequence between two steps. Called with (sequence, id of the request because of which it is preempted).
+"""
 
 
 class Steering:
-    """Steers paused sequences. give_up: preempts a sequence; the next plan reports it."""
+    """Gives paused sequences their next token, or replaces them by copies of others, as the controller of a beam search
+    asks. give_up: preempts a sequence; the next plan reports it."""
 
     def __init__(self, cache: CacheManager, queues: Queues, give_up: GiveUp) -> None:
         self._cache, self._queues, self._give_up = cache, queues, give_up
@@ -38,8 +40,8 @@ class Steering:
         self._queues.resume(sequence)
 
     def branch(self, request: Request, source_id: str) -> None:
-        """Make the sequence of `request` a paused copy of the paused sequence `source_id`. Its own pages and tokens are
-        given up.
+        """Make the sequence of `request` a paused copy of the paused sequence `source_id`. If it exists already, its
+        former tokens and pages are dropped.
 
         Full pages are shared. The last page and the state are copied; when there is no room for that, the copy is
         computed again when it goes on. Raises KeyError when the source is unknown.
@@ -61,12 +63,14 @@ class Steering:
             self._give_up(sequence, source_id)
 
     def take_copied(self) -> list[str]:
-        """Returns the requests that are copied in the plan that is made now."""
+        """Returns, once, the ids of the requests that became copies by `branch` since the last plan. The plan that is
+        made now copies their last page and state."""
         copied, self._copied = self._copied, []
         return copied
 
     def give_up_copies(self, copied: list[str]) -> None:
-        """Preempt the copies of a plan that failed: perhaps not all of them were made."""
+        """Preempts the sequences in `copied` after the plan that should copy their last page and state has failed:
+        perhaps not all of these copies were made."""
         for request_id in copied:
             sequence = self._queues.find(request_id)
             if sequence is not None and sequence.admission is not None:
@@ -80,7 +84,8 @@ class Steering:
 
 
 def _follow(request: Request, before: Positions[int], known: Positions[int]) -> None:
-    """Move the mask of a request, whose known tokens were `before`, to the end of the output in `known`."""
+    """Sets the grammar mask of a request to the end of the output in `known`. before: the request's tokens until now,
+    which the mask has read."""
     mask, start = request.mask, len(request.prompt_token_ids)
     if mask is None:
         return

@@ -1,8 +1,8 @@
 """The plans that were made and are not committed yet, and the sequences that they hold.
 
-One process commits each plan before the next is made. A pipeline computes as many plans at a time as it has stages. All
-stages compute plans in the order in which they were made, so a page that is free again may go to a later plan at once.
-The rules of several plans under way:
+A model in a single process has one plan at a time: it is committed before the next is made. A pipeline computes as many
+plans at a time as it has stages. All stages compute plans in the order in which they were made, so a page that is free
+again may go to a later plan at once. The rules of several plans under way:
 
     a sequence is in one plan at a time. Chunks of its prompt may follow one another: a chunk needs no result of the one
         before, only its K and V, which every stage has by then
@@ -24,7 +24,7 @@ from twostroke.types.result import StepResult
 
 class PlanHeld(NamedTuple):
     """The content of a plan. sequences: the plan's sequences in its order, each with its admission when the plan was
-    made. The sequence of a span comes last.
+    made. If the plan computes pieces of a span of image rows, the sequence of this span comes last.
 
     copied: the requests that are copied from others in this plan. since_s: the time at which the last step before the
     plan ended.
@@ -40,8 +40,8 @@ Share = Callable[[list[Sequence]], int]
 
 
 class UnderWay:
-    """most: the most plans at a time. follows: True when chunks of a prompt may follow one another before they are
-    computed.
+    """Keeps the plans that are not committed. most: the most plans at a time. follows: True when chunks of a prompt may
+    follow one another before they are computed.
 
     share: returns how many of the decoding sequences a plan should hold; an even share by default.
     """
@@ -61,18 +61,19 @@ class UnderWay:
         return len(self._open) < self._most
 
     def nothing_waited(self, now: float) -> None:
-        """Note that no sequence runs, so nothing waits: the time of the next plan begins now."""
+        """Note that no sequence runs: nobody waits for the next plan before `now`."""
         self._since_s = now
 
     def skipped_to(self, now: float) -> None:
-        """Note that steps have ended now that were computed without a plan for each of them."""
+        """Note that the last step ended at `now`. The simulator calls this after it has computed several steps at once,
+        without plans."""
         self._since_s = now
 
     def turn(self, decoding: list[Sequence]) -> tuple[list[Sequence], int]:
         """Returns (the decoding sequences that the next plan may hold, the most of them that it should hold).
 
-        No sequence waits for ever. A plan leaves a sequence out only when the plan has its full share, and plans with
-        full shares together hold all sequences.
+        Sequences that another plan holds are left out. The second number is by default an equal part for each stage,
+        rounded up. The plans of all stages together then have room for all sequences, so that none waits for ever.
         """
         if self._most == 1:
             return decoding, len(decoding)
@@ -95,8 +96,8 @@ class UnderWay:
         return self._follows and not again and sequence.remaining > 0
 
     def open(self, plan: Plan, load: StepLoad, copied: list[str]) -> None:
-        """Note a plan that was made from this load: its known positions count as computed from now on. copied: see
-        PlanHeld."""
+        """Note a plan that was made from this load. The positions of known tokens in it count as computed from now on;
+        those of guesses do not. copied: see PlanHeld."""
         held = PlanHeld([], copied, self._since_s)
         for planned, (sequence, _) in zip(plan.sequences, load.parts, strict=True):
             sequence.computed = planned.start + planned.num_tokens - len(planned.draft_token_ids)
@@ -112,8 +113,8 @@ class UnderWay:
     def close(self, plan: Plan, result: StepResult, now: float) -> tuple[float, PlanHeld]:
         """Note that the plan was computed. Returns (how long its streams waited for it, in seconds; its content).
 
-        Streams wait from the end of the last step before the plan was made; the time that the driver takes in between
-        is included. When the executor's own time for the plan is longer, that time counts.
+        Streams wait from the end of the step before the plan was made, so pauses between steps are included. When the
+        executor's own time for the plan is longer, that time counts.
         """
         held = self._open.pop(plan.step_id)
         for sequence, _ in held.sequences:

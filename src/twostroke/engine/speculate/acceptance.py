@@ -1,31 +1,32 @@
-"""Estimates how often draft tokens are accepted, for each proposer and strength of its evidence, and for one request
-compared with the others.
-"""
+"""Estimates how often guessed tokens are accepted: for each proposer by the length of the matched text, and for one
+request compared with the others."""
 
 from __future__ import annotations
 
 from twostroke.engine.speculate.proposer import Guess
 
 MEMORY = 0.98
-"""The factor by which a trial counts less after the next one of its kind: about the last 50 trials decide."""
+"""Each trial of a kind multiplies the weight of all earlier trials of this kind by this factor. So about the last 50
+trials decide."""
 REQUEST_MEMORY = 0.9
 PRIOR_TRIALS = 6.0
 REQUEST_PRIOR_TRIALS = 3.0
 FIRST_PRIOR, LATER_PRIOR = 0.3, 0.7
-"""The acceptance rates that are assumed before any trial. The first is for a guess's first token, the second for a
-token after an accepted one.
-"""
+"""The acceptance rates that are assumed while no guess was compared. The first is for a guess's first token, the second
+for a token after an accepted one."""
 MOST_CHANCE = 0.99
 LEAST_RECORD = 0.1
-"""The least value of the two sums in a GuessRecord: a request whose guesses all failed must be able to recover. Guesses
-that were hardly expected to be accepted, and were not, must change the factor little."""
+"""The least value of both sums in a GuessRecord: the accepted tokens and the expected ones. Without it, a request whose
+guesses all failed could not recover. As both sums have the same bound, failures that were expected hardly change their
+quotient."""
 
 Kind = tuple[str, int, bool]
-"""(proposer, size class of the matched text, whether a token of the same guess came before)."""
+"""The kind of a guessed token, by which acceptance rates are kept: (proposer, size class of the matched text, whether a
+token of the same guess came before)."""
 
 
 class _Rate:
-    """The rate of successful trials, in which the latest trials count most."""
+    """The share of compared tokens that were accepted, in which the latest tokens count most."""
 
     __slots__ = ("hits", "trials")
 
@@ -42,8 +43,8 @@ class _Rate:
 
 
 class GuessRecord:
-    """How often one request's guesses are accepted, relative to all guesses of their kinds: 1 is the same as all
-    others."""
+    """How often one request's guesses are accepted, relative to what is expected of all guesses of the same kinds: 1 is
+    as often as expected."""
 
     __slots__ = ("_came_true", "_expected")
 
@@ -63,7 +64,8 @@ class GuessRecord:
 
 
 class Acceptance:
-    """One table of rates for an engine; each request has a `GuessRecord` of its own."""
+    """Estimates the chance that guessed tokens are accepted. One table of rates serves a whole engine; each request has
+    a `GuessRecord` of its own."""
 
     def __init__(self) -> None:
         self._rates: dict[Kind, _Rate] = {}
@@ -90,10 +92,11 @@ class Acceptance:
     def observe(
         self, proposer: str, guess: Guess, came_true: int, record: GuessRecord, *, differs: bool = True
     ) -> None:
-        """Note the trials of a guess. came_true: how many of its tokens, from the first on, were accepted. differs:
-        True when the guess's next token, if there is one, was wrong.
+        """Learn from a guess whose outcome is known. came_true: how many of its tokens, from the first on, were
+        accepted. differs: True when the token after these was wrong; False when it was not compared.
 
-        Tokens after the first wrong one were not tried.
+        The tokens after the first wrong one are not counted, because nothing shows whether they would have been
+        accepted.
         """
         first, later = self._pair(proposer, guess.matched)
         chances_of_tokens = guess.chances

@@ -1,7 +1,8 @@
 """eagle, mtp: a layer over the model's hidden states guesses the model's next tokens.
 
 It reads the text as a draft model does, but one token ahead: at position t it reads the token t + 1 and the hidden
-state at t. What it computed from its own hidden states is computed again once the model's states are known.
+state at t. For guesses it takes hidden states of its own; these positions are computed again as soon as the model's
+hidden states are known.
 
 Sources: EAGLE (Li et al. 2024), multi-token prediction (DeepSeek-AI 2024); one chain of tokens; MODELS.md, section 6.
 """
@@ -17,11 +18,12 @@ from twostroke.types.request import Request
 
 
 class AheadProposer:
-    """Satisfies `speculate.proposer.Proposer`.
+    """Proposes tokens with the layers that predict ahead (EAGLE, MTP). Satisfies `speculate.proposer.Proposer`.
 
-    name: the name of this way to speculate. writer: runs plans on the layer. forget: gives up the hidden states of a
-    request that has ended. layers: the number of layers. When there are several, each guesses one token in turn, and
-    the last rows of all but the first are read again, because they hold guesses.
+    name: the name of this way to speculate. writer: runs plans on these layers. forget: drops the hidden states of a
+    request that has ended. layers: the number of layers. With n > 1, layer i guesses the i-th token of a guess. The
+    last n - 1 positions of the text are computed again at the next call, because the later layers have read guesses
+    there.
     """
 
     computes = True
@@ -50,8 +52,8 @@ class AheadProposer:
         self._writer.ended(request, known)
 
     def _ahead(self, request: Request) -> Request:
-        """Returns the request as the layer runs it: its text begins with the second token, so that outputs keep their
-        places."""
+        """Returns the request as the layer runs it. Its prompt has no first token, because the layer reads token t + 1
+        at position t; the positions of output tokens in the output stay the same."""
         found = self._requests.get(request.request_id)
         if found is None:
             found = replace(request, prompt_token_ids=request.prompt_token_ids[1:])

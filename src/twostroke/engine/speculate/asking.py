@@ -6,7 +6,8 @@ MEMORY = 0.99
 """Each call of the proposer multiplies the weight of all earlier calls by this factor. So about the last 100 calls
 decide."""
 PRIOR_ASKS, PRIOR_TOKENS = 32.0, 64.0
-"""The record begins with this many asks and this many accepted tokens: two tokens for each ask."""
+"""The record begins as if the proposer had been called this often and this many tokens had been accepted: two a call.
+"""
 TRUSTED_ASKS = 24
 """A proposer that computes is called this often before it is judged, because the time and gain of a call must be
 measured.
@@ -14,7 +15,7 @@ measured.
 
 
 class AskRecord:
-    """How many accepted tokens each ask of one proposer brought; the latest asks count most."""
+    """How many accepted tokens each call of one proposer brought; the latest calls count most."""
 
     __slots__ = ("_asks", "_tokens", "count")
 
@@ -35,17 +36,17 @@ class AskRecord:
 
     @property
     def tokens(self) -> float:
-        """The accepted tokens for each ask, on average."""
+        """The accepted tokens for each call of the proposer, on average."""
         return self._tokens / self._asks
 
 
 PROBE_SHARE = 0.005
-"""The share of the steps' time that asking may take when asking does not pay."""
+"""The share of the time of all steps that may be spent on calls of proposers that do not pay at present."""
 
 
 class ProbeBudget:
-    """Time to ask a proposer that does not pay, to find out whether it pays by now. It is a small share of the steps'
-    time, so that finding out costs almost nothing, however many requests come and go."""
+    """The time for calls of a proposer that does not pay at present, to find out whether it pays again. It is a small
+    share of the steps' time, so that finding out costs almost nothing, however many requests come and go."""
 
     __slots__ = ("_left_s",)
 
@@ -53,11 +54,12 @@ class ProbeBudget:
         self._left_s = 0.0
 
     def step(self, seconds: float) -> None:
-        """Save up a share of a step's time."""
+        """Add a share of a step's time to the budget."""
         self._left_s += PROBE_SHARE * seconds
 
     def allows(self, seconds: float) -> bool:
-        """Returns True when asking may take `seconds` now; the saved time is then spent."""
+        """Returns True when the budget covers a call of the proposer that takes `seconds`. The budget is then set to 0.
+        """
         if self._left_s < seconds:
             return False
         self._left_s = 0.0

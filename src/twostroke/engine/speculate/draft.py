@@ -4,8 +4,8 @@ It samples as the large model will: the same parameters, the same draw for the s
 on the probabilities, they agree on the token, whatever the temperature.
 
 The draft's K and V lie in pages of its own. They hold the tokens of an accepted guess already; the positions of a
-rejected guess are written again. A draft with states keeps a copy of them before it reads its own guesses. The copy
-goes back afterwards, and the next call reads the accepted tokens in the pass that reads the newest token in any case.
+rejected guess are written again. A draft model with states copies them before it reads its own guesses, and restores
+them afterwards. The next call then computes the accepted tokens in the same pass as the newest token.
 """
 
 from __future__ import annotations
@@ -26,31 +26,34 @@ from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
 PROMPT_ROWS = 256
-"""The most rows of a call that read positions which the draft has not read yet, because the other streams wait for
+"""The most rows that one call spends on tokens which the draft model has not read yet. All streams of the call wait for
 these rows."""
 MOST_FAULTS = 3
-"""After this many calls in a row that raised, the draft is not asked any more."""
+"""After this many calls that raised one after another, the draft model is not called any more."""
 DIFFERS_WITHIN = 64
-"""The number of tokens at the end of the draft's text that may differ from the known ones: more than any guess has."""
+"""Only this many tokens at the end of the draft's text are compared with the known tokens. This is longer than any
+guess."""
 TIMED_STEPS = 15
 
 
 class DraftExecutor(Protocol):
-    """Runs plans on the small model."""
+    """Runs the plans of the small model."""
 
     def execute(self, plan: Plan) -> StepResult:
         """Returns one token for each sequence that samples."""
 
 
 class _Draft(Struct):
-    """request: the request in the form that the draft model runs. tokens: the tokens whose K and V are in its pages."""
+    """What the draft model has of one request. request: the request in the form that the draft model runs. tokens: the
+    tokens whose K and V are in its pages."""
 
     request: Request
     tokens: list[int] = field(default_factory=list)
 
 
 class _Writing(Struct):
-    """One stream of a call. text: the known tokens and the guessed ones."""
+    """A sequence for which one call of `propose` writes a guess. text: the known tokens and the guessed ones. ended:
+    True when no further token is guessed."""
 
     wanted: GuessWanted
     draft: _Draft
@@ -68,7 +71,7 @@ class _Writing(Struct):
 
 
 class DraftProposer:
-    """Satisfies `speculate.proposer.Proposer`.
+    """Guesses tokens with a small model. Satisfies `speculate.proposer.Proposer`.
 
     max_sequences, context_tokens: the limits of the executor's memory. first_token_s: the predicted seconds of a step,
     used until steps were timed. report: called with every fault.
@@ -96,7 +99,8 @@ class DraftProposer:
         self.ask_s, self._ask_times, self._writing_s = 0.0, deque[float](maxlen=TIMED_STEPS), 0.0
 
     def propose(self, wanted: Sequence[GuessWanted]) -> list[Guess]:
-        """See Proposer. A draft that fails guesses nothing, and the large model goes on alone."""
+        """Returns a guess for each of `wanted`. After a fault in the draft model all guesses are empty, and the large
+        model goes on alone."""
         if self._faults >= MOST_FAULTS:
             return [NO_GUESS] * len(wanted)
         begin_s, self._writing_s = self._clock(), 0.0
@@ -123,14 +127,14 @@ class DraftProposer:
         self._forget(request.request_id)
 
     def certain(self, request: Request, length: int) -> None:
-        """Keep only the first `length` tokens in the pages. Later tokens are computed again, even if they were
-        accepted."""
+        """Keep only the first `length` tokens in the request's pages. Later tokens are computed again, even if they
+        were accepted."""
         draft = self._drafts.get(request.request_id)
         if draft is not None:
             del draft.tokens[length:]
 
     def _guesses(self, wanted: Sequence[GuessWanted]) -> dict[str, Guess]:
-        """Returns guesses by request id, for the requests whose text the draft has read to the end."""
+        """Returns guesses by request id. Requests of whose text the draft model has still to read a part get none."""
         reading, ready = self._to_read(wanted)
         if not reading:
             return {}
@@ -148,8 +152,8 @@ class DraftProposer:
         return {name: Guess(each.text[len(each.wanted.known) :]) for name, each in ready.items() if each.guessed}
 
     def _to_read(self, wanted: Sequence[GuessWanted]) -> tuple[list[PlannedSequence], dict[str, _Writing]]:
-        """Returns the sequences that the first pass computes, and by request id the streams whose text it reads to the
-        end."""
+        """Returns the sequences of the first pass, which reads known tokens. Also returns, by request id, those of them
+        whose text is then read to the end, so that tokens can be guessed."""
         ready: dict[str, _Writing] = {}
         reading: list[PlannedSequence] = []
         room = PROMPT_ROWS
@@ -170,14 +174,14 @@ class DraftProposer:
         return reading, ready
 
     def _hold_states(self, ready: Mapping[str, _Writing]) -> None:
-        """Copy the states of sequences that read their own guesses now. A sequence without a slot for the copy guesses
-        no more tokens."""
+        """Copy the states of sequences before they read their own guesses. A sequence without a free slot for the copy
+        guesses no more tokens."""
         if self._cache.states is not None:
             for name, each in ready.items():
                 each.ended = each.ended or (each.goes_on and not self._cache.hold_state(name))
 
     def _states_back(self, ready: Mapping[str, _Writing]) -> None:
-        """Set the states of sequences that have read their own guesses back to the end of the known tokens."""
+        """Restore the states of sequences that have read their own guesses, to those at the end of the known tokens."""
         if self._cache.states is None:
             return
         for name, each in ready.items():
@@ -211,8 +215,9 @@ class DraftProposer:
                 each.request.mask.feed(sampled[0].token_id)
 
     def _opened(self, wanted: GuessWanted, asked: Collection[str]) -> _Writing | None:
-        """Returns the draft's text of this request, without the positions whose tokens differ from `known`; None when
-        no slot is left for states."""
+        """Returns the draft's text of this request. Positions whose tokens differ from wanted.known are dropped, and
+        are computed again. Returns None when no slot is left for states. asked: the ids of all requests of this call.
+        """
         known = wanted.known
         draft = self._drafts.get(wanted.request.request_id)
         same = 0 if draft is None else _agreeing(draft.tokens, known)
@@ -229,7 +234,8 @@ class DraftProposer:
         return _Writing(wanted, draft, list(known))
 
     def _begun(self, wanted: GuessWanted, asked: Collection[str]) -> _Draft | None:
-        """Returns a new draft, with the cached part of its text; None when no slot is left for states."""
+        """Returns the draft model's new record of a request; the part of its text whose pages are cached counts as
+        read. Returns None when no slot is left for states."""
         request, known = wanted.request, wanted.known
         states = self._cache.states
         if states is not None and not states.slots_left:
@@ -244,8 +250,8 @@ class DraftProposer:
         return draft
 
     def _reserved(self, writing: _Writing, num_tokens: int, asked: Collection[str]) -> bool:
-        """Reserve pages for num_tokens positions. When there are not enough, pages are taken from streams for which
-        this call asks no guesses. Returns False when there are still not enough."""
+        """Reserve pages for num_tokens positions. When there are too few, requests for which this call wants no guesses
+        lose theirs. Returns False when there are still too few."""
         request_id = writing.wanted.request.request_id
         if num_tokens > self._context_tokens:
             return False
@@ -275,8 +281,8 @@ class DraftProposer:
 
 
 def _agreeing(read: Sequence[int], known: Sequence[int]) -> int:
-    """Returns how many of the read tokens stay. The last known token is read in any case, because its logits are
-    needed."""
+    """Returns how many of the read tokens agree with the known ones, at most all but the last known token. This one is
+    read in any case, because its logits are needed."""
     kept = min(len(read), len(known) - 1)
     same = max(0, kept - DIFFERS_WITHIN)
     while same < kept and read[same] == known[same]:

@@ -1,8 +1,8 @@
-"""The texts of finished requests, by salt, within a bound: the latest answers, used to guess the text of other
-requests.
+"""The answers of finished requests, kept by salt up to a number of tokens: proposers look up guesses for other requests
+in them.
 
-Two generations for each salt: answers go to the young one; when it is full, the old one is dropped and the young one
-becomes the old one. So nothing is searched to find the oldest answers, and dropping them takes no time.
+Each salt has two lists of answers. New answers go to the young list. When it is full, the old list is dropped and the
+young one becomes the old one. So nothing is searched to find the oldest answers, and dropping them takes no time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class _Generation:
 
 
 class FinishedAnswers:
-    """most_tokens: the most tokens kept for all salts together. The least recently used salts are removed first."""
+    """Keeps the answers of finished requests, so that proposers can look up tokens in them. most_tokens: the most
+    tokens kept for all salts together. The least recently used salts are removed first."""
 
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
         self._most = most_tokens
@@ -35,7 +36,7 @@ class FinishedAnswers:
         self.num_tokens = 0
 
     def add(self, salt: str, answer: Sequence[int]) -> None:
-        """Keep an answer; only its end when it is longer than a generation."""
+        """Keep an answer under this salt. Only its last tokens are kept when it is longer than half of most_tokens."""
         room = self._most // 2 - 1
         if not answer or room < 1:
             return
@@ -57,7 +58,7 @@ class FinishedAnswers:
                 del self._salts[oldest]
 
     def texts(self, salt: str) -> Iterator[tuple[Sequence[int], Occurrences]]:
-        """Yields the answers under this salt with their index, the young generation first."""
+        """Yields the lists of answers under this salt, each with its index, the newer list first."""
         generations = self._salts.get(salt)
         if generations is not None:
             self._salts.move_to_end(salt)

@@ -1,7 +1,7 @@
 """GuessLimiter: how many guesses a step verifies, and of which requests. Guessing must not lower throughput.
 
-A step takes longer with each row; an accepted guess saves a stream one step. So guesses are taken in the order of their
-chances, as long as the step gives more tokens a second with them than without.
+A step takes longer with each row; an accepted guess saves a stream one step. So guesses are taken in descending order
+of their chances, up to the number that gives the most tokens a second.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from twostroke.engine.speculate.verify_time import VerifyTime
 GUESS_ROWS = 32
 """The most guesses of a step, of all sequences together."""
 MARGIN = 0.03
-"""A step with guesses must be predicted to give this share more tokens a second: predictions are wrong by about as
-much."""
+"""A step with guesses must be predicted to give more tokens a second than one without, by at least this share. The
+errors of predictions are about as large."""
 LEAST_CHANCE = 0.05
 PROMPT_ROWS = 128
-"""When prompts are computed in the same step, a row is taken to cost what it costs in a step with this many rows of
-prompts."""
+"""In a step with prompts, one more row is assumed to cost what it costs in a step with this many rows of prompts."""
 _FINE = 8
 _COARSE = 4
 
 
 class StepShape(Struct, frozen=True):
-    """The decoding streams of a step. position: about where the streams are. beside_prompts: True when prompts wait to
-    be computed, too.
+    """The decoding streams of a step. position: the position in their texts that the streams have about reached.
+    beside_prompts: True when prompts wait to be computed, too.
 
     room_rows: the rows that are left for guesses. bound_s: the most seconds that the step may take, when that was
     promised.
@@ -42,7 +41,8 @@ class StepShape(Struct, frozen=True):
 
 
 class GuessLimiter:
-    """Decides with `VerifyTime`, which learns how long steps with guesses took."""
+    """Decides how many guesses a step verifies. It predicts the seconds of a step with `VerifyTime`, which learns how
+    long steps with guesses took."""
 
     def __init__(self, times: VerifyTime, margin: float = MARGIN) -> None:
         self.times = times
@@ -62,10 +62,10 @@ class GuessLimiter:
         return counts
 
     def most(self, shape: StepShape, first: float, later: float, asking_s: float, token_s: float, longest: int) -> int:
-        """Returns how many tokens a proposer should guess for each stream; 0 when asking does not pay. The proposer
-        takes `asking_s` for all streams, and `token_s` more for each token.
+        """Returns how many tokens a proposer should guess for each stream; 0 when calling it does not pay. One call
+        takes `asking_s` for all streams, and `token_s` more for each token of a guess.
 
-        first, later: how often a guess's first token is accepted, and how often a token after an accepted one.
+        first, later: the acceptance rates of a guess's first token, and of a token after an accepted one.
         """
         seconds = self.times.seconds
         best, found = shape.streams / seconds(shape.streams, shape.position, 0) * (1 + self._margin), 0
@@ -82,7 +82,7 @@ class GuessLimiter:
         return found
 
     def token_s(self, shape: StepShape) -> float:
-        """Returns the seconds of one token of one stream without guesses. An accepted guess is worth as much."""
+        """Returns the seconds of one token of one stream without guesses. That is also what an accepted guess saves."""
         return self.times.seconds(shape.streams, shape.position, 0) / shape.streams
 
     def _best(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:
@@ -102,8 +102,8 @@ class GuessLimiter:
         return taken
 
     def _beside_prompts(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:
-        """Returns the number of guesses that pay. Each guess costs a row of arithmetic and is worth its share of a
-        later step without prompts."""
+        """Returns how many guesses pay in a step with prompts. A guess costs one more row. Its gain is its chance times
+        the time of a token in a step without prompts."""
         row_s = self.times.row_s(shape.streams, shape.position, PROMPT_ROWS) * (1 + self._margin)
         worth_s = self.token_s(shape)
         return sum(chance * worth_s > row_s for chance, _ in ranked)

@@ -1,7 +1,7 @@
-"""The guesses of a step: asks proposers, lets the limiter decide, and learns what was accepted.
+"""The guesses of a step: calls proposers, lets the limiter decide, and learns what was accepted.
 
-Before a proposer's guesses are verified they are tried without cost: the tokens that it would have guessed are compared
-with the tokens that then came. So finding out that a text can be guessed costs no row of the model.
+Before a proposer's guesses are verified in steps, free trials show whether they pay: a guess is only compared with the
+tokens that the model samples later. So finding out that a text can be guessed costs no row of the model.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from twostroke.engine.speculate.proposer import Guess, GuessWanted, Proposer
 from twostroke.types.request import Request
 
 LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
-"""The most tokens between two trials of a stream whose guesses do not pay. The first is for proposers that look up, the
-second for those that compute."""
+"""The most tokens between two trials of a stream whose guesses do not pay. The first number is for proposers that look
+tokens up, the second for those that compute them."""
 LOST_REST = 32
-"""How many tokens a stream rests when looking a guess up takes longer than accepted tokens can save."""
+"""How many tokens pass before a proposer that looks tokens up is called again for a stream, when looking up takes
+longer than accepted tokens save."""
 PROBE_TOKENS = 2
-"""How many tokens a proposer guesses when guessing does not pay, to find out whether it pays by now."""
+"""How many tokens a proposer guesses in a probe: a call made while guessing does not pay, to find out whether it pays
+again."""
 NEVER = 1 << 60
 ENOUGH_SEEN = 3
-"""A free trial is good as soon as this many of its tokens were right; the rest of it is not waited for."""
+"""A free trial (a guess that is only compared with the tokens sampled later) succeeds as soon as this many of its
+tokens were right. The later tokens are not waited for."""
 
 
 class Stream(NamedTuple):
@@ -46,8 +49,8 @@ class Guesses(NamedTuple):
 
 
 class Totals(Struct):
-    """Sums since the beginning. won_s: the seconds of the steps that accepted guesses saved. lost_s: the seconds that
-    verifying took."""
+    """Sums since the beginning. won_s: the seconds that accepted guesses saved, because fewer steps were needed.
+    lost_s: the seconds that verifying guesses took."""
 
     guessed: int = 0
     accepted: int = 0
@@ -56,7 +59,7 @@ class Totals(Struct):
     lost_s: float = 0.0
 
     def add(self, guessed: int, accepted: int, won_s: float, lost_s: float) -> None:
-        """Count one step."""
+        """Add the tokens and seconds of one step to the sums."""
         self.guessed += guessed
         self.accepted += accepted
         self.steps += 1
@@ -65,8 +68,8 @@ class Totals(Struct):
 
 
 class _Trial(Struct):
-    """A guess of the tokens after the first `at` ones. probe: True when it was asked for although asking does not pay.
-    verified: how many of its tokens are in the step."""
+    """A guess of the tokens after the first `at` tokens. probe: True when the proposer was called although that does
+    not pay. verified: how many of its tokens are in the step."""
 
     proposer: Proposer
     guess: Guess
@@ -76,25 +79,27 @@ class _Trial(Struct):
 
 
 class _State(Struct):
-    """The state of guessing for one request."""
+    """What the guesser knows of one request: its open trial, its record of accepted guesses, and the length of its next
+    rest."""
 
     proposers: Sequence[Proposer]
     record: GuessRecord = field(default_factory=GuessRecord)
     trial: _Trial | None = None
     next_rest: int = 1
     last_true: int = 0
-    """How many tokens of its last guess were accepted."""
+    """How many tokens of the request's last guess were accepted."""
 
 
 _Asking = tuple[Stream, _State]
 
 
 class Guesser:
-    """ways: the ways to guess that a request may ask for by name, each with its proposers in order. The first proposer
-    that has a guess is used; `off` has no proposers. default: the way of requests that ask for none.
+    """Makes the guesses of each step and learns from their outcome. ways: the ways to guess that a request may ask for
+    by name, each with its proposers in order. The first proposer that has a guess is used; `off` has no proposers.
+    default: the way of requests that name none.
 
-    asleep: for each request that need not be asked about now, the length of its text, in tokens, at which it must be
-    asked about again. Only read it.
+    asleep: for each request that rests, the length of its text, in tokens, from which on `guess` must get it again. The
+    scheduler reads this and changes nothing.
     """
 
     def __init__(
@@ -112,7 +117,7 @@ class Guesser:
         self.totals = Totals()
 
     def offer(self, way: str, proposers: Sequence[Proposer]) -> None:
-        """Add a way to guess, for benches."""
+        """Add a way to guess under a name. Benchmarks use this."""
         self._ways[way] = proposers
         self._most_proposers = max(self._most_proposers, len(proposers))
 
@@ -173,7 +178,7 @@ class Guesser:
             self.totals.add(guessed, hits, hits * plain_s / shape.streams, lost_s)
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Note that a request has ended."""
+        """Note that a request has ended, and tell its proposers."""
         state = self._states.pop(request.request_id, None)
         self.asleep.pop(request.request_id, None)
         for proposer in () if state is None else state.proposers:
@@ -187,7 +192,7 @@ class Guesser:
         return state
 
     def _ask(self, asking: Sequence[_Asking], shape: StepShape) -> list[tuple[_Asking, _Trial]]:
-        """Ask the streams' proposers in order, all streams of one proposer together, until one has a guess."""
+        """Call the proposers in order until each stream has a guess. A proposer is called once for all its streams."""
         found: list[tuple[_Asking, _Trial]] = []
         for place in range(self._most_proposers):
             groups: dict[str, tuple[Proposer, list[_Asking]]] = {}
@@ -221,8 +226,8 @@ class Guesser:
     def _worth_asking_for(
         self, proposer: Proposer, asked: AskRecord, everybody: Sequence[_Asking], shape: StepShape
     ) -> tuple[list[_Asking], list[int]]:
-        """Returns the streams that are asked for, and how many tokens each is asked for; 0 for a probe. The others
-        rest."""
+        """Returns the streams for which the proposer is called, and how many tokens it should guess for each; 0 means a
+        probe. The other streams rest: they are not asked about for some tokens."""
         members: list[_Asking] = []
         worth: list[int] = []
         for each in everybody:
@@ -235,10 +240,9 @@ class Guesser:
         return members, worth
 
     def _worth_asking(self, proposer: Proposer, asked: AskRecord, state: _State, shape: StepShape) -> int:
-        """Returns how many tokens to ask for; 0 when asking does not pay. A proposer that computes is asked for as many
-        tokens as pay. A proposer that looks up is asked for its longest guess, when its accepted tokens were worth its
-        time.
-        """
+        """Returns how many tokens the proposer should guess for a stream; 0 when a call does not pay. A proposer that
+        computes guesses as many tokens as pay. A proposer that looks up makes its longest guess, if its accepted tokens
+        so far saved more time than its calls took."""
         if not proposer.computes:
             brought = max(asked.tokens, state.last_true)
             return proposer.longest if brought * self._limiter.token_s(shape) > proposer.ask_s else 0
@@ -248,7 +252,8 @@ class Guesser:
         return most if asked.is_judged else max(PROBE_TOKENS, most)
 
     def _wants_a_guess(self, state: _State, stream: Stream) -> bool:
-        """Returns True when a guess is wanted now. The outcome of a free trial is learned on the way."""
+        """Returns True when a proposer should be called for this stream now; False while the outcome of its free trial
+        is open. If the outcome is known now, it is learned first."""
         trial = state.trial
         if trial is None:
             return stream.most > 0
@@ -266,8 +271,8 @@ class Guesser:
         return stream.most > 0
 
     def _let_rest(self, stream: Stream, state: _State, proposer: Proposer, lost: bool) -> None:
-        """Let a stream rest, longer each time, so that a text that cannot be guessed costs almost nothing. lost: True
-        when asking does not pay."""
+        """Call no proposer for this stream for some tokens. Each rest is longer than the one before, so that a text
+        that cannot be guessed costs almost nothing. lost: True when calling the proposer does not pay."""
         if lost and not proposer.computes:
             state.next_rest = LOST_REST
         self.asleep[stream.request.request_id] = len(stream.known) + 1 + state.next_rest

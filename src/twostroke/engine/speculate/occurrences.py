@@ -1,9 +1,9 @@
 """Where the end of a text occurred before: an index over a growing list of tokens.
 
-The index has hash chains, as LZ77 compressors have. For each run of 2 tokens, and of 8, it knows the latest place after
-such a run, and from each place the previous place after the same run. Adding a token costs the same however long the
-text is, and so does a look-up. Long runs occur rarely, so the few places that are compared are all or most of them.
-The index holds only integers, nothing that a garbage collector must visit.
+The index has hash chains, as LZ77 compressors have. For each run of 2 tokens, and of 8, it knows the latest position
+after such a run, and from each position the previous one after the same run. Adding a token costs the same however long
+the text is, and so does a look-up. Long runs occur rarely, so few positions must be compared. The index holds only
+integers, nothing that a garbage collector must visit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ _NOWHERE = -1
 
 
 class Occurrence(NamedTuple):
-    """A place where the last `matched` tokens before `place` agree with the end of the text that was looked up."""
+    """An earlier occurrence of the end of a text: the `matched` tokens before position `place` equal the text's last
+    ones."""
 
     place: int
     matched: int
 
 
 class _Chains:
-    """The places after each run of `size` tokens."""
+    """The positions that come after each run of `size` tokens."""
 
     __slots__ = ("latest", "previous", "size")
 
@@ -48,7 +49,7 @@ class _Chains:
 class Occurrences:
     """Finds where a run of tokens occurred before in one list.
 
-    Tokens are added once each, in order. The caller keeps the list itself.
+    The list itself belongs to the caller and only grows; its tokens are added here once each, in order.
     """
 
     __slots__ = ("_chains",)
@@ -57,7 +58,8 @@ class Occurrences:
         self._chains = tuple(_Chains(size) for size in _RUNS)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Add those of `tokens` that were not added yet. A place is known once there is a token at it."""
+        """Add those of `tokens` that were not added yet. A run of tokens can be found once another token comes after
+        it."""
         for chains in self._chains:
             chains.add(tokens)
 

@@ -11,8 +11,8 @@ from twostroke.types.request import Request
 
 
 class GuessWanted(NamedTuple):
-    """A stream that wants a guess of at most `most` tokens after `known`. known: its prompt and output so far, which
-    only grow."""
+    """A stream for which a proposer should guess at most `most` tokens. known: its prompt and output so far, which only
+    grow."""
 
     request: Request
     known: Sequence[int]
@@ -22,9 +22,9 @@ class GuessWanted(NamedTuple):
 class Guess(Struct, frozen=True):
     """Tokens that may come next, in order.
 
-    matched: how many tokens of the text agree with the place of the guess. Guesses of one proposer with about the same
-    `matched` are accepted about equally often. chances: the probability of each token, given those before it, as the
-    proposer estimates it; empty when it cannot.
+    matched: how many of the latest known tokens also stood before the text that the guess copies; 0 for a computed
+    guess. Guesses of one proposer with about the same `matched` are accepted about equally often. chances: the
+    probability of each token, given those before it, as the proposer estimates it; empty when it cannot.
     """
 
     token_ids: Sequence[int] = ()
@@ -43,24 +43,25 @@ little; see GuessLimiter."""
 
 
 class Proposer(Protocol):
-    """Called by one thread. A guess depends on nothing but the proposer's calls so far; it may be wrong."""
+    """An object that guesses the next tokens of sequences. One thread calls it. A guess depends on nothing but the
+    calls so far; it may be wrong."""
 
     name: str
     computes: bool
-    """True when a model or heads compute the guesses, so that asking costs time and nearly always gives a guess; False
-    for proposers that look up."""
+    """True when a model guesses the tokens, so that a call takes time and nearly always gives a guess; False for
+    proposers that look tokens up."""
     longest: int
     """The most tokens of a guess."""
     ask_s: float
-    """The seconds that asking for one stream takes, as measured; 0 when that is not known."""
+    """The measured seconds that a call takes for one stream; 0 when that is not known."""
     token_s: float
-    """The additional seconds for guessing one more token of all asked streams."""
+    """The additional seconds for guessing one more token for all streams of a call."""
     spent_s: float
     """The seconds of the last call; 0 when that is not known."""
 
     def propose(self, asks: Sequence[GuessWanted]) -> Sequence[Guess]:
-        """Returns a guess for each ask; NO_GUESS when nothing is known."""
+        """Returns a guess for each element of `asks`; NO_GUESS when nothing is known."""
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Note that a request has ended, for whatever reason. Nothing is kept of it except what other requests may see.
-        """
+        """Note that a request has ended, for whatever reason. The proposer forgets it, except for the text that it may
+        use in guesses for other requests."""

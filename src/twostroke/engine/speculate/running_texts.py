@@ -1,7 +1,7 @@
 """Finds where the end of a running request's text occurred before in the same text.
 
-A text is kept as a string with one character for each token, which Python searches at the speed of memory. Nothing is
-made for a token that is never looked up, so a text that cannot be guessed costs almost nothing.
+A text is kept as a string with one character for each token, because Python searches strings at the speed of memory. No
+index is made, so a text that cannot be guessed costs almost nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from twostroke.engine.speculate.occurrences import SHORTEST, Occurrence
 
 _RUNS = (8, SHORTEST)  # the longest comes first
 _CHARACTERS = 0x110000
-"""Tokens whose ids differ by this number share a character; a place counts only when the tokens themselves agree."""
+"""The number of characters that a string can hold. A token becomes the character chr(id % this number), so two ids may
+become the same one. A match of characters counts only if the token ids are equal too."""
 
 
 class SearchedText:
-    """The tokens of one list, which only ever grows and is kept by the caller."""
+    """A list of tokens in which runs are searched. The list only grows, and the caller keeps it."""
 
     __slots__ = ("_characters",)
 
@@ -32,10 +33,10 @@ class SearchedText:
         self._characters += "".join([chr(token_id % _CHARACTERS) for token_id in new])
 
     def of_end(self, tokens: Sequence[int], depth: int, most: int) -> list[Occurrence]:
-        """Returns places in `tokens`, as added, that follow a run equal to their last tokens: at most `most`, latest
-        first.
+        """Returns positions in `tokens` before which the last tokens of `tokens` have occurred already: at most `most`,
+        the latest first. All of `tokens` must have been added.
 
-        At each place, SHORTEST to `depth` tokens agree. When places agree in a long run, only such places are returned.
+        A match has SHORTEST to `depth` tokens. Where there are long matches, only these are returned.
         """
         characters, length = self._characters, len(tokens)
         for size in _RUNS:
@@ -80,5 +81,5 @@ class RunningTexts:
         return seen
 
     def forget(self, request_id: str) -> None:
-        """Forget a request that has ended. An unknown id changes nothing."""
+        """Drop the text of a request that has ended. An unknown id changes nothing."""
         self._seen.pop(request_id, None)

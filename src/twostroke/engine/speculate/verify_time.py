@@ -17,22 +17,23 @@ PLAIN_AGAIN_STEPS = 64
 EXPIRES_STEPS = 512
 """Evidence that is older than this many steps is dropped, so that one slow hour does not end guessing for ever."""
 LEAST, MOST = 0.001, 1000.0
-"""The bounds of the ratio of a measured time to a predicted one. They are wide, because a prediction may be far off on
-a machine that nobody has measured. What pays is decided by comparing two such ratios: narrow bounds would make both the
-same."""
+"""The bounds of the ratio of a measured time to a predicted one. They are wide, because predictions for a machine
+without calibration may be far off. Guessing is judged by the difference of two ratios: narrow bounds would make both
+the same."""
 _KEPT_PREDICTIONS = 4096
 
 
 def decoding_rows(streams: int, position: int, guesses: int) -> list[Segment]:
-    """Returns a step in which `streams` streams decode at this position, with their guesses spread evenly."""
+    """Returns the segments of a step in which `streams` streams decode at this position, with their guesses spread
+    evenly."""
     each, more = divmod(guesses, streams)
     drafts = [each + (index < more) for index in range(streams)]
     return [Segment(position, 1 + count, True, Role.DECODE, drafts=count) for count in drafts]
 
 
 class _Ratios:
-    """The ratios measured / predicted of the last steps with about the same number of guesses. The median is used, so
-    that no outlier decides."""
+    """Measured divided by predicted time of the last steps with about the same number of guesses. Their median is used,
+    so that no outlier decides."""
 
     def __init__(self) -> None:
         self.values: deque[float] = deque(maxlen=LOOKED_BACK)
@@ -40,8 +41,9 @@ class _Ratios:
         self.median = 1.0
 
     def add(self, ratio: float, step: int, prior: float) -> None:
-        """Add a ratio. prior: the expected ratio. It takes the places of steps that are missing, so that one outlier
-        alone does not decide."""
+        """Add the measured time of a step divided by its predicted time. prior: the ratio expected before any
+        measurement. It counts for each of the steps that are missing up to LEAST_EVIDENCE, so that one outlier does not
+        decide."""
         if step - self.last_step > EXPIRES_STEPS:
             self.values.clear()
         self.values.append(min(MOST, max(LEAST, ratio)))
@@ -51,8 +53,8 @@ class _Ratios:
 
 
 class VerifyTime:
-    """The seconds of steps in which streams decode. Predictions are kept: one takes tens of microseconds, a small step
-    hundreds.
+    """Predicts the seconds of steps in which streams decode, and corrects predictions by measured times. Predictions
+    are cached, because making one takes tens of microseconds, and a small step only some hundred.
 
     segments: makes the segments of a step for the cost model.
     """
@@ -69,7 +71,8 @@ class VerifyTime:
         return self._prediction(streams, position, guesses) * self._ratio(streams, guesses.bit_length())
 
     def row_s(self, streams: int, position: int, beside: int) -> float:
-        """Returns the seconds of one more row in a step that has `beside` rows of prompts, where arithmetic decides."""
+        """Returns the seconds that one more row adds to a step which has `beside` rows of prompts already. Such a step
+        is limited by arithmetic."""
         few, many = self._prediction(streams, position, beside), self._prediction(streams, position, 2 * beside)
         return max(0.0, many - few) / beside * self._ratio(streams, 0)
 
@@ -93,8 +96,9 @@ class VerifyTime:
         return known and plain is not None and self._step - plain.last_step <= PLAIN_AGAIN_STEPS
 
     def _ratio(self, streams: int, size: int) -> float:
-        """Returns the ratio of measured to predicted time for steps of this size. Steps of a size are a class.
-        Where that of `size` was not seen lately, the next smaller one counts, at last that of steps without guesses."""
+        """Returns measured divided by predicted time of steps with about this many streams. size: the bit length of the
+        number of guesses. If no step of this size was seen lately, the ratio of the next smaller size with such steps
+        is returned. The last of them is size 0, the steps without guesses."""
         for each in range(size, 0, -1):
             ratios = self._classes.get((streams.bit_length(), each))
             if ratios is not None and self._step - ratios.last_step <= EXPIRES_STEPS:

@@ -1,4 +1,4 @@
-"""The cases that are compared, and the machine's limit for each."""
+"""The workloads (cases) that engines are compared on, and for each the rate that the machine could reach at most."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from twostroke.ops.quant.formats import STORED, WEIGHT_NAMES, format_choice
 from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
 
 INTEGER_WEIGHTS = ("int8", "int4")
-"""Weight formats that all engines are asked for; each makes them from the checkpoint. Only this engine is asked for its
-other formats. Any other name means a type of GGUF files."""
+"""Weight formats that all engines can make from a checkpoint, so all are compared in them. Only this engine is asked
+for its other formats. Any other name of a format is a type of GGUF files."""
 SHORT_PROMPT = 128
-"""Tokens of a prompt that is read within some tenths of a second."""
+"""The most tokens of a prompt whose prefill counts as short. Its case is measured five times, because one prefill takes
+only some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command of a driver. higher: True where more is better (tokens a second), False for seconds and bytes. times:
-    how often the case is measured in a turn; the median counts. It is more than 1 for cases that take less time than
-    the machine's changes of pace. busy: the number of programs that each keep a core busy during the case."""
+    """One workload that an engine's driver runs by one command. higher: True where more is better (tokens a second),
+    False for seconds and bytes. times: how often the case is measured before another engine is; the median counts.
+    Cases that take less time than the fluctuations of the machine's speed are measured several times. busy: the number
+    of programs that each keep a core busy during the case."""
 
     name: str
     command: str
@@ -37,18 +39,19 @@ class Case:
 
 
 def prefill(tokens: int) -> Case:
-    """Returns the case of one prompt of `tokens` tokens."""
+    """Returns the case that measures the prefill of one prompt of `tokens` tokens."""
     return Case(f"prefill {tokens}", "prefill", {"tokens": tokens}, times=5 if tokens <= SHORT_PROMPT else 1)
 
 
 def decode(batch: int, context: int, new_tokens: int = 64) -> Case:
-    """Returns the case of `batch` streams that begin at the same context."""
+    """Returns the case that measures the decoding of `batch` streams, which all begin at this context."""
     name = f"decode {batch} x {context}"
     return Case(name, "decode", {"batch": batch, "context": context, "new_tokens": new_tokens})
 
 
 def beside_busy(case: Case, programs: int = 1) -> Case:
-    """Returns the case for a machine whose cores other programs use as well. Its limit is that of a free machine."""
+    """Returns the case for a machine whose cores other programs use as well. Its figures are compared with the limit of
+    a machine without such programs."""
     beside = "a busy program" if programs == 1 else f"{programs} busy programs"
     return replace(case, name=f"{case.name} beside {beside}", busy=programs)
 
@@ -61,8 +64,8 @@ def gap(context: int, new_tokens: int = 32) -> Case:
 
 
 BESIDE_BUSY = beside_busy(decode(1, 512, new_tokens=32))
-"""The case next to a busy program. It has fewer tokens than other cases: an engine whose threads wait for each other
-takes seconds for one token."""
+"""The case of decoding next to a busy program. It has fewer tokens than other cases: an engine whose threads wait for
+each other takes seconds for one token."""
 GAP_BESIDE_BUSY = beside_busy(gap(512))
 CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
 START = Case("start to first token", "start", {}, "s", higher=False)
@@ -73,7 +76,7 @@ KL = Case("KL beside float32", "logprobs", {}, "nats", higher=False)
 SAME = Case("same best token as float32", "logprobs", {}, "share")
 BITS = Case("bits of all weights", "weight_bytes", {}, "bits", higher=False)
 FIDELITY = (ERROR, KL, SAME, BITS)
-"""What is measured of a published checkpoint in addition to its speed; fidelity.py defines each figure."""
+"""The figures that are measured of a published checkpoint in addition to its speed; fidelity.py defines each."""
 STANDARD: tuple[Case, ...] = (
     *(prefill(tokens) for tokens in (128, 512, 2048)),
     *(decode(batch, 512) for batch in (1, 4, 8, 16, 32)),
@@ -104,14 +107,14 @@ def with_kv(case: Case, kv: KVKind) -> Case:
 
 
 def is_file(weights: str) -> bool:
-    """Returns whether all engines read the same GGUF file."""
+    """Returns whether `weights` names a type of GGUF files. Then all engines read the same file."""
     return weights not in WEIGHT_NAMES
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The rate that the machine could reach at most, in tokens a second. words: the name of the limit that decides the
-    rate."""
+    """The roofline of a case: the rate, in tokens a second, that the machine could reach at most. words: names what
+    limits it."""
 
     tokens_per_s: float
     words: str
@@ -146,7 +149,8 @@ def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limi
 
 
 def _products(counter: WorkCounter, rows: int, logit_rows: int) -> Work:
-    """Returns the work of a step's products. It counts as many experts as `rows` rows choose on average."""
+    """Returns the work of a step's matrix products (layers and head). Only the experts that `rows` rows choose on
+    average are counted."""
     return counter.weights(rows) + counter.head(logit_rows)
 
 

@@ -1,9 +1,8 @@
-"""Compares this engine with its peers on the same checkpoint and the same prompts. The engines take turns; the results
-are medians and ratios.
+"""Compares this engine with its peers on the same checkpoint and the same prompts. The results are medians and ratios.
 
-In each round every engine has one turn, in which it runs all its cases. An engine's process runs for one turn only, so
-that nothing else holds memory or a core while it is measured. Its start is timed. A shared machine's limits change
-within minutes, so they are measured again around each of this engine's cases.
+In each round the engines run one after the other, and each runs all its cases. An engine's process ends before the next
+begins, so that nothing else holds memory or a core while it is measured. Its start is timed. A shared machine's limits
+change within minutes, so they are measured again around each of this engine's cases.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ from twostroke.types.spec.formats import KVKind
 Note = Callable[[str], None]
 WARM_TOKENS = 16
 TOLERANCE = 0.05
-"""A figure may exceed the limit measured around it by this share, because the machine's speed may change between the
+"""An engine's figure may exceed the machine's limit by this share, because the machine's speed may change between the
 two measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine in a comparison, and the Python that runs it. weights: a format of ours, or a type of GGUF files; of
-    such a type, all engines read the same file. kv: the format in which the engine keeps K and V. Where it is not bf16,
-    only the cases about K and V are run."""
+    """An engine in a comparison, and the Python that runs it. weights: a weight format of this engine, or a type of
+    GGUF files; of such a type, all engines read the same file. kv: the format in which the engine keeps K and V. With
+    another format than bf16, only the cases about K and V are run."""
 
     peer: Peer
     python: Path
@@ -108,7 +107,7 @@ class Setup:
 
 class Comparison:
     """Runs the rounds. clock: returns seconds. measure: returns the machine's limits at the moment. truth: the log
-    probabilities of a published checkpoint in float32; None for random weights, which make no text likely."""
+    probabilities of a published checkpoint in float32; None for random weights, with which texts cannot be judged."""
 
     def __init__(
         self,
@@ -123,8 +122,8 @@ class Comparison:
         self._truth = truth
 
     def run(self, contestants: Sequence[Contestant], rounds: int) -> Iterator[list[Column]]:
-        """Runs `rounds` rounds, in which each contestant has one turn. Yields all columns so far after each turn. A
-        fault of one case or engine ends only that case or engine."""
+        """Runs `rounds` rounds, in which each contestant runs all its cases. Yields all columns so far after each
+        contestant. A fault of one case or engine ends only that case or engine."""
         columns = [Column(contestant) for contestant in contestants]
         for round_index in range(1, rounds + 1):
             for column in columns:
@@ -233,7 +232,7 @@ class Comparison:
 
 
 def ratio_to_best(case: Case, ours: float, others: Sequence[float]) -> float | None:
-    """Returns how many times better our figure is than the best of the others. Returns None without others, and where a
+    """Returns how many times better `ours` is than the best of the others. Returns None without others, and where a
     figure to divide by is 0."""
     if not others or not ours or not min(others):
         return None
@@ -242,7 +241,7 @@ def ratio_to_best(case: Case, ours: float, others: Sequence[float]) -> float | N
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case with one kind of weights. values: the figures by peer name."""
+    """One case with one kind of weights. values: the figures by engine name."""
 
     case: Case
     weights: str
@@ -251,18 +250,19 @@ class Row:
 
     @property
     def ours(self) -> float | None:
-        """Our figure."""
+        """The figure of this engine."""
         return self.values.get(OURS.name)
 
     @property
     def share_of_limit(self) -> float | None:
-        """Our figure divided by the limit; None where one of the two is missing."""
+        """This engine's figure divided by the highest rate that the machine allows; None where one of the two is
+        missing."""
         return self.ours / self.bound.tokens_per_s if self.ours is not None and self.bound is not None else None
 
     @property
     def contradiction(self) -> str | None:
-        """A sentence where our figure is above the limit, which means that one of the two was measured badly; None
-        otherwise."""
+        """A sentence where this engine's figure is above the machine's limit, which means that one of the two was
+        measured badly; None otherwise."""
         if self.ours is None or self.bound is None or self.ours <= self.bound.tokens_per_s * (1 + TOLERANCE):
             return None
         return (
@@ -272,7 +272,7 @@ class Row:
 
     @property
     def times_best(self) -> float | None:
-        """How many times better our figure is than the best peer's; None without our figure or without peers."""
+        """How many times better this engine's figure is than the best other engine's; None without one of the two."""
         others = [value for name, value in self.values.items() if name != OURS.name and value is not None]
         return None if self.ours is None else ratio_to_best(self.case, self.ours, others)
 
@@ -293,8 +293,8 @@ class Row:
 def rows(
     columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, Contestant, Limits], Bound | None]
 ) -> list[Row]:
-    """Returns the rows of the table, one kind of weights after the other. After each kind of weights come the cases in
-    which this engine keeps K and V in another format. There the other engines' figures are those from above."""
+    """Returns the rows of the table, one kind of weights after the other. Each kind ends with the cases in which this
+    engine keeps K and V in another format. In these, the other engines' figures are repeated from the rows above."""
     made = []
     for weights in dict.fromkeys(column.contestant.weights for column in columns):
         plain = [

@@ -1,4 +1,5 @@
-"""A comparison as text: a table for each kind of weights, and what the shares mean."""
+"""A comparison of engines as text: a table for each kind of weights, with shares of the machine's limit, and below it
+the faults."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from twostroke.lab.bench.phases import Note, PhaseBench, PhaseCase, PhasesAsked
 from twostroke.llm import LLM
 
 GOAL = 0.9
-"""The share of the rate of one process with two threads that two ranks of one thread each must reach."""
+"""Two ranks of one thread each must reach at least this share of the rate of one process with two threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class DividedFigures:
 
     @property
     def good(self) -> bool:
-        """Whether the ratio is at least GOAL."""
+        """Whether the divided processes reach at least the share GOAL of the one process's rate."""
         return self.ratio >= GOAL
 
     def as_json(self) -> dict[str, Any]:

@@ -38,7 +38,8 @@ class Fidelity:
 
 
 def error_of(truth: F32Array, heard: Heard) -> float:
-    """Returns the error of a position. truth: float32's log probabilities of all tokens, (V,)."""
+    """Returns the error of a position, as the module defines it. truth: float32's log probabilities of all tokens,
+    (V,). heard: the engine's likeliest tokens with their log probabilities."""
     exact, found = _pair(truth, heard)
     weights = np.exp(exact)
     return float(np.sum(weights * np.abs(exact - found)) / max(TINY, float(weights.sum())))
@@ -52,7 +53,9 @@ def kl_of(truth: F32Array, heard: Heard) -> float:
 
 
 def fidelity(positions: Iterable[tuple[F32Array, Heard]]) -> Fidelity:
-    """Returns the means over all positions. There must be at least one."""
+    """Returns how far an engine is from float32, over all positions: means of error and KL, the 99th percentile of the
+    error, and the share of equal best tokens. Each position has (float32's log probabilities, the engine's likeliest
+    tokens). There must be at least one."""
     rows = [
         (error_of(truth, heard), kl_of(truth, heard), int(truth.argmax()) == heard[0][0]) for truth, heard in positions
     ]

@@ -1,4 +1,5 @@
-"""A comparison as an SVG picture: a group of bars for each case, a bar for each engine, the limit as a line."""
+"""A comparison as an SVG picture: a group of bars for each case, a bar for each engine. A line shows the rate that the
+machine allows at most."""
 
 from __future__ import annotations
 

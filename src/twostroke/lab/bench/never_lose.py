@@ -1,12 +1,11 @@
-"""Measures what guessing costs where it cannot win. One engine answers the same requests with guesses and without, by
-turns.
+"""Measures what guessing costs where it cannot win. One engine answers the same requests with guesses and without.
 
-In each round both ways answer the same requests. The way that begins changes from round to round. The two times of a
-round make one ratio, which a slow moment of the machine changes less than either time. The result is the median of the
-ratios, with the interval that contains the true median in 95 of 100 measurements. This holds for any distribution of
-the noise: each of n independent ratios lies above the true median with probability 1/2, as in the toss of a coin. The
-verdict is made from the interval, so that a difference within the noise does not count. Every answer is compared with
-that of the other way.
+In each round the same requests are answered both with guesses and without. Which of the two comes first changes from
+round to round. The two times of a round make one ratio, which a slow moment of the machine changes less than either
+time. The result is the median of the ratios, with the interval that contains the true median in 95 of 100 measurements.
+This holds for any distribution of the noise: each of n independent ratios lies above the true median with probability
+1/2, as in the toss of a coin. The verdict is made from the interval, so that a difference within the noise does not
+count. Every answer with guesses is compared with the answer without.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ QUESTION = "how does prefill differ from decode"
 
 
 class BoundVerdict(StrEnum):
-    """The verdict on a ratio. HOLDS: the interval lies above the bound. LOSES: it lies below the bound. OPEN: the bound
-    lies within it."""
+    """Whether measured speed ratios reach BOUND. HOLDS: their interval lies above the bound. LOSES: it lies below the
+    bound. OPEN: the bound lies within it."""
 
     HOLDS = "holds"
     LOSES = "loses"
@@ -47,8 +46,9 @@ class BoundVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The requests of one measurement. lengths: the lengths of their prompts, which are random tokens; empty for a
-    single request with a question. tokens: the tokens of each answer. promised: whether objectives are on."""
+    """A workload on which generation with and without guesses is compared. lengths: the lengths of its prompts, which
+    are random tokens; empty for a single request with a question. tokens: the tokens of each answer. promised: whether
+    objectives are on."""
 
     name: str
     lengths: tuple[int, ...]
@@ -59,7 +59,8 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times as fast the guessing way was. low, high: the ends of the interval around the median."""
+    """How many times as fast the engine was with guesses as without. low, high: the ends of the interval around the
+    median."""
 
     median: float
     low: float
@@ -75,9 +76,9 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class SituationFigures:
-    """The figures of one situation. wall: the ratio of clock times. processor: the ratio of the processor times of all
-    threads of this process, which other programs disturb less. off_ms: clock milliseconds of a token without guesses.
-    """
+    """The figures of one workload. wall: how many times as fast it was with guesses as without, by the clock.
+    processor: the same for the processor times of all threads of this process, which other programs disturb less.
+    off_ms: clock milliseconds of a token without guesses."""
 
     name: str
     wall: Ratio
@@ -89,7 +90,8 @@ class SituationFigures:
 
 @dataclass(frozen=True, slots=True)
 class NeverLose:
-    """The figures of all situations. bound: the ratio that must be reached (BOUND)."""
+    """The result of the benchmark: a row for each workload. bound: the least speed with guesses, as a share of the
+    speed without (BOUND)."""
 
     model: str
     way: str
@@ -108,7 +110,7 @@ class NeverLose:
 
 
 def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
-    """Returns the situations to measure. tokens: the tokens that one stream writes; with many streams, each writes a
+    """Returns the workloads to measure. tokens: the tokens that one stream writes; with many streams, each writes a
     quarter of them."""
     few = max(8, tokens // 4)
     mixed = tuple(300 if index % 2 else 16 for index in range(6))
@@ -122,8 +124,8 @@ def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Returns two of the values. The median of their distribution lies between these two with at least the probability
-    CONFIDENCE. Returns the least and the largest where there are too few values."""
+    """Returns the smallest and the largest value of an interval that contains the true median with at least the
+    probability CONFIDENCE. Both are elements of `values`; with too few values they are the least and the largest."""
     ordered, count = sorted(values), len(values)
     outside, cut = 0.0, 0
     for index in range(count // 2):
@@ -148,7 +150,8 @@ class _Taken:
 
 
 class NeverLoseBench:
-    """Runs the situations. clock, processor_clock: functions that return seconds."""
+    """Runs each workload with guesses and without, by turns. way: the name of the way to guess. clock, processor_clock:
+    functions that return seconds."""
 
     def __init__(self, way: str, rounds: int, clock: Callable[[], float], processor_clock: Callable[[], float]) -> None:
         self._way, self._rounds = way, rounds
@@ -156,7 +159,7 @@ class NeverLoseBench:
         self._random = random.Random(0)
 
     def run(self, llm: LLM, situation: Situation) -> SituationFigures:
-        """Measures one situation. The first round is not counted. Raises TwostrokeError where an answer with guesses
+        """Measures one workload. The first round is not counted. Raises TwostrokeError where an answer with guesses
         differs from the answer without."""
         totals = llm._built.guesser.totals
         guessed, accepted = totals.guessed, totals.accepted
@@ -176,8 +179,8 @@ class NeverLoseBench:
         )
 
     def _requests(self, llm: LLM, situation: Situation, index: int) -> list[Prompt]:
-        """Returns the prompts of a round. They are new in each round, because finished answers would help the guessing
-        way."""
+        """Returns the prompts of a round. They are new in each round, because answers of earlier rounds would make
+        guessing easier."""
         params = replace(situation.params, max_tokens=situation.tokens)
         if not situation.lengths:
             return [Prompt(tuple(llm.chat_tokens(f"{QUESTION} {index}")), params)]
@@ -197,8 +200,8 @@ class NeverLoseBench:
 
 
 def never_lose(make: MakeLLM, bench: NeverLoseBench, asked: Sequence[Situation], note: Note) -> list[SituationFigures]:
-    """Measures all situations. make: loads an LLM and takes objectives as further options. The LLM is loaded once with
-    objectives and once without, where situations ask for each."""
+    """Measures all workloads of `asked`. make: loads an LLM and takes objectives as further options. The LLM is loaded
+    once with objectives and once without, as far as workloads need them."""
     rows: list[SituationFigures] = []
     for promised in (False, True):
         some = [each for each in asked if each.promised is promised]

@@ -31,7 +31,7 @@ PhaseCase = tuple[str, int, int]
 @dataclass(frozen=True, slots=True)
 class PhasesAsked:
     """The cases to measure. context: the number of tokens in the cache where decode starts. new_tokens: the tokens that
-    each stream decodes. rounds: the rounds that count."""
+    each stream decodes. rounds: the number of measured rounds after the warm-up."""
 
     prompt_lengths: tuple[int, ...]
     batches: tuple[int, ...]
@@ -41,14 +41,15 @@ class PhasesAsked:
 
     @property
     def longest(self) -> int:
-        """The number of tokens of the longest case."""
+        """The tokens of the longest sequence of any case, prompt and answer together."""
         return max(*self.prompt_lengths, self.context) + self.new_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseFigures:
-    """The figures of one case, medians over the rounds. batch: the number of sequences. tokens: prompt length (prefill)
-    or context (decode)."""
+    """The rates of one case, in tokens a second, medians over the rounds. batch: the number of sequences. tokens:
+    prompt length (prefill) or context (decode). limit_tokens_per_s: what the machine allows; limit: whether bandwidth
+    or arithmetic decides that."""
 
     phase: str
     batch: int
@@ -61,7 +62,7 @@ class PhaseFigures:
 
     @property
     def share_of_limit(self) -> float:
-        """The share of the machine's limit that was reached."""
+        """The measured rate divided by the rate that the machine's bandwidth and arithmetic allow."""
         return self.tokens_per_s / self.limit_tokens_per_s
 
 
@@ -84,7 +85,7 @@ class PhasesReport:
 
 
 class PhaseBench:
-    """Runs cases on one loaded model."""
+    """Measures cases of prefill and decode on one loaded model."""
 
     def __init__(self, llm: LLM, clock: Callable[[], float], seed: int = 0) -> None:
         self._llm = llm

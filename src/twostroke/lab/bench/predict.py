@@ -1,4 +1,5 @@
-"""Checks the cost model: each phase is predicted from the doctor's measurement, and measured on the real engine."""
+"""Checks the cost model: the rates of prefill and decode are predicted from the measurements of `twostroke doctor`, and
+measured on the real engine."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from twostroke.llm import LLM
 from twostroke.models.common.work import work_of
 
 ROUND_S = 0.3
-"""The least seconds of a round. The case is repeated until they have passed, and the round's figure is the median."""
+"""The least seconds of a round. The case is repeated until they have passed, and the median of its rates counts."""
 
 TRIES = 4
 """A round that other programs disturb is repeated, up to this many tries in all. The try that was disturbed least
@@ -29,9 +30,9 @@ GOAL = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One case, with rates in tokens a second. measured: the median of the rounds. others_share: the share of the cores
-    that other programs used meanwhile. parts_s: seconds of each part of the predicted steps.
-    """
+    """The predicted and the measured rate of one case, in tokens a second. measured: the median of the rounds.
+    others_share: the share of the cores that other programs used meanwhile. parts_s: seconds of each part of the
+    predicted steps."""
 
     weights: str
     phase: str
@@ -60,8 +61,8 @@ class Comparison:
 
 
 def predicted_steps(cost: StepCost, case: PhaseCase, step_tokens: int, new_tokens: int) -> dict[str, float]:
-    """Returns the predicted seconds, by part of a step. They are summed over all steps of a prompt, or are those of one
-    decode step in the middle of the answers."""
+    """Returns the predicted seconds of each part of a step, such as attention. For prefill they are sums over all steps
+    of a prompt. For decode they are those of one step in the middle of the answers."""
     phase, streams, tokens = case
     if phase == "decode":
         steps = [[Segment.decode(tokens + new_tokens // 2)] * streams]
@@ -111,7 +112,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The figure of one round. others_share: the share of the cores that other programs used meanwhile."""
+    """The measured rate of one round. others_share: the share of the cores that other programs used meanwhile."""
 
     tokens_per_s: float
     others_share: float

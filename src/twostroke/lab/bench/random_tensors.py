@@ -28,8 +28,8 @@ from twostroke.ops.rows.pointwise import Pointwise
 Progress = Callable[[int, int, str], None]
 
 EMBEDDING_STD, BIAS_STD, NORM_STD = 0.02, 0.02, 0.1
-"""The standard deviations of embedding tables, of biases and other vectors, and of norms' factors, whose mean is one.
-"""
+"""The standard deviations of embedding tables, of biases and other vectors, and of the weights of norms, whose mean is
+1."""
 UNIFORM_STD = 2.0**15 / math.sqrt(3.0)
 """The standard deviation of whole numbers from -2^15 to 2^15 - 1 that are all equally likely."""
 ELEMENT_BYTES = {"F32": 4, "BF16": 2}
@@ -37,7 +37,7 @@ ELEMENT_BYTES = {"F32": 4, "BF16": 2}
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """One tensor of uniform numbers with this mean and standard deviation."""
+    """A tensor to be filled with uniform random numbers of this mean and standard deviation."""
 
     tensor: Tensor
     mean: float
@@ -92,9 +92,9 @@ def _draws(program: Program, embedding_std: float) -> Iterator[_Draw]:
 
 
 def _factors(program: Program) -> set[Vector]:
-    """Returns the vectors by which rows are multiplied. An op calls such a vector `weight`, or a pointwise call reads
-    one of its numbers for each column. Vectors of the form DIFFERENCE are left out, because their parts are small
-    numbers."""
+    """Returns the vectors whose numbers multiply rows, such as those of norms: operands named `weight`, and vectors of
+    pointwise calls that read a number for each column. Vectors of the form DIFFERENCE are left out: their tensors hold
+    small numbers, not factors near 1."""
     return {
         item
         for call in program.calls

@@ -22,16 +22,16 @@ from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub.hub import resolve_model
 
 EXACT = {"bfloat16": GgufMix("BF16", 32, "BF16", "BF16")}
-"""For a dtype of weights, the mix of GGUF types that keeps them exactly. Weights of other dtypes are written in
-float32. Readers of a file take its dtype from its mix."""
+"""For the dtype of a checkpoint, the GGUF types that keep its weights exactly. Weights of other dtypes are written in
+float32 (ANY_EXACT)."""
 ANY_EXACT = GgufMix("F32", 0, "F32", "F32")
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """The model of a comparison. model: the folder or file that engines get. folder: the folder with config.json and
-    the tokenizer. weights: the formats to compare. is_published: whether the weights were trained, so that texts are
-    likely or unlikely."""
+    the tokenizer. weights: the formats to compare. is_published: whether the weights were trained; random weights
+    cannot be compared on natural texts."""
 
     model: Path
     folder: Path
@@ -57,8 +57,8 @@ class Subject:
 def find_subject(
     model: Path | None, shape: str, weights: Sequence[str], cache: Path, progress: Progress | None
 ) -> Subject:
-    """Finds the model of a comparison. model: a folder or a file; None for random weights of `shape`, which are
-    written. weights: the formats that were asked for; empty for the usual ones. Raises ConfigError, ModelError."""
+    """Finds the model of a comparison. model: a folder or a file; None for random weights of `shape`, which are written
+    into `cache`. weights: the formats that were asked for; empty for the usual ones. Raises ConfigError, ModelError."""
     usual = tuple(weights) or INTEGER_WEIGHTS
     if model is None:
         folder = write_checkpoint(shape, shape_folder(shape, cache), progress).resolve()

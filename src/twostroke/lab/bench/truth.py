@@ -2,8 +2,8 @@
 them.
 
 Weights, K, V and activations are float32 here. The tests in tests/real require that such logits of published
-checkpoints differ from those of transformers by at most 1e-4 of their range. So no other engine is needed for the
-truth.
+checkpoints differ from those of transformers by at most 1e-4 of their range. So no other engine is needed to compute
+them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Truth:
 
 
 def token_ids(folder: Path, texts: TextSet = OWN_TEXTS) -> list[list[int]]:
-    """Returns the texts as token ids of the checkpoint's tokenizer, in runs of at most MOST_TOKENS. Each run begins
-    with the tokens that begin a prompt, such as BOS."""
+    """Returns the texts as token ids of the checkpoint's tokenizer, cut into pieces of at most MOST_TOKENS. Each piece
+    begins with the tokens that begin a prompt, such as BOS."""
     tokenizer = Tokenizer.from_folder(folder)
     first = tokenizer.encode_prompt("")
     width = MOST_TOKENS - len(first)
@@ -54,8 +54,9 @@ def token_ids(folder: Path, texts: TextSet = OWN_TEXTS) -> list[list[int]]:
 
 @contextmanager
 def exact_truth(folder: Path, threads: int, asked: TextSet = OWN_TEXTS) -> Iterator[Truth]:
-    """Yields the truth of a folder's checkpoint. Its rows are in a file without a name: rows of a large vocabulary take
-    hundreds of megabytes, which must stay free for the engines that are measured. Raises ModelError."""
+    """Yields the float32 log probabilities that a folder's checkpoint computes for the texts. They lie in a file
+    without a name: rows of a large vocabulary take hundreds of megabytes, which must stay free for the engines that are
+    measured. Raises ModelError."""
     texts = token_ids(folder, asked)
     count = sum(len(ids) - 1 for ids in texts)
     with staged_folder(folder, threads) as staged, TemporaryFile() as file:
@@ -68,7 +69,7 @@ def exact_truth(folder: Path, threads: int, asked: TextSet = OWN_TEXTS) -> Itera
 
 
 def _logits(staged: StagedModel, runs: Sequence[I32Array]) -> Iterator[F32Array]:
-    """Yields the logits, some rows at a time, for all rows but the last of each run."""
+    """Yields the logits, some rows at a time, for all rows but the last of each token sequence in `runs`."""
     given: list[F32Array] = []
     last = len(staged.stages) - 1
     for index in range(last):

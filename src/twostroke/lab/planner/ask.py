@@ -24,9 +24,9 @@ class Ask:
     ttft_s, itl_s: objectives (types/objectives.py), None where there are none. price_per_hour: the price of the whole
     machine, in any currency. acceptance: the share of guessed tokens that are right; 0 where nothing is guessed.
     adapters: the number of places for adapters, each of rank adapter_rank; every request uses one adapter. key_factors:
-    the digest of the key factors that are stored next to the model and are used with kv_format; empty without any.
-    encoder_bytes: the memory of the image encoder in bytes. encoder_weights: the format of its weights; empty without
-    an encoder.
+    the digest of key_factors.json, by whose factors K is divided before it is stored in kv_format; empty without this
+    file. encoder_bytes: the memory of the image encoder in bytes. encoder_weights: the format of its weights; empty
+    without an encoder.
     """
 
     weights: str
@@ -62,7 +62,7 @@ class Ask:
 
     @property
     def arithmetic(self) -> WeightKind:
-        """The arithmetic in which most products are computed."""
+        """The number format in which most matrix products are computed."""
         return WeightKind.INT8 if self.weights == STORED else weight_format(self.weights).kind.arithmetic
 
     @property
@@ -72,11 +72,11 @@ class Ask:
 
     @property
     def kv_words(self) -> str:
-        """The format of K and V for people, with a note where keys are calibrated."""
+        """The format of K and V as text for people, with a note where K is divided by key_factors."""
         return f"{self.kv_format}, calibrated keys" if self.key_factors else self.kv_format
 
     def format_for(self, weight: Weight) -> WeightFormat:
-        """Returns the format of a weight; the method is a `FormatChoice`."""
+        """Returns the format in which a weight is stored. This method is passed where a `FormatChoice` is wanted."""
         return format_choice(self.weights)(weight)
 
 

@@ -16,7 +16,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a closed loop, in which the same number of requests is always running.
+    """The predicted latencies and rates of a closed loop, in which the same number of requests is always running.
 
     itl_s: the value that 95% of a request's gaps do not exceed, as `bench serve` and the scheduler define the
     objective. longest_gap_s: the longest gap of a request. prefill_gap_share: the share of its gaps that contain
@@ -35,7 +35,8 @@ class Load:
 
 
 def decoding(ask: Ask, streams: int) -> list[Segment]:
-    """Returns `streams` streams in the middle of their answers, with the expected number of different adapters."""
+    """Returns the segments of a step in which `streams` streams decode in the middle of their answers. They use the
+    expected number of different adapters."""
     position, different = ask.prompt_tokens + ask.output_tokens // 2, ask.adapters_of(streams)
     if not different:
         return [Segment.decode(position)] * streams
@@ -43,10 +44,11 @@ def decoding(ask: Ask, streams: int) -> list[Segment]:
 
 
 def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> list[float]:
-    """Returns the seconds of each step that reads a part of one prompt, with `others` streams decoding in it.
+    """Returns the seconds of each step that computes a chunk of one prompt, while `others` streams decode in the same
+    steps.
 
-    The engine's own rule sizes a chunk next to streams. The chunk is as long as the ITL objective allows, or without an
-    objective as long as the default rule allows.
+    The engine's own rule sizes the chunks. A chunk is as long as the ITL objective allows, or without an objective as
+    long as the default rule allows.
     """
     streams = decoding(ask, others)
 
@@ -73,10 +75,11 @@ def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> l
 
 
 def closed_loop(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Load:
-    """Returns the load of the loop. In one turn every stream reads one prompt and writes one answer.
+    """Returns the latencies and rates of a closed loop in which `streams` requests run together. In one round every
+    stream reads one prompt and writes one answer.
 
-    A chunk's step is a decode step for the other streams. Therefore (streams - 1) * chunks of a stream's gaps contain a
-    chunk of another request, or all its gaps where the answer has fewer. The other gaps are plain decode steps.
+    A step with a chunk of one prompt is also a decode step for the other streams. So a prompt of n chunks stretches
+    (streams - 1) * n gaps of each stream, at most all of them. The other gaps are plain decode steps.
     """
     others = streams - 1
     steps_s = prompt_steps_s(ask, cost, step_tokens, others)

@@ -23,8 +23,8 @@ from twostroke.ops.quant.formats import format_choice
 from twostroke.types.errors import ConfigError, OutOfMemory
 
 MOST_LISTED = 8
-"""The most ranks whose parts are computed one by one. For more ranks only the leader's part is computed, which is as
-large as any."""
+"""The most ranks whose memory is computed for each. With more ranks only the leader's is computed, which needs as much
+as any."""
 MOST_TRIED = 6
 """How many numbers of processes are tried for each way of dividing a model. The first is the least number for which the
 weights fit."""
@@ -32,7 +32,8 @@ weights fit."""
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
-    """One rank's or stage's part, in bytes. kv_bytes_per_token: the bytes in layers that keep every position.
+    """The memory of one rank's or stage's part, in bytes. kv_bytes_per_token: the bytes in layers that keep every
+    position.
 
     sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: what the part
     sends in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: the bytes sent in a decode step and in a
@@ -73,7 +74,7 @@ class DividedStep:
 
     @classmethod
     def of(cls, name: str, rows: int, found: StepPrediction) -> DividedStep:
-        """Makes the step of a prediction by a DividedCost."""
+        """Returns the step that `found` predicts for several processes. rows: the rows of the step."""
         return cls(name, rows, found.seconds, sum(part.seconds for part in found.parts if part.name == "exchange"))
 
 
@@ -97,8 +98,8 @@ class DividedPlan:
 
     @property
     def sent_copies(self) -> int:
-        """The number of copies of image rows that are sent: one to each other rank; a single one in a pipeline, to the
-        stages with the first layers."""
+        """How often the rows of an image are sent: once to each other rank, or in a pipeline once, to the stage with
+        the first layers."""
         division = self.divided.division
         return 1 if division.way == PIPELINE else division.count - 1
 
@@ -140,14 +141,15 @@ def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divide
 
 
 def _loop_cost(spec: Model, ask: Ask, target: Target, divided: ParallelPlan, cost: StepCost) -> StepCost:
-    """Returns the cost by which the closed loop is predicted: the time that streams wait from one token to the next."""
+    """Returns the cost model for the closed loop. Its step time is how long a stream waits for its next token."""
     stages = stage_costs(spec, ask.weights, ask.kv_kind, target.machine, divided)
     return RoundCost(cost, StageTimes(stages)) if stages else cost
 
 
 def _named_parts(spec: Model, division: Division, seeing: bool) -> Iterator[tuple[str, Model]]:
-    """Yields the name and the model of each part. One entry stands for all ranks where they are too many to list, and
-    the leader's part comes before it if it has an image encoder. seeing: whether one part has an image encoder."""
+    """Yields the name and the model of each rank's or stage's part. Where there are too many ranks to list, one entry
+    stands for all of them; a leader with an image encoder then has an entry before it. seeing: whether one part has an
+    image encoder."""
     if division.way == TENSOR and division.count > MOST_LISTED:
         if seeing:
             yield f"{division.noun} {division.leader}", division.own(spec)
@@ -181,7 +183,6 @@ def _part_plan(
 
 
 def _sequences(needs: MemoryNeeds, memory_bytes: int) -> int:
-    """Returns how many sequences of the asked context fit into the process that needs the most memory."""
     left = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - needs.fixed_bytes
     return max(0, left // needs.caches.sequence_bytes(needs.caches.context_tokens))
 
@@ -193,8 +194,8 @@ def _needs(spec: Model, division: Division, sizes: EngineSizes, encoder_bytes: i
 
 
 def _with_encoder(needs: MemoryNeeds, own: MemoryNeeds, encoder_bytes: int) -> MemoryNeeds:
-    """Returns `needs`, raised to the needs of the part with the encoder where those are larger. own: the needs of that
-    part without the encoder."""
+    """Returns `needs`, or those of the process with the encoder where they are larger. own: the needs of this process
+    without the encoder."""
     more = max(0, own.fixed_bytes + encoder_bytes - needs.fixed_bytes)
     return structs.replace(needs, buffer_bytes=needs.buffer_bytes + more)
 
@@ -220,8 +221,7 @@ def _too_big(
 
 
 def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int, encoder_bytes: int) -> Iterator[Division]:
-    """Yields the division of this way with the fewest processes whose parts fit. Yields nothing where none of the
-    divisions that are tried fits."""
+    """Yields at most one division: the one of this way with the fewest processes whose parts fit."""
     whole = memory_needs(spec, [spec], sizes)
     room = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - whole.process_bytes
     if room <= 0:

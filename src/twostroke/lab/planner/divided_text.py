@@ -79,7 +79,7 @@ def _head(plan: DividedPlan) -> list[str]:
 
 
 def _table(plan: DividedPlan) -> Iterator[str]:
-    """Yields the lines of a table with a column for each kind of part. Neighbouring parts with the same needs share a
+    """Yields the lines of a table of the memory of each rank or stage. Neighbouring ones with the same needs share a
     column."""
     grouped = [list(parts) for _, parts in groupby(plan.parts, lambda part: [of(part) for _, of in LINES])]
     for first in range(0, len(grouped), MOST_COLUMNS):

@@ -32,8 +32,8 @@ from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.weights.json_file import read_object
 
 _TOKEN = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]|\s+|[^\s<>\[\]]{1,4}")
-"""Counts tokens where there is no tokenizer. A mark is one token, and so is a run of white space; words count as one
-token for each four characters."""
+"""Finds the tokens of a text where there is no tokenizer. A tag such as <image> is one token, and so is a run of white
+space; words count as one token for each four characters."""
 
 
 class ImageSize(Struct, frozen=True):
@@ -47,9 +47,9 @@ class ImageSize(Struct, frozen=True):
 
 
 class PlannedImage(Struct, frozen=True):
-    """An image in a plan. rows: for each part of the image that is encoded separately, the number of tokens that show
-    it. tokens: the number of all these tokens and of the marks around them. encode_s: the seconds of its encode.
-    sent_bytes: the bytes of its rows on their way from a replica that encodes for others."""
+    """An image in a plan. rows: for each tile, the number of tokens that show it. tokens: the number of all these
+    tokens and of the tags around them. encode_s: the seconds of its encode. sent_bytes: the bytes of its rows when a
+    replica that encodes for others sends them."""
 
     width: int
     height: int
@@ -66,8 +66,8 @@ class PlannedImage(Struct, frozen=True):
 
 
 class PlannedSight(Struct, frozen=True):
-    """The part of a model that reads images. most_rows: the most rows of a part. count: returns the number of tokens of
-    a text. form: the formats in which the encoder computes."""
+    """The part of a model that reads images. most_rows: the most embeddings that the encoder makes of one tile. count:
+    returns the number of tokens of a text. form: the formats in which the encoder computes."""
 
     encoder: SightEncoder
     processor: Processor
@@ -77,13 +77,13 @@ class PlannedSight(Struct, frozen=True):
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of an image row on its way to another replica."""
+        """The bytes of one image row (an embedding) when it is sent to another replica."""
         program = self.encoder.model.program
         return 4 * sum(value.width for value in (program.logits, *program.kept))
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of the encoder, with the cached rows of images."""
+        """The memory of the encoder and of the cache of image rows (embeddings), in bytes."""
         found = encoder_bytes(self.encoder, self.most_rows, self.form)
         return found.weights + found.buffers + IMAGE_CACHE
 
@@ -92,7 +92,7 @@ class PlannedSight(Struct, frozen=True):
         return encoder_cost(self.encoder, self.form, machine)
 
     def asked(self, ask: Ask) -> Ask:
-        """Returns the ask with the encoder's memory and the name of its format."""
+        """Returns a copy of `ask` with the encoder's memory and the name of its format."""
         return replace(ask, encoder_bytes=self.num_bytes, encoder_weights=self.form.name)
 
     def image(self, size: ImageSize, machine: HardwareSpec | Calibration) -> PlannedImage:
@@ -120,8 +120,8 @@ def find_sight(
 ) -> PlannedSight | None:
     """Returns the part of a model that reads images; None where there is none. folder: the folder of its config.json.
 
-    wanted: the command's flag that needs this part, or an empty text. With a flag, raises ConfigError where there is no
-    such part.
+    wanted: the command's flag that needs this part; empty for none. With a flag, raises ConfigError where the model has
+    no such part.
     """
     resolver = Resolver({})
     resolver.put(ModelSettings.model, source, "asked for")
@@ -155,7 +155,7 @@ def with_images(
     most_tokens: int | None = None,
 ) -> tuple[PlannedImage, ...]:
     """Returns the images of each prompt. texts: their sizes. most_tokens: the most tokens of a prompt; None for the
-    ask's number. Raises ConfigError for a wrong size, and where the prompt is shorter than its images."""
+    number in `ask`. Raises ConfigError for a wrong size, and where the prompt is shorter than its images."""
     if sight is None:
         return ()
     try:

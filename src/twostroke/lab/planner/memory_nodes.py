@@ -1,7 +1,7 @@
 """A machine of several memory nodes: whether one process, a rank on each node or a replica on each node is the fastest.
 
-The figures are predictions from the guess of a processor that was not measured, because only their ratios count. None
-of the ways has been run on such a machine.
+The figures are predictions for a guessed processor, because only their ratios count. None of the three has been
+measured on such a machine.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ GUESSED_LINK = LinkRates(GUESSED_MEETING_S, GUESSED_BYTES_PER_S, "as a guess")
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The chosen way. way: ONE, RANKS or REPLICAS, `count` of them. reason: words for the user. rates: the predicted
-    tokens a second of each possible way. streams: the sequences that decode together in this prediction."""
+    """How a model is spread over memory nodes. way: ONE process for all nodes, RANKS or REPLICAS, `count` of them.
+    reason: words for the user. rates: the predicted tokens a second of each possible way. streams: the sequences that
+    decode together in this prediction."""
 
     way: str
     count: int
@@ -46,24 +47,25 @@ class NodeChoice:
 
     @property
     def options(self) -> dict[str, str]:
-        """The engine's options that ask for the chosen way."""
+        """The engine's options by which it runs with a rank on each node; empty for one process, and for replicas."""
         return {"tensor_parallel": str(self.count)} if self.way == RANKS else {}
 
     @property
     def replicas(self) -> int | None:
-        """The number of replicas; None where the way is another one."""
+        """The number of replicas where one runs on each node; None for one process or ranks."""
         return self.count if self.way == REPLICAS else None
 
     @property
     def flag(self) -> str:
-        """The option of `serve` that asks for the chosen way."""
+        """The option by which `serve` starts one process, ranks or replicas, as chosen."""
         flags = {RANKS: f"--tensor-parallel {self.count}", REPLICAS: f"--replicas {self.count}"}
         return flags.get(self.way, "--one-process")
 
 
 def nodes_of(machine: Machine, level: str, threads: int | None = None) -> Nodes | None:
-    """Returns the nodes of this machine. Returns None where there is only one node, or where there are fewer threads
-    than nodes, as under a quota. threads: the number of threads that is asked for; None for one on each core."""
+    """Returns the memory nodes of this machine. Returns None where there is only one node, or where there are fewer
+    threads than nodes, as under a quota. threads: the number of threads that is asked for; None for one on each core.
+    """
     topology, count, all_threads = machine.topology, len(machine.placing.nodes), threads or machine.cores
     if topology is None or count < 2 or all_threads < count:
         return None
@@ -78,8 +80,9 @@ def choose_way(
     link: LinkRates | None = None,
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeChoice:
-    """Returns the way that decodes the most tokens a second at `ask.concurrency` streams. refused: impossible ways,
-    with the reason. link: the measured exchange of processes of this machine; None takes a guess."""
+    """Chooses between one process, a rank on each node and a replica on each node: the fastest in decode with
+    `ask.concurrency` streams. refused: the ones that cannot be used, with the reason. link: the measured exchange
+    between processes of this machine; None takes a guess."""
     streams, count = ask.concurrency, nodes.count
     why = {**_impossible(spec, room, count), **refused}
     rates = {ONE: _rate(spec, ask, streams, _spread(nodes))}
@@ -97,7 +100,8 @@ def choose_way(
 
 
 def node_words(spec: Model, ask: Ask, target: Target) -> str:
-    """Returns what to start on this machine and why; an empty text where it has one memory node."""
+    """Returns a sentence: with which option `serve` should start on this machine, and why. Empty where it has one
+    memory node."""
     if target.nodes is None:
         return ""
     found = choose_way(spec, ask, room_for(spec, ask, target), target.nodes, target.link)
@@ -105,7 +109,8 @@ def node_words(spec: Model, ask: Ask, target: Target) -> str:
 
 
 def _impossible(spec: Model, room: Room, count: int) -> dict[str, str]:
-    """Returns the ways that this model or this memory excludes, with the reason."""
+    """Returns whichever of RANKS and REPLICAS cannot be used, with the reason: the model's heads cannot be divided, or
+    the memory is too small."""
     found = {}
     try:
         _division(count).own(spec)
@@ -131,8 +136,8 @@ def _node(nodes: Nodes) -> HardwareSpec:
 
 
 def _spread(nodes: Nodes) -> HardwareSpec:
-    """Returns the hardware of all nodes under one process. Its memory is spread over the nodes, so that N - 1 of N
-    parts are on a far node."""
+    """Returns the hardware for one process on all N nodes. Its memory is spread over the nodes, so (N - 1) / N of what
+    a core reads is on another node."""
     node, count = _node(nodes), nodes.count
     slower = (1 + (count - 1) * nodes.far) / count
     return replace(
@@ -154,13 +159,13 @@ def _rate(
 
 
 def _evenness(streams: int, busy: int) -> float:
-    """Returns how evenly streams are spread over replicas: their number, divided by the number that would run if every
-    replica had as many as the busiest one."""
+    """Returns how evenly streams are spread over `busy` replicas: the number of streams, divided by the number that
+    would run if every replica had as many as the busiest one."""
     return streams / (busy * math.ceil(streams / busy))
 
 
 def _reason(way: str, rates: dict[str, float], nodes: Nodes, streams: int, why: dict[str, str]) -> str:
-    """Returns why this way was chosen, with its gain, and why others were left out."""
+    """Returns why one process, ranks or replicas were chosen, with the gain, and why others were left out."""
     far = (nodes.count - 1) / nodes.count
     of_streams = "one stream" if streams == 1 else f"{streams} streams"
     left_out = "".join(f"; {name} cannot be: {reason}" for name, reason in why.items() if name != way)

@@ -1,5 +1,5 @@
-"""Reads a model's config.json alone. The model is the embedded one, a folder, a hub id, or a GGUF file, whose keys take
-the place of config.json.
+"""Reads the config.json of a model to plan, without its weights. The model is the one that Twostroke brings, a folder,
+a hub id, or a GGUF file, whose metadata takes the place of config.json.
 
 For a hub id nothing else is downloaded. For a folder with quantized weights the headers of the weights are read.
 """
@@ -33,8 +33,8 @@ from twostroke.weights.tensors import with_prefix
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
     """A model to plan. source: the name that was asked for. spec: its shape. quantized: how its weights are quantized,
-    for people; "" for plain weights, and where only config.json is present. keys: the factors of keys that are stored
-    next to its weights. folder: the folder of its config.json."""
+    for people; "" for plain weights, and where only config.json is present. keys: the content of its key_factors.json,
+    by whose factors K is divided before it is stored. folder: the folder of its config.json."""
 
     source: str
     spec: Model

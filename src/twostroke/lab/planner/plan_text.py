@@ -104,8 +104,8 @@ def _images(plan: ModelPlan) -> list[str]:
 
 
 def _cache_lines(room: Room, context_tokens: int) -> Iterator[str]:
-    """Yields a line for the memory that grows with a sequence, and lines for the memory that windows and states bound.
-    """
+    """Yields a line for the memory that grows with a sequence. K and V in windows, and states, have lines of their own:
+    they do not grow beyond a limit."""
     if room.kv_bytes_per_token:
         yield f"K and V a token     {size(room.kv_bytes_per_token):>12}"
     if room.window_bytes_per_sequence:
@@ -182,7 +182,7 @@ def _prices(plan: ModelPlan) -> list[str]:
 
 
 def price_reason(found: Expectation, ratio: float) -> str:
-    """Returns a sentence about why an output token does not cost what an input token costs."""
+    """Returns a sentence that explains why an output token and an input token do not cost the same."""
     streams = found.decode.streams
     tokens = f"{streams} token{'s' if streams > 1 else ''}"
     return (
@@ -219,7 +219,7 @@ def _written(candidate: Candidate) -> float:
 
 
 def _lacking_lines(found: list[Candidate]) -> Iterator[str]:
-    """Yields one line for each reason why hardware would not do."""
+    """Yields one line for each reason why candidates of hardware are not sufficient."""
     by_lack: dict[str, list[str]] = {}
     for each in found:
         by_lack.setdefault(", ".join(LACK_WORDS[lack] for lack in each.lacks), []).append(each.hardware.name)

@@ -1,4 +1,4 @@
-"""Round figures that articles give, next to the results of the formula."""
+"""Round figures that articles give for the size of KV caches and weights, next to the computed sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RoundFigure:
         return 2 * self.layers * self.kv_elements * 2 * self.tokens
 
     def words(self) -> str:
-        """Returns a sentence with the published figure and the right one."""
+        """Returns a sentence with the published figure and the computed one."""
         exact = self.formula_bytes()
         ratio = streams_for_bytes(self.published_bytes, exact)
         about = f"about {ratio:.0f} sequences' worth" if ratio >= 10 else f"{ratio:.1f} times that"
@@ -58,7 +58,8 @@ def weight_words(spec: Model, weights: str, weight_bytes: int) -> str | None:
 
 
 def figures_for(spec: Model, weights: str, weight_bytes: int) -> list[str]:
-    """Returns the published figures for a model of this shape, corrected."""
+    """Returns sentences that compare published sizes of weights and KV cache, for a model of this shape, with the
+    computed ones."""
     kinds = spec.paged_kinds
     shape = (spec.num_layers, kinds[0].kv_heads * kinds[0].head_dim if kinds else 0)
     found = [figure.words() for figure in ROUND_FIGURES if (figure.layers, figure.kv_elements) == shape]

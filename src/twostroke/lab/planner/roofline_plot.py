@@ -1,4 +1,4 @@
-"""A roofline as a picture: the roof of one target, and a point for each phase."""
+"""A roofline as a picture: the most FLOPs a second that one machine allows, and a point for each phase of a model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Axes:
 
 
 def roofline(title: str, found: Expectation) -> Drawing:
-    """Draws the picture of one expectation."""
+    """Draws the roofline of the planned machine, with a point for each predicted phase: decode of one and of all
+    streams, and prefill."""
     peak = found.prefill.ridge_flops_per_byte * found.target.read_bytes_per_s
     slope = found.target.read_bytes_per_s
     phases = list({phase.streams: phase for phase in (found.decode_one, found.decode)}.values())

@@ -30,7 +30,8 @@ NARROWER = {
     **dict.fromkeys(("int8", "int6", "int5"), ("int4",)),
 }
 ACCEPTANCE, DRAFT_TOKENS, DRAFT_SHARE = 0.8, 4, 0.05
-"""The assumptions for speculation: a draft model that is right often and small next to the model."""
+"""The assumptions for speculation: the share of guesses that are accepted, the length of a guess, and the draft model's
+size as a share of the model's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Saving:
 
 
 def savings(spec: Model, ask: Ask, target: Target) -> tuple[Saving, ...]:
-    """Returns the savings. Each is a single change, compared with the plan as it is."""
+    """Returns changes that would make the model faster or smaller, with their gains: narrower weights, narrower K and
+    V, speculation, pages, a disk. Each is compared alone with the plan as it is."""
     found = [*_narrower_weights(spec, ask, target), *_narrower_kv(spec, ask, target), _speculation(spec, ask, target)]
     return (*found, _pages(spec, ask), _disk(spec, ask, target)) if spec.paged_kinds else tuple(found)
 
@@ -129,7 +131,8 @@ def _pages(spec: Model, ask: Ask) -> Saving:
 
 
 def _disk(spec: Model, ask: Ask, target: Target) -> Saving:
-    """Returns what a disk saves for a prompt that was sent before and whose pages are no longer in memory."""
+    """Returns the saving of a disk for a prompt that was sent before and whose pages are no longer in memory: reading
+    them compared with computing them."""
     price = DiskPrice(step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine), target.step_tokens)
     num_bytes = spec.kv_bytes_seen(ask.kv_kind, ask.prompt_tokens) + spec.state_bytes()
     reading_s, computing_s = price.reading_s(num_bytes), price.computing_s(0, ask.prompt_tokens)

@@ -28,7 +28,7 @@ from twostroke.lab.sim.clock import VirtualClock
 
 
 class SimulatedDisk(Struct, frozen=True):
-    """The figures of a disk. limit_bytes: the most bytes that it keeps. read_rate, write_rate: bytes a second.
+    """The size and speed of a disk. limit_bytes: the most bytes that it keeps. read_rate, write_rate: bytes a second.
     copy_rate: bytes a second between the pool and a buffer, while no step is computed. page_bytes: the bytes of a page
     in each group of layers. state_bytes: the bytes of one state."""
 
@@ -50,7 +50,7 @@ class SimulatedDisk(Struct, frozen=True):
 
 
 class AttachedDisk(Struct, frozen=True):
-    """The disk of one replica."""
+    """A simulated disk with the cache of one replica."""
 
     pages: DiskPages
     reader: _Reader
@@ -63,7 +63,8 @@ class AttachedDisk(Struct, frozen=True):
 
 
 class _Parts:
-    """Satisfies PartMemory. The bytes are zeros: only their number counts."""
+    """The memory of pages and states, as the disk code sees it. Satisfies PartMemory. All bytes are zeros: only their
+    number counts."""
 
     def __init__(self, disk: SimulatedDisk, clock: VirtualClock) -> None:
         self._disk, self._clock = disk, clock
@@ -74,12 +75,12 @@ class _Parts:
         return len(self._zeros[group])
 
     def read_part(self, group: int, place: int) -> bytes:
-        """See PartMemory. The copy takes simulated time."""
+        """Returns a part's bytes. The copy takes simulated time."""
         self._clock.advance(len(self._zeros[group]) / self._disk.copy_rate)
         return self._zeros[group]
 
     def write_part(self, group: int, place: int, data: bytes) -> None:
-        """See PartMemory. The copy takes simulated time."""
+        """Takes simulated time for the copy and stores nothing."""
         self._clock.advance(len(data) / self._disk.copy_rate)
 
 
@@ -89,7 +90,8 @@ class _File(Struct):
 
 
 class _Store:
-    """Satisfies PartStore. The id of a part is its place, because in a simulation places need not be hidden."""
+    """Satisfies PartStore. The id of a part is the plain text of its place. In production it is a hash with a secret,
+    because a place reveals tokens."""
 
     def __init__(self, limit_bytes: int, clock: VirtualClock) -> None:
         self.counts = DiskCounts()
@@ -144,7 +146,7 @@ class _Store:
 
 
 class _Reader:
-    """Satisfies PartReader. It does one reading after the other."""
+    """Reads files, one after the other. Satisfies PartReader."""
 
     def __init__(self, store: _Store, rate: float, clock: VirtualClock) -> None:
         self._store, self._rate, self._clock = store, rate, clock
@@ -165,7 +167,7 @@ class _Reader:
         return any(reading.key == key for at_s, reading, _ in self._owed if at_s > self._clock())
 
     def take(self, seconds: float = 0.0) -> list[DiskAnswer]:
-        """See PartReader. A simulation's clock does not wait here."""
+        """Returns the readings that have ended by now. A simulation's clock does not wait here."""
         found = []
         while self._owed and self._owed[0][0] <= self._clock():
             at_s, reading, took_s = self._owed.popleft()
@@ -177,11 +179,11 @@ class _Reader:
         return found
 
     def close(self) -> None:
-        """See PartReader."""
+        """Does nothing, because a simulated reader has no thread or file."""
 
 
 class _Writer:
-    """Satisfies PartWriter. It writes one file after the other."""
+    """Writes files, one after the other. Satisfies PartWriter."""
 
     def __init__(self, store: _Store, rate: float, clock: VirtualClock) -> None:
         self._store, self._rate, self._clock = store, rate, clock
@@ -217,7 +219,7 @@ class _Writer:
         return self.idle
 
     def close(self) -> None:
-        """See PartWriter."""
+        """Does nothing, because a simulated writer has no thread or file."""
 
     def settle(self) -> None:
         """Adds the files whose writing has ended by now to the store, where they can be found."""

@@ -37,8 +37,8 @@ class FleetPlan:
     others (`--role encode`).
 
     autoscale: the rule by which replicas are started and ended, in place of `replicas`. With decoders it raises
-    ConfigError. The setup's objectives are kept where they can be: with decoders, the TTFT by the replicas that read,
-    the ITL by those that decode.
+    ConfigError. With decoders, the replicas that read prompts have only the setup's TTFT objective, and the decoders
+    only its ITL objective.
     """
 
     setup: ReplicaSetup
@@ -93,12 +93,12 @@ class FleetOutcome:
 
     @property
     def replica_s(self) -> float:
-        """The seconds of all replicas that are paid for, with starting and idle time."""
+        """The seconds of all replicas from start to end, with starting and idle time: what an operator pays for."""
         return sum((self.end_s if member.to_s is None else member.to_s) - member.from_s for member in self.members)
 
 
 class Fleet:
-    """A fleet for one run. watch: called with each step of each replica. Satisfies `Listener`."""
+    """Runs a fleet of replicas once. watch: called with each step of each replica. Satisfies `Listener`."""
 
     def __init__(self, plan: FleetPlan, router: Router, watch: StepWatch | None = None, *, skips: bool = True) -> None:
         self._plan, self._router, self._watch, self._skips = plan, router, watch, skips
@@ -198,7 +198,7 @@ class Fleet:
         return True
 
     def _submit_with_rows(self, member: Member, request: Request, rows_s: float) -> None:
-        """Submits the request once its image rows have arrived, at rows_s."""
+        """Submits the request once its image rows (embeddings) have arrived, at rows_s."""
         member.requests += 1  # routers count the request from now on
 
         def deliver(now_s: float) -> None:
@@ -274,7 +274,7 @@ class Fleet:
         return member
 
     def _scale(self, now_s: float) -> None:
-        """Looks at the load, and starts or drains replicas."""
+        """Starts or drains replicas as the load demands."""
         if self._scaler is None or not (self._arrivals_left or self._live):
             return
         self._time.at(now_s + self._scaler.rule.every_s, self._scale)

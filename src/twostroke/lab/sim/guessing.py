@@ -1,5 +1,5 @@
-"""Guesses of a simulated engine. They come from the production guesser, with a proposer of which a given share of
-tokens is right."""
+"""Guesses of a simulated engine. They come from the production guesser. Its proposer is right with a given share of
+tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRONG_TOKEN = (1 << 51) + 1
 
 
 class AgreeingProposer:
-    """Satisfies `speculate.proposer.Proposer`. rate: the share of its tokens that are right."""
+    """Proposes tokens of which the share `rate` is right. Satisfies `speculate.proposer.Proposer`."""
 
     name = "simulated"
     computes, longest = False, LONGEST_GUESS
@@ -33,7 +33,7 @@ class AgreeingProposer:
         return [self._guess(*each) for each in wanted]
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
-        """Returns a guess of `most` tokens at this place of the answer. It is the same each time, so that runs can be
+        """Returns a guess of `most` tokens. It depends only on the request and the position, so that runs can be
         repeated."""
         at = len(known) - len(request.prompt_token_ids)
         right = invented_tokens(request, at, most)
@@ -43,7 +43,7 @@ class AgreeingProposer:
         return Draws(request.seed * 1_000_003 + place).uniform() < self._rate
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Does nothing."""
+        """Ignores the end of a request, because this proposer keeps nothing of requests."""
 
 
 def simulated_guesser(cost: StepCost, rate: float) -> Guesser:

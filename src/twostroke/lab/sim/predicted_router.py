@@ -1,4 +1,4 @@
-"""The router of a production front, in front of simulated replicas."""
+"""The router of production, which chooses among simulated replicas."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from twostroke.lab.sim.routing import Member, prefix_keys
 from twostroke.lab.workload.request import WorkloadRequest
 
 PREFILL_TOKENS = 256
-"""The tokens of the chunk whose predicted time gives the cost of a prompt token, as a replica reports it to its front.
-"""
+"""A replica reports the predicted seconds of one prompt token to its router. They are those of a chunk of this many
+tokens, divided by their number."""
 
 
 class PredictedSeconds:
     """Chooses the replica on which a request costs the fewest predicted seconds. Satisfies Router.
 
-    A front learns a replica's load with a delay of up to a beat. In this simulation the load is always that at the
-    arrival.
+    In production a router learns a replica's load from regular messages, so its knowledge is a little old. In this
+    simulation it knows the load at the arrival of the request.
     """
 
     looks_inside = True

@@ -31,16 +31,16 @@ from twostroke.types.result import StepResult
 
 REFUSED = "refused: it would have been late"
 MOST_AHEAD = 256
-"""The most steps that are looked ahead at a time. An arrival among these steps discards the rest."""
+"""The most steps that are simulated in advance at a time. An arrival among these steps discards the rest."""
 
 
 MOST_ENDS = 4096
-"""The most end times of skipped steps that are kept until the tokens of these steps are reported."""
+"""The most end times of steps that are kept in memory. When there are more, the tokens of all streams are reported to
+the listener, and the times are dropped."""
 
 
 class Listener(Protocol):
-    """Called for the events of a replica in order of its time. A stream's tokens are reported only when they are
-    needed."""
+    """Gets the events of a replica in order of time. The tokens of a stream may be reported late and many together."""
 
     def on_event(self, replica: Replica, event: Event) -> None:
         """Takes a token, or the end of a request."""
@@ -50,7 +50,8 @@ class Listener(Protocol):
 
 
 class StepWatch(Protocol):
-    """Called for each single step."""
+    """Observes a replica step by step, for example for a trace. A replica with a watch never does several steps at
+    once."""
 
     def on_arrival(self, replica: Replica, request: Request) -> None:
         """Called when a request enters the scheduler's queue."""
@@ -65,7 +66,7 @@ class StepWatch(Protocol):
 
 @dataclass(slots=True)
 class _Run:
-    """Steps that were simulated in advance and have not ended yet. times_s: the end of each step. begin_s: the
+    """Steps that were simulated in advance and may still be discarded. times_s: the end of each step. begin_s: the
     beginning of the first step."""
 
     begin_s: float
@@ -83,18 +84,18 @@ class _Run:
 
 
 def _untold(_request_id: str, _tokens: int, _seconds: float) -> None:
-    """Ignores what a disk gave, because a simulation reports it to nobody."""
+    """Drops the report that a request got tokens from a disk. A simulation has no reader for it."""
 
 
 class Replica:
     """One engine. Requests that arrive during a step are taken in when it ends, as the engine's step thread does.
 
     busy_s: the seconds spent in steps. steps: the number of steps. last_step_s: the seconds of the last step.
-    outstanding: requests submitted and not ended, whether they have arrived or not. skips: whether many steps may be
-    done at a time, where each stream gets one token and nothing else can happen. The result is the same
-    (tests/sim/test_steady.py). Nothing is skipped with a watch, which needs each step, or with adapters, whose number
-    decides what a step reads. Nothing is skipped with stages, whose plans overlap, with images, whose encodes take
-    time, or with a disk, which acts between steps.
+    outstanding: requests submitted and not ended, whether they have arrived or not.
+
+    skips: whether steps that only give each stream one token may be done many at a time, with the same result as singly
+    (tests/sim/test_steady.py). They are always done singly with a watch, adapters, pipeline stages, images or a disk:
+    there each step matters or takes a time of its own.
     """
 
     def __init__(
@@ -140,14 +141,14 @@ class Replica:
         self._inbox.append(request)
 
     def take_rows(self, request: Request) -> None:
-        """Takes the rows of the request's images, which have come from another replica."""
+        """Marks the request's images as encoded: their embeddings have come from another replica."""
         keys = frozenset(span.tile.key for span in request.images)
         self._known_tiles |= keys
         self.scheduler.images.done(EncodedTiles(keys), ())
 
     def settle(self, at_s: float) -> None:
-        """Does those steps that were looked ahead and begin before at_s. Queues and cache then have the state of that
-        time."""
+        """Does those steps that were simulated in advance and begin before at_s. Queues and cache then have the state
+        of that time."""
         if self._run is not None:
             self._do_run(self._run.begun_before(at_s))
 
@@ -173,12 +174,12 @@ class Replica:
 
     @property
     def _disk_s(self) -> float:
-        """The time at which an engine that waits for its disk looks at it again."""
+        """The time at which an engine that waits for its disk asks again whether data have come."""
         return math.inf if self._disk is None else min(self._disk.next_s, self.clock.now_s + WAIT_S)
 
     def turn(self) -> None:
-        """Does the steps that were looked ahead, if there are any. Otherwise looks ahead, or runs one step where that
-        finds none."""
+        """Does the steps that were simulated in advance, if there are any. Otherwise simulates some in advance, or runs
+        one step where that is not possible."""
         if self._run is not None:
             self._do_run(len(self._run.times_s))
             return
@@ -230,20 +231,22 @@ class Replica:
         return None if disk is None else disk.attach(self.cache, self.setup.cost, limits.max_step_tokens, self.clock)
 
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-        """Called between the computation of a step and its commit."""
+        """Calls the watch, and notes the end time of the step if it computed streams. The core calls this between the
+        computation of a step and its commit."""
         if self._watch is not None:
             self._watch.on_computed(self, plan, result, begin_s, commit_s)
         if self._beside():
             self._ends_s.append(commit_s)
 
     def _beside(self) -> Sequence[int]:
-        """Positions of the streams that are in the current step but not in its plan."""
+        """Positions of the streams that the current step computes. The plan does not list them, because the scheduler
+        looks ahead."""
         return () if self._ahead is None else self._ahead.beside
 
     def _looking_ahead(self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None) -> Scheduler:
-        """Makes the scheduler. Its steps can be looked ahead where sequences go by arrival, because streams are then in
-        every step. Pages must stay until their sequence ends: pages or snapshots that are given back make room between
-        two steps."""
+        """Makes the scheduler. It is one that does many steps at once (LookAheadScheduler) where requests go in order
+        of arrival, and where pages stay until their sequence ends. Other policies and caches can change something
+        between any two steps."""
         if (policy is not None and not isinstance(policy, ArrivalPolicy)) or not cache.pages_stay:
             return Scheduler(cache, limits, policy)
         self._ahead = LookAheadScheduler(cache, limits, policy, invented_tokens, self._streamed)
@@ -259,8 +262,8 @@ class Replica:
             on_event(self, event)
 
     def _look_ahead(self) -> _Run | None:
-        """Returns the steady steps from now to the next arrival; None where the next step may be another kind of step.
-        """
+        """Returns the steps from now to the next arrival in which each stream only gets a token; None where the next
+        step may be another kind of step."""
         if self._ahead is None:
             return None
         steady = self._ahead.steady
@@ -282,7 +285,7 @@ class Replica:
         return _Run(begin_s, times)
 
     def _do_run(self, steps: int) -> None:
-        """Does the first `steps` of the steps that were looked ahead, and discards the others."""
+        """Does the first `steps` of the steps that were simulated in advance, and discards the others."""
         run, self._run = self._run, None
         if run is None or self._ahead is None or steps == 0:
             return

@@ -1,4 +1,5 @@
-"""The result of a simulation as text and as JSON: the bench's figures, and those of the replicas."""
+"""The result of a simulation as text and as JSON: latencies and rates as `bench serve` reports them, and the figures of
+the replicas."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ MOST_NAMED_REPLICAS = 8
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """The figures of one replica. busy_share: the busy share of the time that is paid for. hit_share: the share of
-    prompt tokens at first admission that was found in the cache."""
+    """The figures of one replica. busy_share: the share of its lifetime in which it computed steps. The lifetime lasts
+    from its start to its end, or to the end of the simulation. hit_share: the share of prompt tokens at first admission
+    that was found in the cache."""
 
     name: str
     requests: int
@@ -48,7 +50,7 @@ class SimulationReport:
 
     @property
     def times_real_time(self) -> float:
-        """The seconds simulated in a second of computing. All replicas share one line of time."""
+        """The simulated seconds for each second that the simulation took."""
         return self.outcome.end_s / self.computed_s if self.computed_s > 0 else 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -76,7 +78,6 @@ class SimulationReport:
 
     @property
     def _disk(self) -> DiskCounts | None:
-        """The counts of what the disks of all replicas have done; None without disks."""
         counts = [member.replica.disk_counts for member in self.outcome.members]
         found = [each for each in counts if each is not None]
         names = DiskCounts.__struct_fields__

@@ -42,17 +42,18 @@ MakeScheduler = Callable[[CacheManager, SchedulerLimits, Policy | None], Schedul
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSetup:
-    """The setup of a replica: the objects and numbers from which production would build one. pools: the pools of the
-    cache; a plain number is a count of pages that stay. kv_token_bytes: the bytes of one position in all layers.
+    """The setup of a replica: the objects and numbers from which production would build one. pools: the page pools of
+    the cache; a plain number means one pool with so many pages, which a sequence keeps until it ends. kv_token_bytes:
+    the bytes of one position in all layers.
 
     context_tokens: the tokens of the longest sequence; longer requests are refused as the engine refuses them.
-    promised: objectives that the scheduler keeps. Without any, requests are served in order of arrival, with chunks of
-    prompts that keep gap_rule; where it is None, each step is filled. acceptance: the share of guessed tokens that are
-    right; 0 where nothing is guessed. kv_tokens: positions of sequences that run together. adapters: the number of
-    adapters; each request uses one, and all are equally likely. stages: for a pipeline, the cost of each stage; each
-    stage has a plan of its own in flight. images: the images with which each prompt begins. disk: the disk on which
-    pages of prompts are kept; None without one. part_bytes: the bytes of a page in each group of layers, and of a
-    state.
+    promised: the objectives that the scheduler tries to meet. Without any, requests are served in order of arrival.
+    gap_rule: without objectives, this bounds how much a chunk of a prompt may stretch the gaps of streams; None for no
+    bound. acceptance: the share of guessed tokens that are right; 0 where nothing is guessed. kv_tokens: the number of
+    positions, of all running sequences together, for which the cache is planned. adapters: the number of adapters; each
+    request uses one, and all are equally likely. stages: for a pipeline, the cost of each stage; each stage has a plan
+    of its own in flight. images: the images with which each prompt begins. disk: the disk on which pages of prompts are
+    kept; None without one. part_bytes: the bytes of a page in each group of layers, and of a state.
     """
 
     cost: SteadyCost
@@ -74,8 +75,8 @@ class ReplicaSetup:
     def executor(
         self, clock: VirtualClock, beside: Callable[[], Positions[int]], known: Container[int] = ()
     ) -> tuple[Executor, PlansInFlight]:
-        """Returns the executor that takes the predicted time for each plan, and how many plans it takes at a time.
-        beside: see PredictedExecutor. known: see EncodingExecutor."""
+        """Returns the executor, which takes the predicted time for each plan, and the plans in flight, with how many it
+        takes at a time. beside: see PredictedExecutor. known: see EncodingExecutor."""
         if not self.stages:
             own = PredictedExecutor(self.cost, clock, beside=beside)
             return own if self.images is None else EncodingExecutor(own, self.images, clock, known), PlansInFlight()
@@ -123,7 +124,8 @@ class ReplicaSetup:
 class Sizes:
     """Sizes that an operator may choose. context_tokens, kv_bytes: None takes the engine's own choice.
 
-    gap_rule: the engine's default rule; None where an operator has asked for max_step_tokens.
+    gap_rule: bounds how much a chunk of a prompt may stretch the gaps of streams; None where an operator has asked for
+    max_step_tokens.
     """
 
     max_step_tokens: int = 512
@@ -145,7 +147,7 @@ def replica_setup(
     """Sizes a replica as the engine sizes itself. machine, memory_bytes: the hardware and memory of each process where
     the model is divided.
 
-    Raises OutOfMemory with the arithmetic, ConfigError for formats that the machine cannot run.
+    Raises OutOfMemory with the computed sizes, ConfigError for formats that the machine cannot run.
     """
     context = min(sizes.context_tokens or min(MAX_CONTEXT, spec.max_positions), spec.longest_context)
     parts = [spec] if divided is None else divided.parts(spec)

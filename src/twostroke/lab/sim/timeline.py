@@ -1,4 +1,5 @@
-"""One time line for many replicas: the turn or event with the earliest time happens first."""
+"""One time line for many replicas. What comes next is the earliest event, such as an arrival, or the earliest step of a
+replica."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ Handle = Callable[[float], None]
 
 
 class Timeline:
-    """Runs events and turns in order of time. An event goes before a turn that begins at the same time; events of one
-    time keep their order."""
+    """Runs events, and turns of replicas, in order of time. In a turn a replica runs a step. An event goes before a
+    turn that begins at the same time; events of one time keep their order."""
 
     def __init__(self) -> None:
         self._events: list[tuple[float, int, Handle]] = []
@@ -26,8 +27,7 @@ class Timeline:
         heapq.heappush(self._events, (at_s, next(self._order), handle))
 
     def expect(self, replica: Replica) -> None:
-        """Takes note of the time of the replica's next turn. It must be called after anything that may have changed
-        that time."""
+        """Notes when the replica's next turn is. It must be called after anything that may have changed that time."""
         if replica.next_s < math.inf:
             heapq.heappush(self._turns, (replica.next_s, next(self._order), replica))
 

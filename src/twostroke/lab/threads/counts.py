@@ -13,11 +13,11 @@ from twostroke.lab.threads.pool import SimulatedPool
 from twostroke.types.spec.formats import PANEL_ROWS
 
 READ_ON, TASKS_EACH = 4, 8
-"""For products of few rows (linear_room.cpp). READ_ON: the most panels of one task. TASKS_EACH: the least number of
-tasks for each thread."""
+"""For products of at most FEW_ROWS rows (linear_room.cpp). READ_ON: the most panels of one task. TASKS_EACH: the least
+number of tasks for each thread."""
 SPLITS_EACH, SPLIT_ROWS = 4, 24
-"""For products of more rows, which are split (choose_splits). SPLITS_EACH: the wanted number of tasks for each thread.
-SPLIT_ROWS: the fewest rows of a part."""
+"""For products of more than FEW_ROWS rows, whose rows are split (choose_splits). SPLITS_EACH: the wanted number of
+tasks for each thread. SPLIT_ROWS: the fewest rows of a part."""
 FEW_ROWS = 4
 BETWEEN_S = 5e-6
 """Seconds that the caller works alone between two products: norms, rotation, rounding of few rows."""
@@ -25,7 +25,7 @@ BETWEEN_S = 5e-6
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One product of a layer. byte_share: the bytes of one weight."""
+    """One matrix of a layer, by which rows are multiplied. byte_share: the bytes of one weight."""
 
     outputs: int
     inputs: int
@@ -45,7 +45,7 @@ class Matrix:
 
 
 def layer_of(hidden: int, inner: int) -> tuple[Matrix, ...]:
-    """Returns the products of a layer of a usual decoder. K and V have hidden / 4 outputs each."""
+    """Returns the matrices of a usual decoder layer. K and V have hidden / 4 outputs each."""
     return (
         Matrix(hidden + hidden // 2, hidden),
         Matrix(hidden, hidden),
@@ -56,7 +56,7 @@ def layer_of(hidden: int, inner: int) -> tuple[Matrix, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CountFigure:
-    """The figures of one number of threads. seconds: the simulated time of a layer. used_s: the processor seconds of
+    """The speed with one number of threads. seconds: the simulated time of a layer. used_s: the processor seconds of
     all threads."""
 
     threads: int
@@ -67,7 +67,7 @@ class CountFigure:
 def layer_seconds(
     topology: Topology, rates: CoreRates, choice: CoreChoice, layer: tuple[Matrix, ...], rows: int
 ) -> CountFigure:
-    """Simulates one layer with the threads of a choice. They run on the hardware threads that the choice names.
+    """Simulates one layer with the threads and hardware threads of `choice`.
 
     Under a quota, the time is an average over many periods: at least the processor seconds of all threads, divided by
     the quota.
@@ -98,8 +98,8 @@ def counts_to_try(topology: Topology) -> list[int]:
 def all_figures(
     topology: Topology, rates: CoreRates, layer: tuple[Matrix, ...], rows: int
 ) -> tuple[CountFigure, list[CountFigure]]:
-    """Returns the figures of the choice of `choose_cores`, and those of every number to try. The threads of the latter
-    run where the system places them."""
+    """Returns (the speed with the threads that `choose_cores` chooses, the speeds with each number of `counts_to_try`).
+    The threads of the latter run where the system places them."""
     chosen = layer_seconds(topology, rates, choose_cores(topology), layer, rows)
     tried = [CoreChoice(count, "tried") for count in counts_to_try(topology)]
     return chosen, [layer_seconds(topology, rates, each, layer, rows) for each in tried]

@@ -1,4 +1,4 @@
-"""Simulates the jobs of the native pool: claims of tasks, threads that poll and then sleep, a quota's pauses.
+"""Simulates the jobs of the native thread pool: how threads take tasks, poll and then sleep, and the pauses of a quota.
 
 It follows csrc/generic/machine/pool.cpp. Other programs on the machine are not simulated.
 """
@@ -15,11 +15,12 @@ from twostroke.lab.threads.machine import PoolJob, PoolMachine
 SPIN_S = 900e-6
 """Seconds that a worker polls for the next job (kSpinNs) before it sleeps."""
 NOTICE_S, WAKE_S = 0.5e-6, 50e-6
-"""Seconds until a worker that polls has seen a new job, and until one that sleeps has a core."""
+"""NOTICE_S: seconds until a polling worker has seen a new job. WAKE_S: seconds until a sleeping one has a core."""
 TAKE_S, LOOK_S = 0.2e-6, 0.1e-6
-"""Seconds to take one task by compare-and-swap, and to look once at the share of another thread."""
+"""TAKE_S: seconds to take one task by compare-and-swap. LOOK_S: seconds to look once at another thread's share of
+tasks."""
 PERIOD_S = 0.1
-"""Seconds of the period in which Linux counts a quota."""
+"""The period, in seconds, after which Linux renews a CPU quota."""
 CALLER = 0
 SHORTEST_S = 1e-12
 """A time counts as reached when it is at most this many seconds away, because sums of times are not exact."""
@@ -39,7 +40,8 @@ class Clock:
     period_used: float = 0.0
 
     def pass_by(self, seconds: float, awake: int) -> None:
-        """Lets time pass until `awake` threads have had a core for `seconds` seconds each."""
+        """Advances the simulated time so that each of `awake` threads can compute for `seconds`. With a quota, pauses
+        are added when the threads have used up their share of a period."""
         left = seconds
         while self.quota is not None:
             ends = (self.period + 1) * PERIOD_S
@@ -96,8 +98,8 @@ def until_sleep(idle_since: Iterable[float], now: float) -> list[float]:
 
 
 class _Job:
-    """One job while it runs. A thread will claim a task at a known time, works on a task, or has found no more tasks.
-    """
+    """One parallel job while it is simulated. Each thread will take a task at a known time, works on a task, or has
+    found no more tasks."""
 
     def __init__(
         self, machine: PoolMachine, places: tuple[Cpu, ...], job: PoolJob, clock: Clock, idle_since: list[float]
@@ -141,7 +143,8 @@ class _Job:
         return self._clock.now + (NOTICE_S if polls else WAKE_S)
 
     def _meet_ready(self) -> None:
-        """Lets the threads whose time has come claim a task, or begin with the task that they have claimed."""
+        """Advances each thread whose waiting time is over. A thread without a task takes one; a thread that has taken
+        one begins to work on it."""
         while self._ready and self._ready[0][0] <= self._clock.now:
             _, thread, claims = heapq.heappop(self._ready)
             if claims:
@@ -150,8 +153,8 @@ class _Job:
                 self._working[thread] = 1.0
 
     def _claim(self, thread: int) -> None:
-        """Takes the first task of the thread's own share, or the last of another share. Each share that is empty costs
-        a look."""
+        """Takes the first task of the thread's own share, or the last of another share. Looking at a share that is
+        empty takes time."""
         count = len(self._shares)
         for looks in range(count):
             share = self._shares[(thread + looks) % count]
@@ -169,8 +172,8 @@ class _Job:
             self._ready = [(time + late, thread, claims) for time, thread, claims in self._ready]
 
     def _awake(self) -> tuple[int, list[float]]:
-        """Returns how many threads have something to do, the caller always among them, and `until_sleep` of the other
-        threads."""
+        """Returns (the number of threads that work or will take a task, the caller included; the seconds until each of
+        the other threads that still poll will sleep)."""
         busy = {CALLER, *self._working, *(thread for _, thread, _ in self._ready)}
         idle = (since for thread, since in enumerate(self._idle_since) if thread not in busy)
         return len(busy), until_sleep(idle, self._clock.now)

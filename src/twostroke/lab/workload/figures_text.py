@@ -1,4 +1,5 @@
-"""Figures as text: ours as a table, the other tools' below it."""
+"""The latencies and rates of a run as text: a table by our definitions, and below it the same requests by the
+definitions of other benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objectives of a request, and whether it met them."""
+"""The latency objectives of a request, and whether it met them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from twostroke.types.objectives import ITL_SHARE
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """Objectives in seconds; None where there is none. ITL is met where 95% of the request's own gaps are no longer."""
+    """Objectives in seconds; None where there is none. A request meets the ITL objective if 95% of its own gaps are at
+    most so long."""
 
     ttft_s: float | None = None
     itl_s: float | None = None
@@ -30,7 +31,8 @@ class Objectives:
 
 
 def met(seen: Observation, wanted: Objectives) -> bool:
-    """Returns whether a whole answer met every objective. A request that has no figure for an objective is not good."""
+    """Returns whether a whole answer met every objective. An objective counts as missed if the request has no figure
+    for it."""
     if not seen.whole or not seen.arrivals:
         return False
     gaps = sorted(seen.gaps_s) if wanted.itl_s is not None else []

@@ -63,7 +63,8 @@ def _first_pair(entry: Any) -> tuple[str, str] | None:
 
 
 def _entries(text: str, source: str) -> Iterator[tuple[int, Any]]:
-    """Yields (line, value) of each element of an array, or of each line's object."""
+    """Yields (line, value) of each entry. The text is either a JSON array of entries, or one JSON object after the
+    other."""
     decoder = json.JSONDecoder()
     at = _skip(text, 0)
     array = text[at : at + 1] == "["

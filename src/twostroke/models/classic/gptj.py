@@ -1,4 +1,5 @@
-"""GPT-J: both blocks read one layer norm; interleaved rotations of some elements of each head (Wang 2021).
+"""GPT-J: attention and feed-forward block read the same layer norm; interleaved rotations of some elements of each head
+(Wang 2021).
 
 CodeGen is the same with q, k and v in one tensor (Nijkamp et al. 2023).
 """
@@ -28,7 +29,8 @@ THETA = 10_000.0
 
 
 SLICES = 4
-"""The number of slices of CodeGen's joined tensor. Each slice has the rows of q, v and k of some heads."""
+"""The number of slices of CodeGen's joined tensor of q, k and v. Each slice has the rows of q, v and k of some heads.
+"""
 
 
 @architecture("GPTJForCausalLM", model_type="gptj")
@@ -39,7 +41,7 @@ def gptj(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("CodeGenForCausalLM", model_type="codegen")
 def codegen(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The number of heads must be a multiple of the number of slices."""
+    """CodeGen's tensor of q, k and v consists of SLICES slices, so the number of heads must be a multiple of SLICES."""
     parts, turn = _read(fields)
     if parts.heads.num_heads % SLICES:
         raise fields.wrong("n_head", f"It must be a multiple of {SLICES}.")

@@ -1,8 +1,9 @@
-"""The image encoder of a model that also sees images, and how image rows come into a prompt.
+"""The image encoder of a model that also sees images, and how its rows come into a prompt.
 
-A file of models/vision reads config.json: `read(fields, width)` returns a Sight, facts and a program. width: the number
-of elements of a row of the text model. The program makes image rows, and the further rows that `Sight.added` asks for.
-A start imports only the file that a config names; ENCODERS has its name.
+A file of models/vision reads config.json: `read(fields, width)` returns (Sight, which says how embeddings of images
+stand in the prompt; the encoder's facts; its program). width: the number of elements of a row of the text model. The
+program makes image rows (embeddings), and the further rows that `Sight.added` asks for. ENCODERS has the file of each
+model_type. Only the file that a config needs is imported.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
 EncoderText = Callable[[Tracer], tuple[Value, ...]]
-"""Traces an encoder and returns its image rows, then its other results. These are the rows that are added after layers
-of the language model, or the rows before the fold."""
+"""Traces an encoder and returns its image rows (embeddings), then its other results. These are the rows that are added
+after layers of the language model, or the rows before neighbouring patches are merged in the middle of the encoder."""
 PIXEL_S, PLACE_S = 3e-9, 1.4e-9
-"""The seconds that the host needs for one number of a patch, and for one of the products whose sum is a number of a
-place. NumPy took 2.0 to 4.6 ns and 1.3 to 1.4 ns for them, on one core of a Xeon of 2.1 GHz."""
+"""Seconds that the host needs. PIXEL_S: for one number of a patch. PLACE_S: for each stored position embedding that is
+interpolated into one number of a patch's position embedding. NumPy took 2.0 to 4.6 ns and 1.3 to 1.4 ns for them, on
+one core of a Xeon of 2.1 GHz."""
 
 
 def _home(name: str) -> LazyModule:
@@ -63,9 +65,9 @@ model_type and that of vision_config."""
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SightEncoder:
-    """An encoder of images. model: its program, with a row for each patch in the body and for each image row in the
-    head. pixels: the value that takes patches, one a row. places: the value that takes the learned places of the
-    patches, where the size of a tile decides them. It is None in other encoders."""
+    """An encoder of images. model: its program. The body computes a row for each patch, the head a row for each image
+    row of the prompt. pixels: the value that takes patches, one a row. places: the value that takes the position
+    embeddings of the patches, where the host interpolates them to the size of a tile; None in other encoders."""
 
     sight: Sight
     model: Model
@@ -104,8 +106,8 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
 
 
 def encode_cost(encoder: SightEncoder, model: Model, cost_of: Callable[[Model], StepCost]) -> EncodeCost:
-    """Returns the cost of encoding images with `encoder`. model: the encoder's program as it is computed, with its
-    cuts. cost_of: returns the cost of the steps of a program."""
+    """Returns the cost of encoding images with `encoder`. model: the encoder's program as it is run, divided at its
+    `cuts` into pieces that are computed one after the other. cost_of: returns the cost of the steps of a program."""
     sight, merge, program = encoder.sight, encoder.sight.patching.merge**2, model.program
     layers = sum(call.PART is OpPart.ATTENTION for call in program.body)
     first, fold = program.cuts[0], fold_of(program)
@@ -126,14 +128,15 @@ def encode_cost(encoder: SightEncoder, model: Model, cost_of: Callable[[Model], 
 
 
 def _written_s(encoder: SightEncoder) -> float:
-    """Returns the seconds that the host needs to make the numbers of one patch and of its place."""
+    """Returns the seconds that the host needs to write the numbers of one patch and of its position embedding."""
     taps = 0 if encoder.sight.learned is None else encoder.sight.learned.between.taps
     places = 0 if encoder.places is None else encoder.places.width * taps
     return PIXEL_S * encoder.pixels.width + PLACE_S * places
 
 
 def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:
-    """Raises CorruptModel where the sections of pairs do not fit the heads of the language model."""
+    """Raises CorruptModel where mrope_section, the division of rotary pairs among axes, does not fit the heads of the
+    language model."""
     for rope in text.program.ropes:
         pairs = rope.spec.rotary_dim // 2
         if not turns.fits(pairs):

@@ -20,7 +20,7 @@ from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
 CAUSAL = "ForCausalLM"
-"""The ending of most names of architectures."""
+"""The ending of the names of architectures that make logits."""
 
 BARE, CLASSIFIER = "Model", "ForSequenceClassification"
 MAX_LABELS = 1 << 16
@@ -33,7 +33,8 @@ def unchanged(program: Program) -> Program:
 
 
 class Form(Struct, frozen=True):
-    """task: the task that the result's rows serve. change: makes this form's program from that of a model file."""
+    """What a checkpoint is served for, and how its program is changed for that: LOGITS, EMBEDDINGS or the scores of a
+    classifier. task: the task that the result's rows serve. change: makes the program from that of a model file."""
 
     task: Task = Task.GENERATE
     change: Callable[[Program], Program] = unchanged
@@ -44,7 +45,7 @@ EMBEDDINGS = Form(Task.EMBED, features)
 
 
 def tokens_form(token_ids: Sequence[int]) -> Form:
-    """Returns a form whose scores are the logits of these tokens."""
+    """Returns the form of a reranker whose scores are the logits of these tokens."""
     return Form(Task.RERANK, lambda program: chosen(program, token_ids))
 
 
@@ -58,7 +59,7 @@ def num_labels(fields: Fields) -> int:
 
 
 def form_named(architecture: str, fields: Fields) -> Form:
-    """Returns the form that follows from the ending of a decoder's name."""
+    """Returns the form (logits, embeddings or scores) that follows from the ending of an architecture's name."""
     if architecture.endswith(CLASSIFIER):
         count = num_labels(fields)
         return Form(Task.RERANK, lambda program: classes(program, "score", count))
@@ -66,8 +67,8 @@ def form_named(architecture: str, fields: Fields) -> Form:
 
 
 def formed(facts: CommonFacts, plain: Program, form: Form) -> tuple[CommonFacts, Program]:
-    """Returns the facts and the program of a form. Tensors that the form leaves out may be in the checkpoint, and names
-    may begin without the usual prefix."""
+    """Changes a program to a form: its result becomes logits, embeddings or scores. Returns the changed facts and
+    program. Tensors that are no longer read may be in the checkpoint, and names may begin without the usual prefix."""
     if form.change is unchanged:
         return facts, plain
     program = form.change(plain)
@@ -77,7 +78,8 @@ def formed(facts: CommonFacts, plain: Program, form: Form) -> tuple[CommonFacts,
 
 
 def causal_name(architecture: str) -> str:
-    """Returns the decoder's name for one of its other forms, such as Qwen3Model and Qwen3ForSequenceClassification."""
+    """Returns the name that ends in ForCausalLM of the same decoder. Qwen3Model and Qwen3ForSequenceClassification
+    become Qwen3ForCausalLM."""
     for ending in (CLASSIFIER, BARE):
         if architecture.endswith(ending):
             return architecture.removesuffix(ending) + CAUSAL
@@ -85,7 +87,8 @@ def causal_name(architecture: str) -> str:
 
 
 def require_form(own: Form, asked: Form | None, architecture: str) -> Form:
-    """Returns the form asked for. Raises UnsupportedModel where the checkpoint is made for another form."""
+    """Returns the form in which a model is served: `asked`, or `own`, which follows from its architecture. Raises
+    UnsupportedModel where a checkpoint of embeddings or scores is asked to serve another task."""
     if asked is None or asked.task is own.task:
         return own
     if own.task is not Task.GENERATE:
@@ -98,6 +101,5 @@ def require_form(own: Form, asked: Form | None, architecture: str) -> Form:
 
 
 def _names(program: Program) -> set[str]:
-    """Returns the names of the tensors that a program reads."""
     parts = [part for weight in program.weights for part in (*weight.parts, *weight.bias)]
     return {part.name for part in (*parts, *(part for vector in program.vectors for part in vector.parts))}

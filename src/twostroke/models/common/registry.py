@@ -3,8 +3,8 @@
     @architecture("Qwen3ForCausalLM", model_type="qwen3")
     def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]: ...
 
-A start imports the one model file that a config names; homes.json has the name of that file. All files are imported
-only for a name that homes.json does not have, and for the list of all architectures.
+When a model is loaded, only the file that its config needs is imported; homes.json has the name of that file. All files
+are imported only for a name that homes.json does not have, and for the list of all architectures.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ __all__ = [
 ]
 
 ProgramText = Callable[[Tracer], Value]
-"""Traces the model and returns the logits of the rows that need them."""
+"""A function that traces the model and returns the logits of the rows that need them."""
 
 Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 
 class Architecture(Struct, frozen=True):
-    """A model file's entry. other_types: values that model_type may have in addition to the usual one. form: the form
-    of the model file's program."""
+    """A model file's entry. other_types: values that model_type may have in addition to the usual one. form: what the
+    rows of the file's program are, such as logits or embeddings."""
 
     name: str
     model_type: str
@@ -86,7 +86,7 @@ def architecture(
 ) -> Callable[[Reader], Reader]:
     """Registers a reader under the names that `architectures` in config.json may hold; the first is the usual one.
 
-    form: the form of the program, which decides what its result's rows are. other_types: see Architecture.
+    form: what the rows of the program's result are, such as logits. other_types: see Architecture.
     """
 
     def add(read: Reader) -> Reader:
@@ -104,8 +104,8 @@ def registered(name: str) -> Architecture:
 
 
 def causal_of_type(model_type: str) -> Architecture | None:
-    """Returns the entry that a model_type belongs to. Returns None where no architecture of models that continue text
-    has this model_type."""
+    """Returns the entry that a model_type belongs to, among architectures that continue text. Returns None where there
+    is none."""
     if model_type in CAUSAL_OF_TYPE:
         return registered(CAUSAL_OF_TYPE[model_type])
     return next((entry for entry in architectures().values() if is_causal_of_type(entry, model_type)), None)
@@ -117,8 +117,8 @@ def is_causal_of_type(entry: Architecture, model_type: str) -> bool:
 
 
 def _find(name: str) -> Architecture | None:
-    """Imports the file of a name and returns its entry. Returns None for a name that neither an imported file nor
-    homes.json has."""
+    """Imports the model file that registers a name, and returns its entry. Returns None for a name that no imported
+    file registers and homes.json does not have."""
     if name not in _entries and name in HOMES:
         importlib.import_module(f"{_MODELS}.{HOMES[name]}")
     return _entries.get(name)
@@ -153,10 +153,10 @@ def read_model(
     """Reads the model of a config.json. Raises CorruptModel (impossible value) or UnsupportedModel, which name the
     field.
 
-    stored: returns, for the tensors of a matrix, the format that keeps the checkpoint's numbers. orders: which matrices
-    are kept with their columns sorted. asked: the form in which the model is served; None for the form that its
-    architecture is made for. apart: whether experts that plain checkpoints of the family hold in stacks are named one
-    by one; None where the config decides it.
+    stored: returns, for the tensors of a matrix, the format that keeps the checkpoint's numbers. orders: for which
+    matrices the columns are sorted by quantization group when they are packed (act-order). asked: the form in which the
+    model is served; None for the form that its architecture is made for. apart: whether the checkpoint has a tensor for
+    each expert, in families whose usual checkpoints stack experts into one tensor; None where the config decides it.
     """
     fields = Fields(config, "config.json")
     entry, own = _entry(fields)
@@ -175,7 +175,7 @@ def read_model(
 
 
 def _rounded(fields: Fields, program: Program) -> Program:
-    """Returns the program. Where the weights are those of BitNet, the inputs of products are rounded."""
+    """Returns the program; for weights of BitNet, with rounded inputs of products."""
     own = fields.group("quantization_config")
     if own is None or own.values.get("quant_method") != "bitnet":
         return program
@@ -183,8 +183,8 @@ def _rounded(fields: Fields, program: Program) -> Program:
 
 
 def _has_experts_apart(fields: Fields) -> bool:
-    """True where the checkpoint names each expert. Tools that write these quantized formats make a module of each
-    expert first."""
+    """True where the checkpoint has a tensor for each expert. The tools that write these quantized formats split
+    stacked experts first."""
     own = fields.group("quantization_config")
     return own is not None and own.values.get("quant_method") in ("compressed-tensors", "gptq", "awq")
 
@@ -196,7 +196,8 @@ def architecture_of(fields: Fields) -> str:
 
 
 def _entry(fields: Fields) -> tuple[Architecture, Form]:
-    """Returns the entry of a config, and the form that its checkpoint is made for."""
+    """Returns the registry's entry for a config, and the form (logits, embeddings or scores) that its architecture asks
+    for."""
     named = fields.texts("architectures")
     listed = _entry_named(named, fields)
     if listed is not None:
@@ -220,7 +221,8 @@ def _entry(fields: Fields) -> tuple[Architecture, Form]:
 
 
 def _entry_named(names: Sequence[str], fields: Fields) -> tuple[Architecture, Form] | None:
-    """Returns the entry of the first name that has one, and the form that the name asks for."""
+    """Returns the entry of the first name that has one, and the form (logits, embeddings or scores) that the name asks
+    for."""
     for name in names:
         own = _find(name)
         if own is not None:

@@ -1,5 +1,5 @@
-"""The effect of guessed tokens during a run, by the server's counters: ours, or those of any server with vLLM's names.
-"""
+"""What speculative decoding did during a load run, by the counters of the server: this engine, or any server with
+vLLM's names of metrics."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class GuessTotals:
-    """Tokens guessed and accepted. won_s: the predicted seconds of the steps that were spared. lost_s: the predicted
-    seconds of verifying. Both are None where the server gives no figure."""
+    """The totals of speculative decoding that a server counts: tokens guessed and accepted. won_s: the predicted
+    seconds of the steps that were spared. lost_s: the predicted seconds of verifying. Both are None where the server
+    gives no figure."""
 
     guessed: float
     accepted: float
@@ -35,7 +36,8 @@ class GuessTotals:
         return GuessTotals(self.guessed - before.guessed, self.accepted - before.accepted, won_s, lost_s)
 
     def text(self) -> str:
-        """Returns the totals as one line of text."""
+        """Returns one line: how many guessed tokens were accepted, and the seconds won and lost where they are known.
+        """
         share = self.accepted / self.guessed
         line = f"{self.accepted:,.0f} of {self.guessed:,.0f} guessed tokens were accepted ({share:.0%})"
         if self.won_s is None or self.lost_s is None:
@@ -65,7 +67,8 @@ async def guess_totals(client: httpx2.AsyncClient, base_url: str) -> GuessTotals
 
 
 def _sums(text: str) -> Mapping[str, float]:
-    """Returns the value of each of the four counters, summed over all its labels."""
+    """Returns the values of the counters GUESSED, ACCEPTED, WON and LOST in a text of Prometheus metrics. Values with
+    different labels are summed."""
     found: dict[str, float] = {}
     for line in text.splitlines():
         name = line.split("{")[0].split(" ")[0]

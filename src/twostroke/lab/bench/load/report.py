@@ -1,5 +1,5 @@
-"""The report of one load run as text and JSON: figures, other tools' definitions, the settings and the counted tokens.
-"""
+"""The report of one load run as text and JSON: its latencies and rates, also by the definitions of other tools, its
+settings, and the counted tokens."""
 
 from __future__ import annotations
 

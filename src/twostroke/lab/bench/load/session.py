@@ -1,5 +1,5 @@
-"""A session with one server: it finds the model, counts the words' tokens and warms up. Then it measures, once or many
-times."""
+"""A session with one server. It finds the model, finds words that are one token each for synthetic prompts, and warms
+up. Then it measures, once or many times."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Watch = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server to ask, and how. route: the path of requests; None for chat, or completions where the server reports
-    that the model has no chat template. silence_s: how many seconds the server may send nothing. tokenizer: the model's
-    tokenizer, or None."""
+    """The server to ask, and how. route: the path of requests; None for chat, or for completions where the server
+    reports that the model has no chat template. silence_s: how long the server may send nothing, in seconds. tokenizer:
+    the model's tokenizer, or None."""
 
     url: str
     model: str | None = None
@@ -73,8 +73,8 @@ class Session:
         self.facts, self.words = facts, words
 
     async def warm_up(self, requests: Sequence[WorkloadRequest], count: int, seed: int) -> None:
-        """Sends the first `count` requests with other words, one after the other. Raises ConfigError where one fails.
-        """
+        """Sends the first `count` requests of the workload, with texts that the measurement does not use. Raises
+        ConfigError where one fails."""
         client = LoadClient(self._connections, self._asking, self._clock)
         for index, request in enumerate(self._fitting(requests[:count])):
             text = self.words.text(request, seed ^ WARMUP_STREAM, index)
@@ -121,7 +121,7 @@ class Session:
         return Measured(progress.seen, indexes, asked, clipped, progress.cut, stop.is_set(), guesses)
 
     def _fitting(self, requests: Sequence[WorkloadRequest]) -> list[WorkloadRequest]:
-        """Returns the requests, shortened to the server's context where the server reports one."""
+        """Returns the requests, cut to the server's context length where the server reports one."""
         return arranged(requests, Arrangement(max_context_tokens=self.facts.context_tokens))
 
 

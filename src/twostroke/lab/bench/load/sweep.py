@@ -18,8 +18,8 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class SweepAsk:
-    """The points of a sweep. users: the numbers of users, walked with prompts of prompt_tokens. lengths: the prompt
-    lengths, walked by one user.
+    """The points of a sweep. users: the numbers of users to measure, with prompts of prompt_tokens. lengths: the prompt
+    lengths to measure, with one user.
 
     Answers have output_tokens. rounds: the number of requests of each user, and of each length.
     """
@@ -34,7 +34,7 @@ class SweepAsk:
 
 @dataclass(frozen=True, slots=True)
 class UsersPoint:
-    """The figures of a closed loop of `users` users."""
+    """The measured rates and latencies of a closed loop of `users` users."""
 
     users: int
     figures: Figures
@@ -42,10 +42,9 @@ class UsersPoint:
 
 @dataclass(frozen=True, slots=True)
 class LengthPoint:
-    """The figures of one user. prompt_tokens: the counted tokens. context_tokens: the context in the middle of the
-    answers. ttft_s, itl_s: medians over requests, in seconds. itl_s is the median of each request's mean gap, since
-    single gaps are not meaningful where chunks come in bunches.
-    """
+    """The measured latencies of one user at one prompt length. prompt_tokens: the counted tokens. context_tokens: the
+    context in the middle of the answers. ttft_s, itl_s: medians over requests, in seconds. itl_s is the median of each
+    request's mean gap, because single gaps mean little where a server sends several tokens at once."""
 
     prompt_tokens: int
     context_tokens: float
@@ -56,8 +55,8 @@ class LengthPoint:
 
 @dataclass(frozen=True, slots=True)
 class UsersPrediction:
-    """The predicted figures of a number of users. output_tokens_per_s: tokens a second of all users together. itl_s,
-    ttft_s: means in seconds."""
+    """The predicted rates and latencies of a closed loop of so many users. output_tokens_per_s: tokens a second of all
+    users together. itl_s, ttft_s: means in seconds."""
 
     users: int
     output_tokens_per_s: float
@@ -67,8 +66,8 @@ class UsersPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the cost model predicts for the same points. ttft, itl: pairs (tokens, seconds). words: a text that names
-    the model that is predicted, and the measurement that predictions are made from."""
+    """What the cost model predicts for the points of a sweep. ttft, itl: pairs (tokens, seconds). words: names the
+    model and the measurement of the machine from which predictions are made."""
 
     words: str
     users: tuple[UsersPrediction, ...]
@@ -78,7 +77,8 @@ class Prediction:
 
 @dataclass(slots=True)
 class Sweep:
-    """The results of a sweep. After an interrupt it holds the points that were complete."""
+    """The measurements of a sweep over numbers of users and prompt lengths. After an interrupt it holds the points that
+    were complete."""
 
     model: str
     ask: SweepAsk
@@ -88,13 +88,13 @@ class Sweep:
     prediction: Prediction | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the sweep as plain values."""
+        """Returns the measured and predicted points as values for JSON."""
         return asdict(self)
 
 
 USERS_SEED, PRIME = 1 << 32, 1009
-"""Numbers from which seeds are made. USERS_SEED is larger than every length, so the walk over users draws no prompt
-that the walk over lengths has drawn."""
+"""Numbers from which seeds are made. USERS_SEED is larger than every length, so the prompts for numbers of users differ
+from those for lengths."""
 
 
 async def walk(session: Session, ask: SweepAsk, note: Note, watch: Watch) -> Sweep:

@@ -31,19 +31,20 @@ Count = Callable[[str], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class WordList:
-    """The words of synthetic prompts. words: words that are one token each when `before` precedes them. fixed_tokens:
-    the tokens of the opening and of what the server puts around a prompt."""
+    """Makes synthetic prompts. words: words that are one token each. before: the text between two words, which belongs
+    to that token. fixed_tokens: the tokens of OPENING, the first word of each prompt, and of what the server puts
+    around it."""
 
     words: tuple[str, ...]
     fixed_tokens: int
     before: str = " "
 
     def text(self, request: WorkloadRequest, seed: int, index: int) -> str:
-        """Returns a prompt of request.prompt_tokens tokens, with at least one word after the fixed part. Equal blocks
-        become equal text.
+        """Returns a prompt of request.prompt_tokens tokens, with at least one word after the fixed part. A request that
+        has a text keeps it.
 
-        index: the request's number, so that no two prompts without common blocks begin alike. A request that has a text
-        keeps it.
+        Prompts share a beginning where their requests begin with the same block_ids: the words of a block depend on its
+        id and seed. The other words depend on `index`, the request's number, so that prompts differ from there on.
         """
         if request.text is not None:
             return request.text
@@ -57,8 +58,8 @@ class WordList:
         return self.before.join([OPENING, *chosen[:count]])
 
     def _draw(self, draws: Draws, count: int) -> list[str]:
-        """Draws random words for the beginning, which tells prompts apart. The other words are taken in the order of
-        the list, which is repeated as needed, because that is quick."""
+        """Draws `count` words. The first RANDOM_WORDS are random, which tells prompts apart. The others follow in the
+        order of the list, which is repeated as needed, because that is quick."""
         size = len(self.words)
         head = [self.words[draws.below(size)] for _ in range(min(count, RANDOM_WORDS))]
         left, start = count - len(head), draws.below(size)

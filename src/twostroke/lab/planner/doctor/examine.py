@@ -26,7 +26,8 @@ MEMORY_SHARE = 0.3
 """The largest share of the available memory that measuring may take."""
 
 LEAST_RING_SHARE = 0.25
-"""The smallest share of the wanted ring of weights that is enough. In a smaller ring a cache could hold everything."""
+"""Weights are timed on Effort.ring_bytes of them, which are read in turn. Where memory is short, fewer bytes are read,
+but at least this share. A cache could hold all of a smaller set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ AGAIN_S, MOST_S = 15.0, 45.0
 
 Found = TypeVar("Found")
 Note = Callable[[int, int, str], None]
-"""Called with (parts done, all parts, the name of the part that begins)."""
+"""Called when a part of the measurement begins, with (parts done, all parts, its name)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,11 @@ class MeasuredMachine:
 
 
 class MachineBusy(TwostrokeError):
-    """Other programs take too much of this machine for a measurement."""
+    """Raised where other programs take too much of this machine for a measurement."""
 
 
 def machine_busy(share: float) -> MachineBusy:
-    """Returns the error. share: the share of the cores that other programs used."""
+    """Returns the error for a machine on which other programs used the share `share` of the cores."""
     return MachineBusy(
         "The machine is busy: figures not kept.",
         why=f"Other programs took {share:.0%} of its cores while it was measured.",
@@ -81,10 +82,10 @@ def machine_busy(share: float) -> MachineBusy:
 
 
 class Quiet:
-    """Measures again what other programs disturbed, TRIES times at most, and keeps the result that was disturbed least.
+    """Repeats measurements that other programs disturbed, up to TRIES times each, and keeps the least disturbed result.
 
-    clock: returns seconds; None sets no limits of time. After AGAIN_S nothing is measured again. After MOST_S a machine
-    that was disturbed is given up (MachineBusy).
+    clock: returns seconds; None sets no limits of time. AGAIN_S seconds after the start, nothing is repeated any more.
+    MOST_S seconds after the start, a disturbed machine is given up (MachineBusy).
     """
 
     def __init__(
@@ -104,7 +105,8 @@ class Quiet:
         return self._clock() - self._began_s
 
     def measure(self, what: str, work: Callable[[], Found]) -> Found:
-        """Returns what `work` finds. others_share becomes the largest share of all results kept so far. Raises
+        """Runs `work` up to TRIES times, until no other program disturbs it, and returns the least disturbed result.
+        others_share becomes the largest share of the cores that other programs used during any returned result. Raises
         MachineBusy."""
         if self._lasts_s > MOST_S and self.others_share > DISTURBED_SHARE:
             raise machine_busy(self.others_share)
@@ -130,7 +132,8 @@ def examine(
     effort: Effort = FULL,
     moment: Callable[[], Moment | None] = read_moment,
 ) -> Calibration:
-    """Measures everything. It takes some ten seconds, and at most about a minute where other programs disturb.
+    """Measures a machine and returns its calibration. That takes some ten seconds, and about a minute at most where
+    other programs disturb.
 
     Raises OutOfMemory, BackendError, MachineBusy.
     """
@@ -198,10 +201,10 @@ def examine(
 
 
 def with_limits_again(timed: Calibration, measure: Callable[[], Limits]) -> Calibration:
-    """Measures the limits once more and keeps the higher of each. Measures up to TRIES times where the kernels were
-    faster than the limits.
+    """Measures the machine's limits once more and keeps the higher of each. While the kernels were faster than the
+    limits, this is repeated up to TRIES times.
 
-    A machine that changes its pace may have been slow when its limits were measured and fast during the kernels.
+    A machine whose speed changes may have been slow when its limits were measured and fast during the kernels.
     """
     for _ in range(TRIES):
         again = measure()

@@ -13,13 +13,13 @@ from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, 
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 SMALL_INPUT = np.float32(1e-5)
-"""The size of the inputs of products. Random codes are large weights. With inputs of size 1, silu would give numbers
-next to the smallest float, and a CPU takes a hundred cycles for each of them."""
+"""The size of the inputs of products. Synthetic weights are large. With inputs of size 1, silu would give denormal
+numbers, and a CPU takes a hundred cycles for each of them."""
 
 
 def last_rows(rows: int, context: int) -> AttentionBatch:
-    """Returns the batch of the last `rows` of the `context` positions of one sequence, whose pages lie one after the
-    other."""
+    """Returns the attention batch in which one sequence of `context` positions computes its last `rows`. Its pages lie
+    one after the other."""
     table = np.arange(-(-context // PAGE_TOKENS), dtype=np.int32)[None, :]
     return AttentionBatch(np.array([0, rows], np.int32), np.array([context], np.int32), table)
 
@@ -31,7 +31,7 @@ def one_row_each(context: int, table: I32Array) -> AttentionBatch:
 
 
 class LayerStep:
-    """The ops of one layer over `rows` rows: all layers read and write the same activations.
+    """The ops of one layer over `rows` rows, for timing. All layers read and write the same activations.
 
     batch: the sequences of the rows; None where all rows belong to one sequence.
     """
@@ -55,7 +55,7 @@ class LayerStep:
         self._batch = batch or last_rows(rows, rows)
 
     def all(self, ops: CallRecorder, layer: Layer) -> None:
-        """Runs all ops of a layer in the order of `pre_layer` of models/common/blocks/layers.py."""
+        """Runs all ops of a Llama layer, in the usual order of a layer with a norm before each block."""
         flat = len(self._positions), -1
         ops.rms_norm(self._normed, self._hidden, self._gains, 1e-5)
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
@@ -66,18 +66,18 @@ class LayerStep:
         self._feed_forward(ops, layer)
 
     def products(self, ops: CallRecorder, layer: Layer) -> None:
-        """Runs the four products."""
+        """Runs the layer's matrix products: q, k and v together, the output, and both of the feed-forward block."""
         flat = len(self._positions), -1
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
         ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
         self._feed_forward(ops, layer)
 
     def attention(self, ops: CallRecorder) -> None:
-        """Runs attention over these rows alone."""
+        """Runs only the attention of the layer, for the sequences of `batch`."""
         ops.attention(self._attended, self._qkv[:, : self._heads], self._kv, self._batch, self._scale, 0)
 
     def others(self, ops: CallRecorder) -> None:
-        """Runs the ops that are neither products nor attention."""
+        """Runs the ops of the layer that are neither products nor attention."""
         ops.rms_norm(self._normed, self._hidden, self._gains, 1e-5)
         self._place(ops)
         ops.rms_norm(self._normed, self._hidden, self._gains, 1e-5)

@@ -1,4 +1,4 @@
-"""What a machine's figures mean for a user who wants to run a model of a billion parameters."""
+"""What the measurements of a machine mean for a user: the speed of a model of a billion parameters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONE_BILLION = {
 PROMPT_TOKENS, STREAMS = 512, 8
 
 MEANT = ("int8", "int4")
-"""The formats that the doctor reports on."""
+"""The weight formats for which `twostroke doctor` reports the speed of such a model."""
 
 TOLERANCE = 0.05
 """Kernels may exceed a limit by this share, because the machine's speed may change between the two measurements."""
@@ -39,8 +39,8 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The speed of a 1 B model in one weight format. The ceilings are what the limits allow; the other rates are what
-    the kernels will reach."""
+    """The speed of a 1 B model in one weight format on the measured machine. The ceilings are what the machine's limits
+    allow; the other rates are what the kernels will reach."""
 
     weights: str
     weight_bytes: int
@@ -51,7 +51,7 @@ class Meaning:
     prefill_tokens_per_s: float
 
     def words(self) -> str:
-        """Returns the meaning in two sentences."""
+        """Returns two sentences for the user: the ceilings and the expected rates of decode and of prefill."""
         return (
             f"decode of a 1 B {self.weights} model cannot pass {_short(self.decode_ceiling_tokens_per_s)} tok/s here "
             f"({self.weight_bytes / 1e9:.2f} GB are read for each token); the kernels give "
@@ -62,8 +62,8 @@ class Meaning:
 
     @property
     def contradictions(self) -> list[str]:
-        """Returns a sentence for each phase in which the kernels are faster than the limits of the same machine: one of
-        the two was measured badly."""
+        """A sentence for each phase in which the kernels are faster than the limits of the same machine: one of the two
+        was measured badly."""
         pairs = (
             ("decode", self.decode_tokens_per_s, self.decode_ceiling_tokens_per_s),
             ("prefill", self.prefill_tokens_per_s, self.prefill_ceiling_tokens_per_s),
@@ -82,7 +82,8 @@ def contradictions(calibration: Calibration) -> list[str]:
 
 
 def meaning(calibration: Calibration, weights: str) -> Meaning:
-    """Returns the meaning for weights in "int8", "int4", "bf16" or "f32", with K and V in bf16."""
+    """Returns the speed of a 1 B model on the measured machine. weights: "int8", "int4", "bf16" or "f32"; K and V are
+    in bf16."""
     spec, chosen = read_model(ONE_BILLION), weight_format(weights)
     table = work_of(spec, weights, KVKind.BF16)
     counter, cost = WorkCounter(table), step_cost(table, calibration)

@@ -1,8 +1,8 @@
 """Times the real kernels on synthetic weights and pages. Predictions of a step's time are later composed of these
 times.
 
-Weights are taken from a ring larger than any cache, because servers' last-level caches hide the time of memory. A layer
-that is run again and again from a cache of hundreds of megabytes tells nothing about decoding.
+Many layers of weights, more bytes than any cache has, are read in turn, because large last-level caches hide the time
+of memory. A layer that is run again and again from a cache of hundreds of megabytes tells nothing about decoding.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ROWS = (1, 4, 5, 8, 16, 32, 64, 128, 256, 512)
 and their tiles have 16 or 32 rows."""
 FEW_ROWS = (1, 4, 8, 32, 128, 256)
 WARM_ROWS_LIMIT = 64
-"""The number of rows from which on products are bound by arithmetic, so that it does not matter where the weights are.
-"""
+"""From this number of rows on, products are limited by arithmetic, so it does not matter whether weights are in a
+cache."""
 WARM_BYTES, COLD_BYTES = 32 << 20, 176 << 20
 """Bounds of the bytes that a step reads. Up to WARM_BYTES they stay in caches until the next step; from COLD_BYTES on
 they come from memory.
@@ -41,12 +41,13 @@ shared with other users.
 """
 
 SMALL_BYTES = 4 << 20
-"""The bytes of the ring of small layers, which is as large as the embedded model."""
+"""The bytes of small layers (SMALL) that are read in turn when products are timed. The demo model that Twostroke brings
+has about as many."""
 MOST_OF_FEATURES = 0.4
 """The largest share of the large layer's time that inputs and outputs (features) may take. A larger share means a
 disturbed timing."""
 PRODUCTS, LAYER_OPS = 3, 8
-"""PRODUCTS: the number of calls among a layer's ops that compute products. LAYER_OPS: the number of all its ops."""
+"""Numbers of calls. PRODUCTS: the calls of a layer that compute products. LAYER_OPS: all calls of a layer."""
 
 DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4
 DECODE_BATCHES, WARM_BATCHES = 16, 2
@@ -58,7 +59,8 @@ PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
 KEY_PAGES = 64
 LEAST_OF_FLOPS = 0.4
-"""The least share of a long chunk's time that is proportional to its FLOPs."""
+"""The least share of a long chunk's attention time that is assumed to be proportional to its FLOPs. Where the measured
+share is smaller, the timing was disturbed, and this share is taken."""
 ROUNDS = 3
 
 Record = Callable[[CallRecorder], None]
@@ -72,11 +74,11 @@ class OpTimer:
         self._numbers = np.random.default_rng(1)
 
     def linear(self, weight_format: WeightFormat, start_s: float, rows: Sequence[int] = ROWS) -> LinearRates:
-        """Returns curves by the number of rows: the seconds for each weight, read from memory or from caches, and the
-        seconds for each feature of each row.
+        """Times products and returns three curves by the number of rows. Two give the seconds for each weight, read
+        from memory or from caches. The third gives the seconds for each input or output element of each row.
 
-        Two layers of different sizes separate the time of weights from that of features. start_s: the seconds of
-        starting one op, which are counted elsewhere.
+        Two layers of different sizes separate the time of weights from that of inputs and outputs. start_s: the seconds
+        of starting one op, which are counted elsewhere.
         """
         few = [count for count in rows if count < WARM_ROWS_LIMIT]
         cold = self._linear(LARGE, weight_format, self._memory.nbytes, rows)
@@ -101,8 +103,8 @@ class OpTimer:
         return LinearRates(by_weight(cold), by_weight(warm), Curve.of([(float(x), y / x) for x, y in features.items()]))
 
     def attention(self, kind: KVKind) -> AttentionRates:
-        """Returns the rates of attention. Decode is timed with two numbers of query heads and two contexts; prefill by
-        rows of one sequence."""
+        """Times attention and returns its rates. Decode is timed with two numbers of query heads and two contexts;
+        prefill by rows of one sequence."""
         layer = pages_in(self._memory, kind, LARGE)
         kv_heads = DECODE_SEQUENCES * LARGE.kv_heads
         moved = kv_heads * DECODE_CONTEXT * kind.token_bytes(LARGE.head_dim)
@@ -148,9 +150,9 @@ class OpTimer:
     def _linear(
         self, shape: LayerShape, weight_format: WeightFormat, ring_bytes: int, rows: Sequence[int]
     ) -> dict[int, float]:
-        """Returns rows -> seconds of a layer's products, from a ring of layers.
+        """Returns rows -> seconds of the products of a layer. ring_bytes: so many bytes of layers are read in turn.
 
-        Rounds alternate over `rows`, and the ring continues where the last timing left it.
+        Each round times all of `rows`, and each timing goes on with the layer after the last one.
         """
         layers = layers_in(self._memory, shape, weight_format, ring_bytes)
         kv = pages_in(self._memory, KVKind.BF16, shape)
@@ -234,8 +236,8 @@ class OpTimer:
 
 
 def _rising(taken_s: dict[int, float]) -> dict[int, float]:
-    """Returns the times, each raised to the largest before it. More rows never take less time; a smaller time is noise.
-    """
+    """Returns the times by rows, each raised to the largest time of fewer rows. More rows never take less time: a
+    smaller time is noise."""
     highest, found = 0.0, {}
     for count in sorted(taken_s):
         highest = found[count] = max(highest, taken_s[count])

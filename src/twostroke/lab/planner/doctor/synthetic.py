@@ -14,7 +14,7 @@ from twostroke.types.made_once import made_once
 from twostroke.types.spec.formats import PAGE_TOKENS, PANEL_ROWS, KVKind, WeightFormat
 
 BYTES = np.array([0x3B, 0x3C, 0x3D, 0xBB, 0xBC, 0xBD], np.uint8)
-"""Byte values for synthetic memory. Any of them in a row form float32 and bf16 numbers of magnitude 0.003 to 0.05, and
+"""The byte values of synthetic memory. In any order they form float32 and bf16 numbers of magnitude 0.003 to 0.05, and
 usable int8 and int4 numbers."""
 
 BLOCK_BYTES = 1 << 20
@@ -32,7 +32,7 @@ class LayerShape:
 
     @made_once
     def model(self) -> Model:
-        """The model of one such layer."""
+        """A model that consists of one such layer."""
         return read_model(
             {
                 "architectures": ["LlamaForCausalLM"],
@@ -73,7 +73,8 @@ LARGE = LayerShape(2048, 8192, 32, 8, 64)
 """The layer of Llama-3.2-1B. Nearly all of a product's time is spent on the weights."""
 
 SMALL = LayerShape(256, 768, 4, 2, 64)
-"""The layer of the embedded model. Quantizing inputs and writing outputs takes as long as the weights."""
+"""The layer of the demo model that Twostroke brings. A product of this size takes about as long for quantizing inputs
+and writing outputs as for its weights."""
 
 
 def random_memory(num_bytes: int) -> U8Array:

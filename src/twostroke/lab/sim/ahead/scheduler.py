@@ -1,8 +1,8 @@
 """The production scheduler for a simulator that knows all tokens in advance, so that it need not plan each stream.
 
 A stream is a sequence that decodes and can only go on by one token a step. `schedule` begins a step for all streams at
-once where their pages are available, and plans the other sequences next to them as usual. `skip` skips steps that
-contain only streams. The result is the same as that of single steps (tests/sim/test_steady.py).
+once where their pages are available, and plans the other sequences next to them as usual. `skip` does many steps at
+once if they contain only streams. The result is the same as that of single steps (tests/sim/test_steady.py).
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ from twostroke.types.result import StepResult
 
 
 class LoadBeside(StepLoad):
-    """The load of a step that also holds streams. stream_starts: the position that each stream computes."""
+    """The load of a step that also computes streams (see the module). stream_starts: the position that each stream
+    computes."""
 
     stream_starts: Positions[int] = ()
 
     @property
     def num_sequences(self) -> int:
-        """The number of streams, and of the other sequences so far."""
+        """The number of streams, and of the sequences that were added to the step's plan so far."""
         return len(self.stream_starts) + len(self.parts)
 
     def segments(self) -> list[Segment]:
-        """Returns the segments of the step, streams first."""
+        """Returns the segments of the step for the cost model. A segment is what the step computes of one sequence.
+        Streams come first."""
         return [*map(Segment.decode, self.stream_starts), *StepLoad.segments(self)]
 
     def streams(self) -> list[Segment]:
@@ -51,14 +53,15 @@ class LoadBeside(StepLoad):
 
 
 class AdmissionBeside(PageAdmission):
-    """Admission that counts the pages of all streams without looking at each of them."""
+    """Decides whether a waiting sequence can be admitted. The pages that streams need are counted at once, without a
+    loop over all streams."""
 
     def __init__(self, cache: CacheManager, watermark_pages: int, streams: Streams) -> None:
         super().__init__(cache, watermark_pages)
         self._streams = streams
 
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
-        """See PageAdmission. The answer is the same as if each running sequence were looked at."""
+        """Returns whether the sequence can be admitted now, with the same answer as PageAdmission gives."""
         streams = self._streams
         if not len(streams):
             return super().fits_now(sequence, matched, running)
@@ -68,16 +71,16 @@ class AdmissionBeside(PageAdmission):
 
 
 class NoMissReasons(MissReasons):
-    """Gives no reasons for misses."""
+    """Stands in for MissReasons and gives no reasons for prefix misses."""
 
     def explain(self, sequence: Sequence, matched: Prefix, running: Iterable[Sequence]) -> PrefixMiss | None:
-        """Returns None, because no reason is looked for."""
         return None
 
 
 class LookAheadScheduler(Scheduler):
-    """A scheduler that looks ahead. continuation: returns the tokens that a stream will get. on_tokens: called with a
-    stream's tokens when it ends or is planned again.
+    """A scheduler that can do many steps at once if they only give one token to each stream (see the module).
+    continuation: returns the tokens that a stream will get. on_tokens: called with a stream's tokens when it ends or is
+    planned again.
 
     A policy does not observe steps that contain only streams: they take the predicted time, so its estimates would not
     change. The reasons of prefix misses are not looked for: they belong to records of steps, and a simulation keeps
@@ -101,11 +104,11 @@ class LookAheadScheduler(Scheduler):
         self._pages = AdmissionBeside(cache, limits.watermark_pages, streams)
         self.steady = SteadyDecode(self._queues, cache, self._pages, limits, streams)
         self.beside: Positions[int] = ()
-        """Positions of the streams that are in the current step but not in its plan."""
+        """The positions that streams compute in the current step. Its plan does not list them."""
 
     def schedule(self, now: float) -> Plan | None:
-        """See Scheduler. The streams are in the step and not in the plan, which is therefore empty where there are only
-        streams."""
+        """Plans the next step. Streams are computed in the step but not listed in its plan, so a step of streams alone
+        has an empty plan."""
         if not self.steady.begin_one():
             self.steady.settle()
             return super().schedule(now)
@@ -115,7 +118,7 @@ class LookAheadScheduler(Scheduler):
         return plan or Plan(self._num_steps, ())
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
-        """See Scheduler. Streams whose last token was computed are ended first."""
+        """Takes in the result of a step. Streams that have got their last token are ended first."""
         events: list[Event] = list(self.skip(1, now)) if self.beside else []
         if plan.sequences:
             events += super().commit(plan, result, now)
@@ -123,8 +126,8 @@ class LookAheadScheduler(Scheduler):
         return events
 
     def skip(self, steps: int, now: float) -> list[FinishedEvent]:
-        """Skips the steps that `steady` has just allowed for the streams. Returns the events of the streams that end.
-        now: the end of the last step."""
+        """Does `steps` steps of all streams at once, without plans. SteadyDecode must have found that this is possible.
+        Returns the events of the streams that end. now: the end of the last step."""
         if not self.beside:
             self.under_way.skipped_to(now)
         ended = self.steady.skip(steps)

@@ -24,7 +24,8 @@ from twostroke.types.plan import Role
 
 
 class SteadyDecode:
-    """Looks ahead for one scheduler, between steps."""
+    """Tells a scheduler how many of the next steps do nothing but give each stream one token, and does these steps at
+    once. A stream is a decoding sequence that needs no other attention."""
 
     def __init__(
         self, queues: Queues, cache: CacheManager, pages: PageAdmission, limits: SchedulerLimits, streams: Streams
@@ -36,8 +37,8 @@ class SteadyDecode:
         self._most = min(limits.max_sequences, limits.max_step_tokens)
 
     def steps(self, most: int) -> int:
-        """Returns how many of the next steps, up to `most`, contain only streams; 0 where the next step may contain
-        other work."""
+        """Returns how many of the next steps, up to `most`, compute nothing but streams. Returns 0 where the next step
+        may also read a prompt or admit a request."""
         queues, streams = self._queues, self._streams
         running = queues.running
         if not 0 < len(running) <= self._most:
@@ -55,7 +56,8 @@ class SteadyDecode:
         return most
 
     def begin_one(self) -> bool:
-        """Takes the pages of the streams' next step. Returns False where that step must be planned for each stream."""
+        """Takes the pages that the streams need for the next step. Returns False where all sequences of that step must
+        be planned singly."""
         queues, streams = self._queues, self._streams
         if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
             return False
@@ -66,7 +68,7 @@ class SteadyDecode:
         return True
 
     def names(self) -> set[str]:
-        """Returns the request ids of the streams. Their pages cannot be taken, because the streams are in the step."""
+        """Returns the request ids of the streams. They are in the current step, so they must not be preempted."""
         return self._streams.names()
 
     def positions(self) -> list[int]:
@@ -74,8 +76,8 @@ class SteadyDecode:
         return self._streams.positions()
 
     def skip(self, steps: int) -> list[Live]:
-        """Changes the streams as `steps` steps would change them. No event is made. Returns the sequences that must be
-        ended, because they have reached their length.
+        """Gives each stream the tokens of `steps` steps. No event is made. Returns the sequences that must be ended,
+        because they have reached their length.
 
         steps: at most the number that the method `steps` has just returned, or 1 after `begin_one` has returned True.
         """
@@ -91,9 +93,9 @@ class SteadyDecode:
         return self._cache.pages_left
 
     def _join(self) -> None:
-        """Adds the running sequences that decode to the streams. A sequence that reads its prompt is not added. Its
-        page with the prompt's last token may be in the tree already; then its own page is given back at once. From the
-        first output token on, each page is unique."""
+        """Adds the running sequences that decode to the streams. Sequences that still read their prompt are not added.
+        The page of the prompt's last token may be in the prefix tree already, and the sequence's own copy is then given
+        back. The pages of output tokens are unique."""
         streams, running = self._streams, self._queues.running
         if len(streams) == len(running):
             return

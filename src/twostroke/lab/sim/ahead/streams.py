@@ -1,5 +1,5 @@
-"""Running sequences that each get one token in every step. Such a stream is looked at only when a page is full or when
-the stream ends.
+"""Running sequences that each get one token in every step. The simulator looks at such a stream only when a page is
+full or when the stream ends.
 
 A stream's `known` and `computed` are updated once a page and not in each step, so a step touches only a few sequences.
 A stream has as many pages as after single steps; only their ids may differ.
@@ -16,8 +16,8 @@ from twostroke.engine.scheduler.sequence import Sequence as Live
 from twostroke.types.request import Request
 
 Continuation = Callable[[Request, int, int], Sequence[int]]
-"""Takes (request, position of the first token, count) and returns output tokens. No two sequences may get tokens that
-make equal pages."""
+"""Takes (request, position of the first token, count) and returns output tokens. Different sequences must get different
+tokens, so that no page is found in the prefix tree."""
 OnTokens = Callable[[Request, int, int], None]
 """Called with (request, first step, end): the request got a token in each of the steps [first, end)."""
 
@@ -60,7 +60,8 @@ class Streams:
 
     @property
     def missing_pages(self) -> int:
-        """The number of pages that the streams do not own yet and need for their known tokens and one more each."""
+        """The number of pages that the streams need and do not own yet, for all their known tokens and one further
+        token each."""
         return len(self._to_grow) + len(self._due.get(self._clock, ()))
 
     def names(self) -> set[str]:
@@ -101,8 +102,8 @@ class Streams:
         self._to_grow = []
 
     def skip(self, steps: int) -> list[Live]:
-        """Changes the streams as `steps` steps would change them. The first of these steps may have begun. Returns the
-        sequences that got their last token; they are no longer streams.
+        """Gives every stream the tokens of `steps` steps. The pages of the first of these steps may have been taken
+        already. Returns the sequences that got their last token; they are no longer streams.
 
         steps: steps_left at most.
         """
@@ -122,7 +123,8 @@ class Streams:
         return sorted(ended, key=_admission)
 
     def settle(self) -> None:
-        """Updates all sequences; none is a stream any more."""
+        """Gives every stream the tokens and positions that it should have by now. Afterwards all of these sequences are
+        planned singly again, until they are joined anew."""
         self._look_at(self._bases)
         for sequence, since in self._since.items():
             if since < self._clock:

@@ -1,4 +1,4 @@
-"""A draft layer of a model: from the model's hidden state at t and the token t + 1 it makes the token t + 2.
+"""A draft layer of a model: from the model's hidden state at t and the token t + 1 it guesses the token t + 2.
 
 The layer also makes a hidden state, so it can go on from its own results.
 """
@@ -17,8 +17,9 @@ from twostroke.ops.program.values import Value, Weight
 @dataclass(frozen=True, eq=False, slots=True)
 class AheadProgram:
     """The program of a draft layer. states: (T, D), filled before each call with the model's hidden states, or with
-    `own` of an earlier call. own: (R, D), the hidden states of the next positions. shared: the model's matrices that
-    the layer uses. rows: (T, D), the same as `own` for all rows; None where the layer does not have them."""
+    `own` of an earlier call. own: (R, D), the hidden states that the layer makes at the R positions with logits.
+    shared: the model's matrices that the layer uses. rows: (T, D), the layer's hidden states at all positions; None
+    where they are not computed."""
 
     plain: Program
     program: Program
@@ -31,7 +32,8 @@ class AheadProgram:
 def ahead_program(
     plain: Program, states: Value, own: Value, shared: tuple[Weight, ...], rows: Value | None = None
 ) -> AheadProgram:
-    """Returns the program of a layer that predicts ahead, fused and checked."""
+    """Returns a draft layer's program, fused and checked, with the values that are read and written outside; see
+    AheadProgram."""
     program = fuse(plain, PATTERNS)
     check(program)
     return AheadProgram(plain, program, states, own, tuple(dict.fromkeys(shared)), rows)

@@ -73,8 +73,8 @@ class Heads(HeadCounts):
     query_growth: how much queries grow with the logarithm of their position, see RopeSpec. Heads with such a growth
     must be rotated whole. ahead: see PagedKV. gates: how many numbers the product of names.gate makes; each multiplies
     an equal share of the elements. 0 means one number for each element. gate_function: the function that is applied to
-    these numbers. clip: q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for
-    no limit. inner_norm: the norm of the output of all heads, before the last product (BitNet).
+    these numbers. clip: q, k and v are clipped to -clip .. clip, before the norms of heads and the rotation; 0 for no
+    limit. inner_norm: the norm of the output of all heads, before the last product (BitNet).
     """
 
     scale: float = 0.0
@@ -98,8 +98,8 @@ class Heads(HeadCounts):
 
 
 def joined_by_head(name: str) -> JoinedText:
-    """Reads q, k and v from one tensor. For each KV head, the tensor has the rows of its query heads, then those of its
-    k and its v."""
+    """Reads q, k and v from one tensor that is grouped by KV heads: the rows of the group's query heads, then those of
+    its k and its v."""
 
     def joined(t: Tracer, shape: Heads) -> Weight:
         group = shape.num_heads // shape.num_kv_heads
@@ -122,7 +122,8 @@ def joined_in_order(name: str) -> JoinedText:
 
 
 def joined_of_pairs(name: str) -> JoinedText:
-    """Reads the tensor of `joined_in_order`, where the two rows of each rotary pair of q and k are neighbours."""
+    """Reads q, k and v from one tensor, first all rows of q, then k, then v. The two rows of each rotary pair of q and
+    k are neighbours in it."""
 
     def joined(t: Tracer, shape: Heads) -> Weight:
         dim, pairs = shape.head_dim, shape.head_dim // 2
@@ -138,10 +139,10 @@ def joined_of_pairs(name: str) -> JoinedText:
 def attend(
     t: Tracer, shape: Heads, h: Value, *, window: int = 0, turn: RopeSpec | None = None, chunked: bool = False
 ) -> Value:
-    """Returns the block's output for the normed rows h, before it is added to the residual. turn: the rotation of this
-    layer; None for no rotation.
+    """Returns the output of an attention block for the normed rows h, before it is added to the residual. window: the
+    number of positions that a row sees, 0 for all. turn: the rotation of this layer; None for no rotation.
 
-    chunked: each row sees positions from the last multiple of `window` on.
+    chunked: a row sees only positions from the last multiple of `window` on.
     """
     joined = linear(h, shape.joined(t, shape) if shape.joined else _joined(t, shape, turn))
     *gates, q, k, v = joined.split(*([shape.query] * (1 + shape.gated)), shape.kv, shape.kv)
@@ -185,15 +186,16 @@ def _joined(t: Tracer, shape: Heads, turn: RopeSpec | None) -> Weight:
 
 
 def halves_of_pairs(shape: Heads, turn: RopeSpec) -> dict[str, HeadRows]:
-    """Returns an order of rows for each of the tensors of q and k, by name. In the checkpoint, the two elements of a
-    rotary pair are neighbours; in this order they lie half of the rotated elements apart."""
+    """Returns, for the tensors of q and k, the order in which their rows are read. The checkpoint stores both elements
+    of a rotary pair next to each other. In this order the first elements of all pairs come first, then the second ones.
+    """
     counts = {shape.names.q: shape.num_heads, shape.names.k: shape.num_kv_heads}
     pairs, dim = turn.rotary_dim // 2, shape.head_dim
     return {name: HeadRows(count, dim, dim, pairs=pairs) for name, count in counts.items()}
 
 
 def _gated(t: Tracer, shape: Heads) -> Weight:
-    """Returns the matrix of gate, q, k and v. q and k are neighbours because they are turned together."""
+    """Returns the joined matrix of gate, q, k and v. q and k are neighbours because one op rotates them together."""
     names, dim, width = shape.names, shape.head_dim, shape.hidden_size
     gate, q = (HeadRows(shape.num_heads, 2 * dim, dim, first) for first in (dim, 0))
     wanted: list[tuple[str, int, HeadRows | None]] = [
@@ -208,7 +210,6 @@ def _gated(t: Tracer, shape: Heads) -> Weight:
 
 
 def _gate(t: Tracer, shape: Heads) -> Weight:
-    """Returns the matrix of a gate that has a tensor of its own."""
     name, rows, width = shape.names.gate, shape.gates or shape.query, shape.hidden_size
     if not shape.names.gate_bias:
         return t.matrix("gate", {name: rows}, width)

@@ -28,8 +28,8 @@ from twostroke.types.spec.rope import RopeSpec
 
 @dataclass(frozen=True, slots=True)
 class EntryIndex:
-    """The index that chooses entries. heads: the heads of its queries. dim: the numbers of a key. chosen: the most
-    entries that a row attends to."""
+    """The index that chooses, for each row, the compressed entries that it attends to. heads: the heads of its queries.
+    dim: the elements of a key. chosen: the most entries that a row attends to."""
 
     heads: int
     dim: int
@@ -38,11 +38,11 @@ class EntryIndex:
 
 @dataclass(frozen=True, slots=True)
 class CompressedHeads:
-    """query_rank: the size of the latent that queries are made of. groups, group_rank: the output first goes through
-    one matrix for each group of heads, whose result has group_rank numbers. window: the number of last positions that a
-    row sees one by one. rate: how many positions make an entry, 0 for no entries. Where there is an index, an entry is
-    made of two windows of `rate` positions: its own and the one before. norm: the norm of latents, keys and entries;
-    queries have the same norm without weights."""
+    """The settings of the attention block. query_rank: the size of the latent that queries are made of. groups,
+    group_rank: the output first goes through one matrix for each group of heads, whose result has group_rank elements.
+    window: the number of last positions that a row sees one by one. rate: how many positions make an entry, 0 for no
+    entries. Where there is an index, an entry is made of two windows of `rate` positions: its own and the one before.
+    norm: the norm of latents, keys and entries; queries have the same norm without weights."""
 
     hidden_size: int
     num_heads: int
@@ -58,7 +58,7 @@ class CompressedHeads:
 
 
 def attend_compressed(t: Tracer, shape: CompressedHeads, h: Value) -> Value:
-    """Returns the block's output for the normed rows h, before it is added to the residual."""
+    """Returns the output of the attention block for the normed rows h, before it is added to the residual."""
     width, heads, turn = shape.hidden_size, shape.num_heads, Rope(shape.turn)
     latent = linear(h, t.matrix("q_latent", {"attn.wq_a": shape.query_rank}, width))
     latent = shape.norm(t, "attn.q_norm", latent, in_place=True)
@@ -97,7 +97,7 @@ def _compressed(t: Tracer, shape: CompressedHeads, h: Value, latent: Value) -> t
 
 
 def _entries(t: Tracer, shape: CompressedHeads, name: str, dim: int, series: int, h: Value) -> Cache:
-    """Returns a cache with the entries of the rows h."""
+    """Returns the cache of compressed entries, to which those of the rows h are written."""
     rows, rate = series * dim, shape.rate
     made = linear(h, t.matrix("router", {f"{name}.wkv": rows, f"{name}.wgate": rows}, shape.hidden_size))
     bias = t.vector_of((Tensor(t.name(f"{name}.ape"), (rate, rows)),), rate * rows)
@@ -123,13 +123,14 @@ def _output(t: Tracer, shape: CompressedHeads, seen: Value) -> Value:
 
 
 def _turned_first(t: Tracer, x: Value, heads: int, turned: int) -> Value:
-    """Returns x (T, heads * dim) with the rotated pairs of each head moved from the end, where they lie side by side,
-    to the front."""
+    """Returns x (T, heads * dim) with the rotated elements of each head moved from its end to its front. The two
+    elements of a pair, which are neighbours in x, lie in the first and the second half of them."""
     return take_columns(x, t.constant("order", _order(heads, x.width // heads, turned)))
 
 
 def _order(heads: int, dim: int, turned: int, *, back: bool = False) -> tuple[float, ...]:
-    """Returns the columns of `_turned_first`, or with `back` the columns that undo that order."""
+    """Returns the order of columns that `_turned_first` takes: for each new column, the number of the old one. back:
+    the order that undoes this."""
     plain = dim - turned
     own = [*range(plain, dim, 2), *range(plain + 1, dim, 2), *range(plain)]
     if back:

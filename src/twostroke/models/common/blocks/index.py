@@ -29,9 +29,10 @@ INDEX_EPS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """heads, dim: the number and size of the heads of the index's queries; its keys have one head. chosen: the most
-    positions that a row attends to. The first elements of a head turn as in the attention, or the last ones where
-    `turned_last`. interleaved: the checkpoint's rotary pairs lie side by side. eps: the epsilon of the norm of keys."""
+    """The index that chooses the positions of sparse attention. heads, dim: the number and size of the heads of the
+    index's queries; its keys have one head. chosen: the most positions that a row attends to. turned_last: the rotation
+    (RoPE) applies to the last elements of a head in the checkpoint, otherwise to the first. interleaved: the
+    checkpoint's rotary pairs lie side by side. eps: the epsilon of the norm of keys."""
 
     heads: int
     dim: int
@@ -51,13 +52,13 @@ class Index:
 
 
 def attend_chosen(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
-    """Returns the block's output for the normed rows h, before it is added to the residual."""
+    """Returns the output of the attention block for the normed rows h, before it is added to the residual."""
     return attend_found(t, shape, index, h, None)[0]
 
 
 def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
-    """Returns the block's output and the positions that each row attends to. These are `found`, or where `found` is
-    None the positions that the layer's own index chooses."""
+    """Returns the output of the attention block, and the positions that each row attends to. These are `found`, or
+    where it is None the positions that the layer's own index chooses."""
     cache, latent = keep_latents(t, shape, h), query_latent(t, shape, h)
     chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)
@@ -66,8 +67,8 @@ def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: V
 
 
 def choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value, factor: Value | None = None) -> Value:
-    """Returns the positions that each row attends to. latent: the input from which the index's queries are made. factor
-    (T, heads): the factor of each head's queries."""
+    """Returns the positions that each row attends to. latent: the input from which the index's queries are made.
+    factor: (T, heads), multiplies the queries of each head; None for no factor."""
     orders, dim, prefix = index.orders(1, shape.turned), index.dim, f"{shape.name}.indexer."
     keys = linear(h, t.selected("index_keys", f"{prefix}wk", dim, shape.hidden_size, orders))
     weight, bias = (

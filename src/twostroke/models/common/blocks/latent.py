@@ -27,7 +27,7 @@ from twostroke.types.spec.rope import RopeKind, RopeSpec
 LATENT_NORM = Norm(1e-6)
 """The norm of latents. Most families use this eps, whatever eps their configs give for the other norms."""
 STAND_IN = 2
-"""How many zeros are kept with a latent where heads have no shared part of keys, because pages always have such a part.
+"""Pages of latents always have room for a shared part of keys. In models without such a part, so many zeros are stored.
 """
 
 
@@ -49,17 +49,18 @@ class LatentNames:
 
 @dataclass(frozen=True, slots=True)
 class LatentHeads:
-    """query_rank: the size of the latent that queries are made of; 0 where they are made of the residual. rank: the
-    size of the latent that keys and values are made of. plain, turned: the parts of a head of q and k without and with
-    a rotation; the second may be 0. value_dim: the size of a head of V. turn: the rotation; None for families without a
-    rotation; also in these families, all heads share the second part of keys. interleaved: the checkpoint's rotary
-    pairs lie side by side. bias: the products that read and write the residual have a bias, except q without a latent.
-    query_growth: how much queries grow with the logarithm of their position, see RopeSpec. latent_scale: the factor of
-    the normed latent. gate: the name of a product that makes one number for each head; the head's output is multiplied
-    by the number's sigmoid. Empty for none. name: the beginning of the names of the block's tensors; names: the rest of
-    these names. norm: the norm of latents. window: the number of positions that a row sees, 0 for all. turned_norm: the
-    name of the norm of the turned part of keys, before the rotation; empty for none. rates: the full name of the tensor
-    of the table's rates, see Rope; empty for none."""
+    """The settings of a latent attention block. query_rank: the size of the latent that queries are made of; 0 where
+    they are made of the residual. rank: the size of the latent that keys and values are made of. plain, turned: how
+    many elements of a head of q and k have no rotation and how many have one. All heads share the second part of the
+    key; its size may be 0. value_dim: the size of a head of V. turn: the rotation; None where the second part is not
+    rotated either. interleaved: the checkpoint's rotary pairs lie side by side. bias: the products that read and write
+    the residual have a bias, except q without a latent. query_growth: how much queries grow with the logarithm of their
+    position, see RopeSpec. latent_scale: the factor of the normed latent. gate: the name of a product that makes one
+    number for each head; the head's output is multiplied by the number's sigmoid. Empty for none. name: the beginning
+    of the names of the block's tensors; names: the rest of these names. norm: the norm of latents. window: the number
+    of positions that a row sees, 0 for all. turned_norm: the name of the norm of the rotary part of keys, before the
+    rotation; empty for none. rates: the full name of the tensor of the rotation's frequencies, see Rope; empty where
+    they are computed."""
 
     hidden_size: int
     num_heads: int
@@ -84,12 +85,13 @@ class LatentHeads:
 
     @property
     def pairs(self) -> int:
-        """The number of rotary pairs of a head that lie side by side."""
+        """The number of rotary pairs of a head whose two elements are neighbours in the checkpoint; 0 where they are
+        not."""
         return self.turned // 2 if self.interleaved else 0
 
 
 def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
-    """Returns the block's output for the normed rows h, before it is added to the residual."""
+    """Returns the output of a latent attention block for the normed rows h, before it is added to the residual."""
     cache = keep_latents(t, shape, h)
     asked, turned = queries(t, shape, query_latent(t, shape, h) if shape.query_rank else h)
     seen = latent_attention(asked, turned, cache, shape.scale)
@@ -105,7 +107,7 @@ def head_gate(t: Tracer, shape: LatentHeads, h: Value) -> Value | None:
 
 
 def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
-    """Writes the rows' latents and turned keys into the layer's cache and returns the cache."""
+    """Writes the latents of the rows h, and their keys' rotary part, into the layer's cache and returns the cache."""
     behind = shape.turned or STAND_IN
     made = linear(h, _down(t, shape))
     if not shape.turned:
@@ -133,7 +135,8 @@ def query_latent(t: Tracer, shape: LatentHeads, h: Value) -> Value:
 
 
 def rotation(t: Tracer, shape: LatentHeads, turn: RopeSpec) -> Rope:
-    """Returns the table of a rotation, with the block's rates."""
+    """Returns the rotation with its frequencies: those of the tensor `shape.rates`, or the usual ones of `turn` where
+    the block has no such tensor."""
     if not shape.rates:
         return Rope(turn)
     pairs = turn.rotary_dim // 2
@@ -141,8 +144,8 @@ def rotation(t: Tracer, shape: LatentHeads, turn: RopeSpec) -> Rope:
 
 
 def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None = None) -> tuple[Value, Value]:
-    """Returns the queries of each head for latents (T, H, rank) and for the rotary part of keys (T, H, turned). factor
-    (T, H): the factor of each head's queries."""
+    """Returns the queries of each head for latents (T, H, rank) and for the rotary part of keys (T, H, turned). factor:
+    (T, H), multiplies the queries of each head; None for no factor."""
     heads, step = shape.num_heads, shape.plain + shape.turned
     if not shape.turned:
         plain = linear(source, _asking(t, shape, source.width, (HeadRows(heads, step, step),)))
@@ -159,7 +162,8 @@ def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None =
 
 
 def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
-    """Returns the same as `queries`. plain, turned: the parts of all heads without and with a rotation."""
+    """Applies the rotation to queries, and maps their other part to latents. plain, turned: the parts of all heads
+    without and with a rotation. Returns the same two values as `queries`."""
     plain, turned = plain.heads(shape.num_heads), turned.heads(shape.num_heads)
     if not shape.turn:
         return head_linear(plain, _keys_up(t, shape)), turned
@@ -171,7 +175,8 @@ def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -
 
 
 def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None) -> Value:
-    """Returns the block's output from the heads' result `seen` (T, H, rank). gate: see LatentHeads."""
+    """Returns the block's output from what the heads have attended to, `seen` (T, H, rank). gate: a number for each
+    head, whose sigmoid multiplies the head's result; None for no gate."""
     made = head_linear(seen, _values_up(t, shape)).flat()
     made = made if gate is None else multiply(made, gate, Activation.SIGMOID)
     return linear(
@@ -180,13 +185,12 @@ def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None
 
 
 def _asking(t: Tracer, shape: LatentHeads, columns: int, orders: tuple[HeadRows, ...]) -> Weight:
-    """Returns the matrix of queries."""
     name = f"{shape.name}.{shape.names.q_up if shape.query_rank else shape.names.q}"
     return t.selected("q", name, shape.num_heads * (shape.plain + shape.turned), columns, orders)
 
 
 def _down(t: Tracer, shape: LatentHeads) -> Weight:
-    """Returns the matrix of the latent and of the turned key."""
+    """Returns the matrix that makes the latent and the rotary part of keys."""
     rows = shape.rank + shape.turned
     orders = [HeadRows(1, rows, shape.rank)]
     if shape.turned:

@@ -1,4 +1,5 @@
-"""The orders in which a layer's two blocks and their norms stand, under the names of tensors that most families use."""
+"""Layers of an attention and a feed-forward block, by the order of both blocks and their norms. The names of tensors
+are those of most families."""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ def sparse_layer(
     turn: RopeSpec | None = None,
     factor: float = 1.0,
 ) -> Value:
-    """Applies a pre_layer with `block` in place of the usual feed-forward block, unless `block` is None. `block`
-    applies the factor itself."""
+    """Applies a layer with a norm before each block (see pre_layer), with `block` as its feed-forward block; None takes
+    the usual one. factor: multiplies the output of attention, and of the usual feed-forward block. `block` scales its
+    own output."""
     if block is None:
         return pre_layer(t, parts, x, window=window, turn=turn, factor=factor)
     seen = attend(t, parts.heads, parts.norm(t, USUAL_NORMS[0], x), window=window, turn=turn)
@@ -55,7 +57,7 @@ def sparse_layer(
 
 
 Turns = RopeSpec | Sequence[RopeSpec | None] | None
-"""One rotation for all layers, or a sequence with one for each layer; None for no rotation."""
+"""The rotation (RoPE) of all layers, or a sequence with one for each layer; None for no rotation."""
 
 
 def pre_decoder(
@@ -67,9 +69,9 @@ def pre_decoder(
     norms: tuple[str, str] = USUAL_NORMS,
     blocks: Sequence[FeedForwardText | None] = (),
 ) -> tuple[CommonFacts, ProgramText]:
-    """Returns facts and program of a decoder. Its layers are `pre_layer`, or `sparse_layer` where they have a block of
-    their own. windows, blocks: one for each layer; empty for none. Raises ValueError where their number is not the
-    number of layers."""
+    """Returns facts and program of a decoder whose layers have a norm before each block. windows: the attention window
+    of each layer. blocks: for each layer a feed-forward block of its own, or None for the usual one. Both may be empty
+    for none. Raises ValueError where their number is not the number of layers."""
     layers = parts.facts.num_layers
     turns = turn if isinstance(turn, Sequence) else (turn,) * layers
     windows, blocks = windows or (0,) * layers, blocks or (None,) * layers
@@ -95,7 +97,8 @@ def post_layer(t: Tracer, parts: Parts, x: Value, *, window: int = 0, turn: Rope
 def normed_sums_layer(
     t: Tracer, parts: Parts, x: Value, *, turn: RopeSpec | None = None, norms: tuple[str, str] = USUAL_NORMS
 ) -> Value:
-    """Applies a layer that norms the residual after each block was added to it (the first Transformer, OPT 350M)."""
+    """Applies a layer that norms the residual each time after a block was added to it (the first Transformer, OPT
+    350M)."""
     x = parts.norm(t, norms[0], add(x, attend(t, parts.heads, x, turn=turn)))
     return parts.norm(t, norms[1], add(x, parts.feed(t, x)))
 

@@ -21,15 +21,16 @@ MOST_EXPERTS = 1024
 """The largest number of experts that the ops allow."""
 
 Router = Callable[[Tracer, Value], Value]
-"""router(trace, normed) returns [weights | numbers] of each row's experts."""
+"""router(trace, normed) returns, for each row, the weights of its chosen experts and then their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinearRouter:
-    """A router of a product and a rule. name: the name of the product's tensor. bias: the product has a bias.
-    choice_bias: the full name, after the layer's prefix, of the tensor that is added to the scores only for the choice;
-    empty for none. choice_shape: the shape of that tensor where it has more than one axis. transposed: the product's
-    tensor holds (columns, rows). soft_cap: the soft cap of the product's outputs, 0 for none."""
+    """A router: a product gives scores, and a rule chooses experts by them. name: the name of the product's tensor.
+    bias: the product has a bias. choice_bias: the full name, after the layer's prefix, of the tensor that is added to
+    the scores only for the choice; empty for none. choice_shape: the shape of that tensor where it has more than one
+    axis. transposed: the product's tensor holds (columns, rows). soft_cap: the soft cap of the product's outputs, 0 for
+    none."""
 
     name: str
     experts: int
@@ -54,14 +55,14 @@ class LinearRouter:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A feed-forward block that every row goes through. gate: the name of a product with one output, whose sigmoid
-    multiplies the block's output; empty for none."""
+    """The shared experts of a layer: a feed-forward block that every row goes through. gate: the name of a product with
+    one output, whose sigmoid multiplies the block's output; empty for none."""
 
     feed: Feed
     gate: str = ""
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """Returns the block's output."""
+        """Returns the output of the shared experts for the normed rows h, multiplied by the gate if there is one."""
         made = self.feed(t, h)
         if not self.gate:
             return made
@@ -71,8 +72,8 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class ClampedFeed:
-    """A gated block that limits the values of the gate and of the factor that it multiplies. name: the beginning of the
-    names of its tensors."""
+    """A gated feed-forward block whose gate and up projection are clamped. name: the beginning of the names of its
+    tensors."""
 
     hidden_size: int
     inner_size: int
@@ -80,7 +81,7 @@ class ClampedFeed:
     name: str
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """Returns the block's output for the normed rows h, before it is added to the residual."""
+        """Returns the output of this feed-forward block for the normed rows h, before it is added to the residual."""
         inner, width, rule = self.inner_size, self.hidden_size, self.rule
         both = t.matrix("gate_up", {f"{self.name}.gate_proj": inner, f"{self.name}.up_proj": inner}, width)
         middle = gate(linear(h, both), rule.activation, rule.limit, rule.shift, hold_values=rule.hold_values)
@@ -89,7 +90,7 @@ class ClampedFeed:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The shape of a block. shared: the block that every row goes through next to its experts."""
+    """A mixture of experts. shared: the block that every row goes through in addition to its experts; None for none."""
 
     shape: BankShape
     router: Router
@@ -102,17 +103,19 @@ class Mixture:
         return self.of_routes(t, h, self.router(t, h))
 
     def of_routes(self, t: Tracer, h: Value, routes: Value) -> Value:
-        """Returns the experts' output for rows h, with routes that the router made from other rows."""
+        """Returns the weighted sum of experts' outputs for rows h. routes: weights and numbers of the experts, which a
+        router made from other rows."""
         return experts(h, routes, self.banks.gate_up(t, self.shape), self.banks.down(t, self.shape), self.rule)
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """Returns the block's output for the normed rows h, before it is added to the residual."""
+        """Returns the output of experts and shared block for the normed rows h, before it is added to the residual."""
         made = self.chosen(t, h)
         return add(made, self.shared(t, h)) if self.shared else made
 
 
 def mixture(block: Mixture, factor: float = 1.0) -> FeedForwardText:
-    """Returns a function that adds the block's parts, each times a factor, to the residual one after the other."""
+    """Returns a function that adds the outputs of the experts, and of the shared block, to the residual. factor:
+    multiplies each."""
 
     def added(t: Tracer, residual: Value, h: Value) -> Value:
         x = add(residual, scale(block.chosen(t, h), factor))

@@ -14,8 +14,9 @@ from twostroke.ops.rows.rms_norm import rms_norm
 
 
 class NormKind(enum.Enum):
-    """The kinds of norms. RMS: without a mean and a bias (Zhang and Sennrich 2019). LAYER: with both (Ba et al. 2016).
-    PLAIN_LAYER: without a bias. UNIT: RMS without weights. UNIT_LAYER: layer norm without weights and bias."""
+    """The kinds of norms. RMS: no mean is subtracted, no bias (Zhang and Sennrich 2019). LAYER: with mean and bias (Ba
+    et al. 2016). PLAIN_LAYER: LAYER without a bias. UNIT: RMS without weights. UNIT_LAYER: LAYER without weights and
+    bias."""
 
     RMS = enum.auto()
     LAYER = enum.auto()
@@ -25,8 +26,8 @@ class NormKind(enum.Enum):
 
 
 class HeadWeights(enum.Enum):
-    """How the weights of a norm of heads are stored. SHARED: one vector for all heads. ROWS: a row of one tensor for
-    each head. APART: a tensor for each head, NAME.norms.NUMBER."""
+    """How the checkpoint stores the weights of norms that are applied to each head. SHARED: one vector for all heads.
+    ROWS: a row of one tensor for each head. APART: a tensor for each head, NAME.norms.NUMBER."""
 
     SHARED = enum.auto()
     ROWS = enum.auto()
@@ -35,8 +36,9 @@ class HeadWeights(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """plus: the number that is added to the stored weights (1 where they are stored as w - 1). heads: how the weights
-    of norms of heads are stored. Only the kind PLAIN_LAYER can have another value than SHARED."""
+    """The norms of a model. plus: the number that is added to the stored weights (1 where they are stored as w - 1).
+    heads: how the weights of norms of heads are stored; only the kind PLAIN_LAYER may have other than one vector for
+    all heads."""
 
     eps: float
     kind: NormKind = NormKind.RMS

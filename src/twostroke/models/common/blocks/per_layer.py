@@ -19,8 +19,8 @@ from twostroke.ops.rows.multiply import multiply
 
 @dataclass(frozen=True, slots=True)
 class PerLayer:
-    """vocab_size: the number of token ids. table_rows: the number of rows of the table. Where the table has fewer rows
-    than there are ids, the ids beyond it take its row 0.
+    """The per-layer embeddings of a model. vocab_size: the number of token ids. table_rows: the number of rows of the
+    table. Where the table has fewer rows than there are ids, the ids beyond it take its row 0.
 
     width: how many numbers one layer has. table_scale: the factor of the table's rows. norm: the norm that the family
     uses.
@@ -36,7 +36,8 @@ class PerLayer:
     activation: Activation
 
     def inputs(self, t: Tracer, x: Value) -> tuple[Value, ...]:
-        """Returns p of each layer for the embedded rows x. The names of its tensors have no layer's prefix."""
+        """Returns, for each layer, its own numbers p (T, width) for the embedded rows x; see the module. The names of
+        the tensors have no layer's prefix."""
         whole = self.num_layers * self.width
         looked_up = scale(embed(self._table(t, whole), t.token_ids, t), self.table_scale)
         matrix = t.matrix("per_layer", {"model.per_layer_model_projection": whole}, self.hidden_size)
@@ -46,8 +47,8 @@ class PerLayer:
         return both.split(*(self.width for _ in range(self.num_layers)))
 
     def __call__(self, t: Tracer, x: Value, p: Value) -> Value:
-        """Returns a layer's result from its p and the rows x, norm(W2 (p act(W1 x))), before it is added to the
-        residual."""
+        """Returns norm(W2 (p act(W1 x))) for the rows x after a layer, which is then added to the residual. p: the
+        layer's numbers from `inputs`."""
         small = linear(x, t.matrix("per_layer_gate", {"per_layer_input_gate": self.width}, self.hidden_size))
         made = multiply(p, small, self.activation)
         matrix = t.matrix("per_layer_out", {"per_layer_projection": self.hidden_size}, self.width)

@@ -1,4 +1,4 @@
-"""Attention whose scores depend on how far apart two positions are, by classes of distances.
+"""Attention with relative position terms: scores depend on the bucket of the distance between two positions.
 
 Sources: Raffel et al. 2020 (T5), Song et al. 2020 (MPNet), He et al. 2021 (DeBERTa).
 """
@@ -19,8 +19,9 @@ from twostroke.ops.program.values import PagedKV, Tensor, Value, Vector
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The terms that are added to the scores, see ops/attention/placed_attention.py. A field is None where there is no
-    such term."""
+    """The relative position terms that are added to the scores. table: one number for each head and bucket. by_row,
+    by_key: a number for each bucket, made from the query's row or the key's row. See ops/attention/placed_attention.py.
+    A field is None where there is no such term."""
 
     table: Vector | None = None
     by_row: Value | None = None
@@ -28,12 +29,13 @@ class Beside:
 
 
 BesideText = Callable[[Tracer, Value, Value], Beside]
-"""`beside(trace, q, k)` returns the terms that are added to the scores, from the heads of q and k (T, H, D)."""
+"""`beside(trace, q, k)` returns the relative position terms of the scores, from the heads of q and k (T, H, D)."""
 
 
 def placed_attend(t: Tracer, shape: Heads, h: Value, places: tuple[float, ...], beside: BesideText) -> Value:
-    """Returns the block's output for the rows h, before it is added to the residual. places: the place of each distance
-    -R .. R, where a distance is a key's position minus a row's."""
+    """Returns the output of an attention block with relative position terms, before it is added to the residual. h: the
+    rows. places: the bucket of each distance -R .. R, where a distance is a key's position minus a row's. beside:
+    returns the terms."""
     names = shape.names
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
     made = linear(h, t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias))
@@ -54,14 +56,14 @@ def placed_attend(t: Tracer, shape: Heads, h: Value, places: tuple[float, ...], 
 
 
 def bias_table(t: Tracer, name: str, count: int, heads: int) -> Vector:
-    """Returns the numbers of a tensor (places, heads), head by head."""
+    """Returns the numbers of a tensor (buckets, heads), head by head."""
     return t.vector_of((Tensor(t.name(f"{name}.weight"), (count, heads), transposed=True),), count * heads)
 
 
 def t5_places(count: int, longest: int) -> tuple[float, ...]:
-    """Returns for each distance the number of its place, which is below `count`. Half of the places are for keys after
-    the row's position. Each short distance has a place of its own. Longer distances share places in ever wider ranges,
-    up to `longest` (Raffel et al. 2020)."""
+    """Returns for each distance -longest .. longest its bucket, below `count`. Half of the buckets are for keys after
+    the row's position. Each short distance has a bucket of its own. Longer distances share buckets in ever wider
+    ranges, up to `longest` (Raffel et al. 2020)."""
     half = count // 2
     single = half // 2
 
@@ -76,9 +78,9 @@ def t5_places(count: int, longest: int) -> tuple[float, ...]:
 
 
 def deberta_places(buckets: int, longest: int) -> tuple[float, ...]:
-    """Returns the place of each distance. Far distances share places where `buckets` is above 0 (He et al. 2021).
-    Places grow with the row's position minus the key's. Distance 0 has place `buckets`, or `longest` where `buckets` is
-    0."""
+    """Returns the bucket of each distance. Far distances share buckets where `buckets` is above 0 (He et al. 2021).
+    Numbers of buckets grow with the row's position minus the key's. Distance 0 has bucket `buckets`, or `longest` where
+    `buckets` is 0."""
     span, middle = buckets or longest, buckets // 2
 
     def place(apart: int) -> int:

@@ -2,8 +2,8 @@
 2026).
 
 A block reads a weighted sum of the streams, and its output is added to each stream with a weight of its own. Before
-that, the streams are mixed by a matrix whose rows and columns add up to nearly one. All weights are computed from the
-streams.
+that, the streams are mixed by a matrix whose rows and columns add up to nearly one. All these weights, which the code
+calls shares, are computed from the streams.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from twostroke.ops.rows.weigh_streams import weigh_streams
 
 @dataclass(frozen=True, slots=True)
 class MixedStreams:
-    """count: the number of streams, each of `width` numbers. rounds: how often rows and columns are divided by their
-    sums. eps: the epsilon of the shares. norm_eps: the epsilon of the norm of all streams, from which the shares are
-    made.
-    """
+    """Residual streams that are mixed with each other at each block. count: the number of streams, each of `width`
+    numbers. rounds: how often rows and columns of the mixing matrix are divided by their sums. eps: the epsilon of the
+    weights (shares). norm_eps: the epsilon of the norm of all streams, from which the shares are made."""
 
     count: int
     width: int
@@ -38,24 +37,25 @@ class MixedStreams:
     norm_eps: float
 
     def begin(self, t: Tracer, x: Value) -> Value:
-        """Returns the streams, each of which is x (T, D)."""
+        """Returns the streams at the beginning, which are all equal to the embedded rows x (T, D)."""
         order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
         return take_columns(x, t.constant("order", order)).heads(self.count)
 
     def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
-        """Returns a block's input (T, D), and the shares with which its output is added to the streams. name: the
-        beginning of the names of the tensors."""
+        """Returns the input of a block (T, D), and the weights (shares) of the streams and of the block's output. x:
+        the streams. name: the beginning of the names of the tensors."""
         shares = self._shares(t, name, x, (2 + self.count) * self.count, 3)
         return weigh_streams(x, shares.columns(0, self.count)).flat(), shares
 
     def write(self, x: Value, shares: Value, made: Value) -> Value:
-        """Returns the streams after a block with the output `made`."""
+        """Returns the residual streams after a block: x is mixed, and the output `made` is added with the weights in
+        `shares`."""
         count = self.count
         added = weigh_streams(made.heads(1), shares.columns(count, count))
         return mix_streams(added, x, shares.columns(2 * count, count * count))
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:
-        """Returns one weighted sum (T, D) of the streams."""
+        """Returns one weighted sum (T, D) of the streams, which goes to the last norm."""
         return weigh_streams(x, self._shares(t, name, x, self.count, 1)).flat()
 
     def _product(self, t: Tracer, name: str, x: Value, outputs: int) -> Value:
@@ -87,9 +87,9 @@ class KeptStreams(MixedStreams):
         return mix_streams(x, made.heads(1), shares)
 
     def _half(self, t: Tracer, name: str, logits: Value, place: int, eps: float) -> Value:
-        """Returns sigmoid(factor * logit + base) + eps for each logit. place: 0 for the shares with which a block reads
-        the streams, 1 for those with which its output is added. Each place has its half of the bases, and its factor.
-        """
+        """Returns sigmoid(factor * logit + base) + eps for each logit. place: 0 for the weights with which a block
+        reads the streams, 1 for those with which its output is added. The tensors of bases and factors hold both, one
+        after the other."""
         count, first = self.count, place * self.count
         base = Tensor(t.name(f"{name}_base"), (2 * count,), rows=(first, first + count))
         factor = Tensor(t.name(f"{name}_scale"), (2,), rows=(place, place + 1))
@@ -98,9 +98,10 @@ class KeptStreams(MixedStreams):
 
 @dataclass(frozen=True, slots=True)
 class GatedStreams:
-    """Streams of which a block reads the mean (Qwen4-Exp, 2026). A gate, which two products compute from all streams,
-    multiplies each element. The block's output is added to each stream with a share of its own. rank: the rank of the
-    two products. eps: the epsilon of the norm of each stream, whose weights are stored as w - 1."""
+    """Residual streams of which a block reads the mean (Qwen4-Exp, 2026). Before the mean is taken, each element of the
+    normed streams is multiplied by a gate, which two products compute from all streams. The block's output is added to
+    each stream with a weight (share) of its own. rank: the rank of the two products. eps: the epsilon of the norm of
+    each stream, whose weights are stored as w - 1."""
 
     count: int
     width: int
@@ -108,13 +109,13 @@ class GatedStreams:
     eps: float
 
     def begin(self, t: Tracer, x: Value) -> Value:
-        """Returns the streams, each of which is x (T, D)."""
+        """Returns the streams at the beginning, which are all equal to the embedded rows x (T, D)."""
         order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
         return take_columns(x, t.constant("order", order)).heads(self.count)
 
     def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
-        """Returns a block's input (T, D), and the shares (T, N) with which its output is added to the N streams. name:
-        the beginning of the names of the tensors."""
+        """Returns the input of a block (T, D), and the weights (shares) (T, N) with which the block's output is added
+        to the N streams. x: the streams. name: the beginning of the names of the tensors."""
         normed = self._normed(t, name, x)
         outputs = {f"{name}.block_inject_weight": self.count}
         logits = linear(normed, t.matrix("router", outputs, self.count * self.width))
@@ -122,12 +123,12 @@ class GatedStreams:
         return self._mean(t, name, normed), shares
 
     def write(self, x: Value, shares: Value, made: Value) -> Value:
-        """Returns the streams after a block with the output `made`."""
+        """Returns the residual streams after a block: its output `made` is added to each stream x with the stream's
+        weight in `shares`."""
         return mix_streams(x, made.heads(1), shares)
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:
-        """Returns the mean (T, D) of the streams, weighted by their gates. It is the value that a next block would
-        read."""
+        """Returns the gated mean (T, D) of the streams after the last layer."""
         return self._mean(t, name, self._normed(t, name, x))
 
     def _normed(self, t: Tracer, name: str, x: Value) -> Value:

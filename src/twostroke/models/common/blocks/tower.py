@@ -1,4 +1,5 @@
-"""Parts that towers for images share: patches times a matrix, places, layers that see the whole tile."""
+"""Parts that image encoders (vision towers) share: patches times a matrix, position embeddings, layers that see the
+whole tile."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ COLORS = 3
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """The product that reads a patch. The names of tensors have no ".weight".
+    """The product that makes a row of each patch. The names of tensors have no ".weight".
 
     side: the side of a patch in pixels. frames: how often a patch repeats its pixels; 0 for a kernel without an axis of
     frames. flat: the matrix is stored as (width, pixels and colours), not as a kernel.
@@ -40,7 +41,7 @@ class Patches:
     flat: bool = False
 
     def __call__(self, t: Tracer) -> Value:
-        """Returns the rows of the patches, without places."""
+        """Returns the rows of the patches, without position embeddings."""
         columns = COLORS * max(1, self.frames) * self.side**2
         name, frames = t.name(self.product), (self.frames,) if self.frames else ()
         shape = (columns,) if self.flat else (COLORS, *frames, self.side, self.side)
@@ -50,13 +51,14 @@ class Patches:
 
 
 def with_table(t: Tracer, x: Value, table: str, places: int) -> Value:
-    """Returns the rows with learned places added. The places are the step's token ids, and each names a row of the
-    table."""
+    """Returns the rows x with a learned position embedding added to each. table: the tensor of `places` embeddings. The
+    token ids of the step are the numbers of the positions."""
     return add(x, embed(t.matrix("positions", {table: places}, x.width), t.token_ids, t))
 
 
 def with_given_places(t: Tracer, x: Value) -> Value:
-    """Returns the rows with places added. The values of the places are given before each step."""
+    """Returns the rows x with a position embedding added to each. The host computes these embeddings and writes them
+    before each step."""
     return add(x, t.given(x.width))
 
 
@@ -89,7 +91,8 @@ def turn_by_pairs(head_dim: int, theta: float) -> Rope:
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """Layers with a norm before each block. norms: the names of a layer's two norms. turn: the rotation of q and k.
+    """The layers of an image encoder, with a norm before each block. norms: the names of a layer's two norms. turn: the
+    rotation of q and k.
 
     scales: the names of two vectors, with one number a column, that multiply the two blocks' results; empty for none.
 
@@ -111,11 +114,12 @@ class Tower:
         return self.of_layers(t, x, self.cache(t), range(self.num_layers))
 
     def cache(self, t: Tracer) -> Cache:
-        """Makes the cache in which all layers keep K and V, because a tile is one step."""
+        """Makes one cache for K and V that all layers use in turn. A tile is encoded in one step, so a layer's K and V
+        are not needed after the layer."""
         return t.cache(PagedKV(self.heads.num_kv_heads, self.heads.head_dim, ahead=self.heads.ahead))
 
     def of_layers(self, t: Tracer, x: Value, cache: Cache, layers: range) -> Value:
-        """Returns the rows after these layers."""
+        """Applies the layers `layers` to the rows x and returns the rows."""
         for index in layers:
             with t.layer(f"{self.layers}{index}."):
                 x = self.attended(t, x, cache)
@@ -125,7 +129,7 @@ class Tower:
         return x
 
     def attended(self, t: Tracer, x: Value, cache: Cache) -> Value:
-        """Returns the rows after the first block of a layer."""
+        """Applies the attention block of a layer and returns the rows x with its output added."""
         shape = self.heads
         h = self.norm(t, self.norms[0], x)
         names = {shape.names.q: shape.query, shape.names.k: shape.kv, shape.names.v: shape.kv}
@@ -169,7 +173,7 @@ def by_channel(t: Tracer, joined: Value, width: int) -> Value:
 
 
 def mean_rows(x: Value, rows: Indices, group: int) -> Value:
-    """Returns the mean of each group of `group` neighbouring rows. rows: the numbers of the groups."""
+    """Returns the mean of each group of `group` neighbouring rows of x. rows: the groups to compute, by number."""
     return mean_of(join_rows(x, rows, group), group)
 
 

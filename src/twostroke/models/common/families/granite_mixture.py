@@ -1,4 +1,5 @@
-"""The mixture and the factors that Granite's families of experts share."""
+"""The mixture of experts of Granite's families, and its scaling factors (such as residual_multiplier), which are read
+from the config."""
 
 from __future__ import annotations
 
@@ -10,26 +11,26 @@ from twostroke.ops.products.route import RouteRule
 from twostroke.types.spec.fields import Fields
 
 SMALLEST, LARGEST = 1e-9, 1e6
-"""The smallest and the largest value of a factor."""
+"""The least and the largest value of a scaling factor that a config may have."""
 BANKS = Stacks("block_sparse_moe.input_linear.weight", "block_sparse_moe.output_linear.weight")
 ROUTER = "block_sparse_moe.router.layer"
 
 
 def granite_factor(fields: Fields, name: str) -> float:
-    """Reads the factor `name`; it is 1 where the config does not have the field."""
+    """Reads the scaling factor `name` of a config; it is 1 where the config does not have the field."""
     return fields.number(name, SMALLEST, LARGEST, default=1.0)
 
 
 def granite_shared(hidden: int, inner: int) -> Feed:
-    """Returns the block that every row goes through."""
+    """Returns the shared expert: the feed-forward block that every row goes through."""
     return Feed(hidden, inner, gate_up="shared_mlp.input_linear", down="shared_mlp.output_linear")
 
 
 def granite_mixture(
     fields: Fields, hidden: int, inner: int, shared: int, banks: Stacks = BANKS, router: str = ROUTER
 ) -> Mixture:
-    """Reads the mixture. inner: the inner size of an expert. shared: the inner size of the block that every row goes
-    through, 0 for none. router: the name of the router's product."""
+    """Reads the mixture of experts. inner: the inner size of an expert. shared: the inner size of the shared expert, 0
+    for none. router: the name of the router's product."""
     count = expert_count(fields, 8)
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count, default=2), normalised=True)
     return Mixture(

@@ -1,4 +1,4 @@
-"""DeepSeek's layers: latent attention, and experts next to some that every row uses, after a few dense layers."""
+"""DeepSeek's layers: latent attention; after a few dense layers, experts of which some are shared by all rows."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ WORDS = {"F": "full", "S": "shared"}
 FULL, SHARED = WORDS.values()
 CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
 NORMALISED_BY = 1e-20
-"""The number that is added to the sum by which weights are divided."""
+"""The number that is added to the sum of the experts' weights before the weights are divided by it."""
 
 
 def biased_experts(parts: LatentParts) -> FeedForwardText:
-    """Returns the block of DeepSeek-V3 with experts, which adds its output to the residual. See biased_mixture."""
+    """Returns DeepSeek-V3's block of experts, which adds its output to the residual. See biased_mixture."""
     return mixture(biased_mixture(parts))
 
 
@@ -109,13 +109,13 @@ def mixed_program(parts: LatentParts, block: FeedForwardText, sparse: Sequence[b
 
 
 def mixed_layer(t: Tracer, parts: LatentParts, block: FeedForwardText, x: Value) -> Value:
-    """Applies a layer with experts."""
+    """Applies a layer of latent attention and the feed-forward block `block` of experts."""
     x = attended(t, parts, x)
     return block(t, x, parts.norm(t, "post_attention_layernorm", x))
 
 
 def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
-    """Reads the layers after the last one, which predict further tokens and have experts."""
+    """Reads the layers after the model's last one that predict further tokens (MTP). These layers have experts."""
     block = biased_experts(parts)
     return behind_the_last(parts.fields, parts.norm, lambda t, x: mixed_layer(t, parts, block, x))
 
@@ -123,9 +123,9 @@ def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
 def indexed_parts(
     fields: Fields, silent: Mapping[str, object], heads: int, interleaved: bool = False, *, side_by_side: bool = True
 ) -> tuple[LatentParts, Index]:
-    """Reads the blocks, and the index that chooses positions. heads: the index's number of heads where the config has
-    none. interleaved: the rotary pairs of the index are adjacent. side_by_side: the rotary pairs of the attention are
-    adjacent."""
+    """Reads the attention and feed-forward settings of a model with sparse attention, and its index, which chooses
+    positions. heads: the index's number of heads where the config has none. interleaved: the rotary pairs of the index
+    are adjacent. side_by_side: the rotary pairs of the attention are adjacent."""
     silu_only(fields)
     refuse_setting(fields, "mlp_bias", "No published model of this family has biases in its feed-forward blocks.")
     if any(kind != "indexed_attention" for kind in fields.texts("layer_types")):
@@ -144,7 +144,8 @@ def indexed_parts(
 
 
 def indexed_prediction(parts: LatentParts, index: Index) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers of a model whose attention has an index. Each of them has an index of its own."""
+    """Reads the layers that predict further tokens (MTP), for a model with sparse attention. Each of them has an index
+    of its own."""
     block = biased_experts(parts)
 
     def layer(t: Tracer, x: Value) -> Value:
@@ -175,8 +176,8 @@ def layers_with_experts(parts: LatentParts, default: int) -> tuple[bool, ...]:
 
 
 def choosing_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """Returns for each layer whether it chooses positions. indexer_types decides it, or index_topk_pattern, or the two
-    numbers index_topk_freq and index_skip_topk_offset."""
+    """Returns for each layer whether its own index chooses the positions of sparse attention. indexer_types decides it,
+    or index_topk_pattern, or the two numbers index_topk_freq and index_skip_topk_offset."""
     words: list[str] = list(fields.texts("indexer_types"))
     name = "indexer_types" if words else "index_topk_pattern"
     pattern = fields.value("index_topk_pattern")
@@ -194,8 +195,8 @@ def choosing_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def prediction_layers(fields: Fields) -> tuple[str, ...]:
-    """Returns the beginnings of the tensor names of the layers after the model's last one. These layers predict further
-    tokens and are not read."""
+    """Returns the prefixes of tensor names of the layers after the model's last one. They predict further tokens (MTP),
+    and the model itself does not read their tensors."""
     last = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, 64, default=1)
     return tuple(f"model.layers.{last + index}." for index in range(max(1, count)))

@@ -1,4 +1,4 @@
-"""Fields that many configs share, read with the refusals that they need."""
+"""Reads fields that many configs share, and refuses values that are not implemented."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def read_facts(
     ignored: tuple[str, ...] = (),
     optional_prefix: str = "",
 ) -> CommonFacts:
-    """Reads the facts of a model. hidden, layers, longest: the names of the fields.
+    """Reads the facts that all models have, such as sizes and token ids. hidden, layers, longest: the names of the
+    fields.
 
     positions: the longest sequence where the config does not give it.
     """
@@ -46,13 +47,15 @@ def read_facts(
 
 
 def with_silent(fields: Fields, silent: Mapping[str, object]) -> Fields:
-    """Returns the fields, with the family's defaults in transformers for those that are absent or null."""
+    """Returns the fields with values of `silent`, the family's defaults in transformers, for those that are absent or
+    null."""
     said = {name: value for name, value in fields.values.items() if value is not None or name not in silent}
     return fields.only({**silent, **said})
 
 
 def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
-    """Returns the fields with usual names next to a family's own names. own: own name -> usual name.
+    """Returns the fields, with the usual names added for fields that a family calls otherwise. own: own name -> usual
+    name.
 
     Raises CorruptModel where a field is there under both names with different values.
     """
@@ -67,7 +70,7 @@ def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
 
 
 def clip_of(fields: Fields) -> float:
-    """Reads clip_qkv, the limit within which q, k and v are held; 0 where the field is absent or null."""
+    """Reads clip_qkv, the limit to which q, k and v are clipped; 0 where the field is absent or null."""
     return fields.optional_number("clip_qkv", 1e-6, 1e6) or 0.0
 
 
@@ -84,12 +87,12 @@ def refuse_setting(fields: Fields, name: str, why: str) -> None:
 
 
 def refuse_quantized(fields: Fields) -> None:
-    """Raises UnsupportedModel for weights that are quantized in the checkpoint in a way that cannot be read."""
+    """Raises UnsupportedModel where the checkpoint's weights are quantized in a way that cannot be read."""
     scheme_of(fields.values, fields.place)
 
 
 def activation(fields: Fields, name: str, default: str) -> Activation:
-    """Reads the activation function that a field names. Raises UnsupportedModel for others."""
+    """Reads the activation function that a field names. Raises UnsupportedModel for a name that is not known."""
     word = fields.text(name, default)
     if word not in HF_NAMES:
         raise UnsupportedModel(
@@ -168,8 +171,8 @@ def windows_by_layer(fields: Fields, num_layers: int, window: int, usual: tuple[
 
 
 def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns `windows` where all layers have the family's one window. Raises UnsupportedModel where layer_types
-    differs."""
+    """Returns `windows`, the windows by layer_types, where they equal `usual`, those of the family without layer_types.
+    Raises UnsupportedModel where they differ."""
     if windows != usual:
         raise UnsupportedModel(
             f"config.json: layer_types mixes windows in a {family} model.",
@@ -180,8 +183,8 @@ def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tup
 
 
 def _dtype(fields: Fields) -> str:
-    """Reads the saved dtype. It is bfloat16 where config.json does not have the field; only the default of --weights
-    depends on it."""
+    """Reads the dtype in which the checkpoint was saved. It is bfloat16 where config.json does not have the field; only
+    the default of --weights depends on it."""
     word = fields.text("dtype", fields.text("torch_dtype", "bfloat16")).removeprefix("torch.")
     if word not in DTYPES:
         raise UnsupportedModel(

@@ -1,4 +1,4 @@
-"""Reads the fields of mixtures that several families share, under the names that transformers gives them."""
+"""Reads the fields of mixtures of experts that several families share, under the names that transformers gives them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 
 LARGEST = 1 << 20
-"""The largest size of a block."""
+"""The largest inner size of an expert or another feed-forward block that a config may have."""
 SAME = {"num_local_experts": "num_experts", "n_routed_experts": "num_experts", "moe_num_experts": "num_experts"}
-"""The other names of configs for the number of experts, each with the usual name."""
+"""The names that configs use for the number of experts, each with the usual name."""
 CORRECTION = "mlp.gate.e_score_correction_bias"
 
 
@@ -26,7 +26,8 @@ def expert_count(fields: Fields, absent: int | None = None) -> int:
 
 
 def sigmoid_rule(fields: Fields, count: int, chosen: int | None = None) -> RouteRule:
-    """Reads DeepSeek-V3's rule: scores by a sigmoid, groups, weights that add up to routed_scaling_factor."""
+    """Reads DeepSeek-V3's rule for choosing experts: scores by a sigmoid, groups of experts, weights that add up to
+    routed_scaling_factor."""
     if fields.text("scoring_func", "sigmoid") == "softmax":
         raise UnsupportedModel(
             "config.json: scoring_func is softmax.",
@@ -56,7 +57,7 @@ def expert_groups(fields: Fields, count: int, least: int, usual: int | None) -> 
 
 
 def named_feed(hidden: int, inner: int, begin: str) -> Feed:
-    """Returns a gated block. begin: the beginning of the names of its tensors."""
+    """Returns a gated feed-forward block. begin: the beginning of the names of its tensors."""
     return Feed(hidden, inner, gate=f"{begin}.gate_proj", up=f"{begin}.up_proj", down=f"{begin}.down_proj")
 
 

@@ -14,8 +14,8 @@ from twostroke.types.spec.refused_fields import refuse_fields, refuse_unread
 
 TIED = "tie_word_embeddings"
 HEAD_ALONE = "head_alone_is_untied"
-"""A field that this project adds: the config ties the head to the embedding, but the checkpoint has a head of its own.
-"""
+"""The name of a field that this project adds to a config. It means that the config ties the head to the embedding, but
+the checkpoint has a head of its own."""
 NOTHING: Mapping[str, object] = {}
 OUTER = (
     "bos_token_id",
@@ -25,7 +25,7 @@ OUTER = (
     TIED,
     "torch_dtype",
 )
-"""The fields outside the inner group that count where the inner group does not have them."""
+"""These fields are also read from outside the inner group, where the inner group does not have them."""
 
 PREFIXES = (
     ("language_model.model.blocks.", "model.layers."),  # Kimi K2.5 as transformers 5.23 writes it
@@ -127,7 +127,8 @@ even sizes out."""
 def language_model(
     fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """Reads the model of `text_config` as this architecture. Raises CorruptModel where that group is absent.
+    """Reads the language model of the group `text_config` as this architecture. Raises CorruptModel where that group is
+    absent.
 
     silent: the defaults of transformers for fields that the inner language model's config does not have.
     """
@@ -137,23 +138,24 @@ def language_model(
 def text_model(
     fields: Fields, entry: Architecture, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """Reads a language model as language_model does. entry: how the language model is read. No checkpoint holds this
-    language model alone, so the registry has no entry for it."""
+    """Reads the language model of the group `text_config` with the reader `entry`. It is for language models that no
+    checkpoint holds alone, so that the registry has no entry for them."""
     return _model(entry, with_silent(_inner(fields, "text_config"), silent))
 
 
 def language_model_or_flat(
     fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """Reads a language model as language_model does. The family's older files have no group text_config; in such files
-    all fields belong to the language model."""
+    """Reads a language model as language_model does. Older files of the family have no group text_config: in these, all
+    fields belong to the language model."""
     return text_model_or_flat(fields, registered(architecture), silent)
 
 
 def text_model_or_flat(
     fields: Fields, entry: Architecture, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """Reads a language model as language_model_or_flat does. entry: see text_model."""
+    """Reads a language model as text_model does, with the reader `entry`. In a file without the group text_config, all
+    fields belong to the language model."""
     if fields.has("text_config"):
         return text_model(fields, entry, silent)
     flat = {name: value for name, value in fields.values.items() if name not in ("model_type", "vision_config")}
@@ -163,8 +165,8 @@ def text_model_or_flat(
 def language_model_of_thinker(
     fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """Reads a language model as language_model does. The model's fields stand inside `thinker_config`, next to the
-    fields of parts that speak."""
+    """Reads a language model as language_model does, from the group `thinker_config`, which also has the fields of
+    parts for speech."""
     inner = _inner(fields, "thinker_config") if fields.has("thinker_config") else fields
     return language_model(inner, architecture, silent)
 
@@ -195,13 +197,12 @@ def _model(entry: Architecture, text: Fields) -> tuple[CommonFacts, ProgramText]
 
 
 TURNS = {"mrope": "default", "xdrope": "dynamic"}
-"""The kinds of rotations by several positions, each with the kind that gives the same result where all positions are
-equal."""
+"""The kinds of rotations by several axes (mrope), each with the plain kind that gives the same result for text."""
 
 
 def _turning_once(text: Fields) -> Fields:
-    """Replaces rotations by time, height and width with rotations by position. For text alone all three are equal, so
-    the results are the same."""
+    """Replaces a rotation by time, height and width (mrope) with a plain one. For text all three positions are equal,
+    so the results are the same."""
     values = dict(text.values)
     for name in ("rope_scaling", "rope_parameters"):
         group = text.group(name)
@@ -219,7 +220,8 @@ def text_fields(fields: Fields) -> Fields:
 
 
 def _inner(fields: Fields, name: str) -> Fields:
-    """Returns the group of the language model, with the outer fields that count."""
+    """Returns the fields of the language model's group `name`. Fields of OUTER that it does not have come from outside
+    it. Raises CorruptModel where there is no such group."""
     group = fields.group(name)
     if group is None:
         raise CorruptModel(

@@ -18,16 +18,17 @@ from twostroke.ops.states.selective_scan import selective_scan
 from twostroke.ops.states.short_conv import short_conv
 
 StepNorm = Callable[[Tracer, str, Value], Value]
-"""norm(trace, name, x) norms the steps, B or C, in place of x."""
+"""norm(trace, name, x) returns the norm of x, which may be overwritten. x is one of the scan's inputs: the low-rank dt,
+B or C."""
 
 
 @dataclass(frozen=True, slots=True)
 class MambaShape:
-    """inner: the number of channels. numbers: the size of each channel's state. rank: the rank of the product that
-    makes the steps.
+    """The sizes of a Mamba block. inner: the number of channels. numbers: the size of each channel's state. rank: the
+    size of the low-rank vector from which dt is made.
 
-    norm: the norm of the steps, B and C, whose tensors are called dt_layernorm, b_layernorm and c_layernorm; None for
-    none.
+    norm: the norm of this vector, of B and of C, whose tensors are called dt_layernorm, b_layernorm and c_layernorm;
+    None for none.
     """
 
     hidden_size: int

@@ -71,8 +71,8 @@ class Program:
         return matrices + sum(vector.parameters for vector in stored) + self._numbers_of_made()
 
     def _numbers_of_made(self) -> int:
-        """Returns how many numbers the tensors have from which only vectors are made. A tensor that several vectors
-        read counts once."""
+        """Returns the size of all tensors that only become vectors with computed numbers (VectorForm.is_made). A tensor
+        that several vectors read counts once, and one that is also part of a matrix does not count."""
         made = {
             part.name: math.prod(part.shape) for vector in self.vectors if vector.form.is_made for part in vector.parts
         }
@@ -111,5 +111,6 @@ def _numbers(weight: Weight) -> int:
 
 
 def _distinct(part: Tensor) -> int:
-    """Returns how many distinct numbers a bias has. Where all heads have the same numbers (step 0), they count once."""
+    """Returns how many distinct numbers a bias has. Where all heads have the same numbers (a HeadRows of step 0), they
+    count once."""
     return part.order.count if part.order is not None and part.order.step == 0 else part.length

@@ -3,13 +3,13 @@ value of all heads at once.
 
 An entry of rate m stands for m positions. It is written ("closes") at the last of them: the positions p with
 (p + 1) % m == 0. It lies in the page of p. Entries have the page table of the positions and are shared with the same
-prefixes. A page has ceil(16 / m) places. A cache of entries is
-declared as a LatentKV with `page_numbers` numbers for each position, so that its pages have enough room for the
-entries. A page of a cache of `dim` numbers is
+prefixes. A page has ceil(16 / m) places. A cache of entries is declared as a LatentKV with `page_numbers` numbers for
+each position, so that its pages have enough room for the entries. A page of a cache of `dim` numbers is
 
-    entry i of the page    dim numbers one after the other: float32, bf16, int8, or int4 as q + 8, of two
-                           neighbours the first in the low bits of a byte
-    scales                 after the room of a page of latents: bf16, one for each entry; int8 and int4 alone
+    entry i of the page    dim numbers one after the other: float32, bf16, int8 or int4. A byte holds q + 8
+                           of two int4 numbers, the first in the low bits
+    scales                 int8 and int4 alone: bf16, one for each entry. They begin after the room for all
+                           16 * `page_numbers` numbers of the page
 """
 
 from __future__ import annotations

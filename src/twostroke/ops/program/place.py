@@ -69,8 +69,8 @@ def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
 
 
 def _with_fewer_rows(program: Program, lives: Mapping[Value, _Life], max_tokens: int) -> dict[Value, int]:
-    """Returns the largest number of rows of each value that is written after the fold: the place in an encoder of
-    images at which groups of rows become one row each."""
+    """Returns the largest number of rows of each value that is written after the fold. There, groups of rows become one
+    row each, in the middle of an image encoder."""
     fold = fold_of(program)
     if fold is None:
         return {}

@@ -34,7 +34,8 @@ def reference(
 
 @op
 class TokenShift(Op):
-    """Each row mixed with the row before it; the state is changed."""
+    """Mixes each row with the row before it, with one or more sets of ratios; the state, a sequence's last row, is
+    changed in place."""
 
     SHAPES = {"out": "T M", "x": "T D", "mix": "M", "slots": "S"}
     CASES = (grid(3e-6, D=(1, 15, 64, 100, 300), W=(1, 3, 5), M="W D", state="D"),)
@@ -55,7 +56,8 @@ class TokenShift(Op):
 
 
 def token_shift(x: Value, mix: Vector) -> tuple[Value, ...]:
-    """Records the mixing of x (T, D) in each way of `mix`, with a new state, and returns one value for each way."""
+    """Records the mixing of each row of x (T, D) with the row before it, and adds a new state to the program. Returns
+    one value for each D numbers of `mix`: the ratios of one mixture."""
     if not mix.length or mix.length % x.width:
         raise ValueError(f"{mix.length} numbers are not ways to mix rows of {x.width}")
     out = x.fresh(mix.length)

@@ -183,8 +183,8 @@ def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
 
 
 def pack_stored(rows: StoredValues, weight_format: WeightFormat, width: int | None = None) -> U8Array:
-    """Packs rows of a matrix, or of whole panels of it, as bytes. width: the matrix's columns, where the rows are
-    continued with zeros to the end of a group. Raises ValueError for values that the kind cannot hold."""
+    """Packs rows of a matrix, or of whole panels of it, as bytes. width: the matrix's columns, where `rows` has more:
+    zeros up to the end of a group. Raises ValueError for values that the kind cannot hold."""
     kind = weight_format.kind
     rows = canonical(rows, kind)
     count, columns = rows.codes.shape

@@ -18,9 +18,9 @@ class Between(enum.Enum):
     - CORNERS: bilinear; the corners of both grids coincide.
     - BILINEAR, BICUBIC: interpolated between the middles of the cells (align_corners=False).
     - SMOOTH: BILINEAR with antialiasing where the grid becomes smaller.
-    - GRID: the first lines and columns of the learned grid, as they are.
+    - GRID: the first lines and columns of the learned grid, unchanged.
     - AXES: the tensor has a table for columns and then one for lines. A patch gets the sum of one row of each.
-    - PAIRS: as AXES, but row 2 i is the row of column i and row 2 i + 1 that of line i.
+    - PAIRS: like AXES, but row 2 i is the row of column i and row 2 i + 1 that of line i.
     - NEAREST: the row of the last cell that begins at or before the patch.
     """
 
@@ -70,8 +70,8 @@ class LearnedPlaces(Struct, frozen=True):
 
 
 class Windows(Struct, frozen=True):
-    """Layers whose patches see only the patches of a square window. side: the number of image rows along one side of a
-    window. whole: the layers that see the whole tile."""
+    """Window attention in a tower: in most layers, patches see only the patches of their square window. side: the
+    number of image rows along one side of a window. whole: the layers in which patches see the whole tile."""
 
     side: int
     whole: tuple[int, ...]
@@ -94,8 +94,8 @@ class TextTurns(Struct, frozen=True):
     interleaved: bool
 
     def fits(self, pairs: int) -> bool:
-        """Whether `sections` can be applied to heads with `pairs` rotary pairs: interleaved, or with a sum of
-        `pairs`."""
+        """Whether `sections` can be applied to heads with `pairs` rotary pairs. Interleaved sections always can, others
+        only with a sum of `pairs`."""
         return self.interleaved or sum(self.sections) == pairs
 
     def axes(self, pairs: int) -> tuple[int, ...]:
@@ -125,8 +125,9 @@ class Sight(Struct, frozen=True, kw_only=True):
     The language model. text_turns: how line and column of an image row rotate its heads. scaled: whether the factor on
     embeddings multiplies image rows too. added: the layers after which further image rows are added. spans: the layers
     in which the rows of an image see each other in both directions. filler: the token id of image rows wherever token
-    ids are read, except in the embedding; None for the id in the prompt. marks: the ids of tokens such as the end of an
-    image, which take positions next to the image before them. Only models that place images on a canvas have marks.
+    ids are read, except in the embedding; None for the id in the prompt. marks: the ids of tokens, such as the end of
+    an image, that belong to the image which they follow, so that they do not move later positions. Only models that
+    place images on a canvas have marks.
     """
 
     family: str
@@ -153,7 +154,8 @@ class Sight(Struct, frozen=True, kw_only=True):
 
     @property
     def tensors(self) -> frozenset[str]:
-        """The names of the tensors that the host reads."""
+        """The names of the tensors that no op reads: position embeddings, class token and newline row, from which the
+        host makes inputs of the tower."""
         return (self.learned.tensors if self.learned else frozenset()) | {name for name in (self.newline,) if name}
 
     def tiling(self, asked: int) -> Tiling:

@@ -40,8 +40,8 @@ def minimax_m3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Norms are stored as w - 1. Experts' weights add up to routed_scaling_factor; the shared expert has a weight of 1.
-    """
+    """Reads the language model. Norms are stored as w - 1. Experts' weights add up to routed_scaling_factor; the shared
+    expert has a weight of 1."""
     if fields.text("hidden_act", "silu") not in ("silu", "swigluoai"):
         raise fields.wrong("hidden_act", "Blocks of this family have a clamped gate, swigluoai.")
     parts = read_parts(fields.changed({"hidden_act": "silu"}), defaults("minimax_m3_vl_text"), kv_absent=4, plus=1.0)

@@ -43,7 +43,8 @@ WHOLE, WINDOW = THETAS
 PARTIAL = 0.5
 """The share of a head that is rotated."""
 UNIT = Norm(1e-14, NormKind.UNIT)
-"""The norm of heads. transformers divides by the length of a head, which it holds above this epsilon."""
+"""The norm of the heads of q and k: each is divided by its length. transformers replaces lengths below this epsilon by
+it."""
 PROJECTION, GATE = "self_attn.qkv_proj.", "mlp.gate."
 
 
@@ -149,8 +150,9 @@ def _attend(t: Tracer, shape: Convolved, h: Value, window: int, turn: RopeSpec) 
 
 
 def _convolved(t: Tracer, shape: Convolved, qk: Value) -> Value:
-    """Returns q and k after both convolutions. The second one also reads the row before, which is the first one's bias
-    alone before a text's first row. So this bias is added after the rows were paired, when that row is zeros."""
+    """Returns q and k after both convolutions. The second one reads each row and the row before it. Before a text's
+    first row there are zeros, of which the first convolution makes its bias. So this bias is added after the rows were
+    paired."""
     channels, dim = shape.channels, shape.head_dim
     first = short_conv(qk, conv_taps(t, "conv_qk_depthwise", channels, shape.taps))
     before, now = (1.0,) * channels, (0.0,) * channels

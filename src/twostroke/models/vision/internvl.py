@@ -28,7 +28,7 @@ PREFIXES = (("vision_tower.", TOWER), ("multi_modal_projector.", PROJECTOR))
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """A square of patches becomes one image row. The side of the square is 1 / downsample_ratio."""
+    """Reads the tower. A square of patches becomes one image row; its side is 1 / downsample_ratio."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     side, patch = _side(own, "image_size"), _side(own, "patch_size")
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)

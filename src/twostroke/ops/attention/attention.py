@@ -41,7 +41,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 TILE_TOKENS = 4 * PAGE_TOKENS
 LARGEST_BYTE, LARGEST_WHOLE = np.float32(127), np.float32(16383)
 SMALLEST_SCALED = np.float32(2.0**-112)
-"""The smallest magnitude by which `_rounded` divides. It replaces a smaller one, because the inverse must be finite."""
+"""The smallest magnitude by which `_rounded` divides. A smaller magnitude is replaced by it, so that its inverse is
+finite."""
 LOG2_E = np.float32(1.44269504088896341)
 
 
@@ -144,8 +145,8 @@ def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple
 
 
 def scaled_query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
-    """Returns the queries (H, D) multiplied by scale * log2(e), so that weights are powers of two. For integer pages
-    they are rounded to bytes too."""
+    """Returns the queries (H, D) multiplied by scale * log2(e): the softmax then uses exp2. For integer pages they are
+    rounded to bytes too."""
     scaled: F32Array = q * (np.float32(scale) * LOG2_E)
     if not layer.kind.is_integer:
         return scaled

@@ -30,7 +30,7 @@ MOST_NUMBERS = 2048
 
 def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:
     """Returns the kind of a cache that keeps an entry of `dim` numbers for every `rate` positions. window: how many
-    entries' positions the cache keeps; 0 for all.
+    positions the cache keeps; 0 for all.
 
     Raises ValueError for a `dim` or a `rate` that pages cannot hold.
     """

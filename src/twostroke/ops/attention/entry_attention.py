@@ -6,10 +6,10 @@
     given, it sees the entries whose numbers are in its row of `chosen`: in rising order, then -1.
     scores = scale * (q . entry);  out (T, H, D) float32 = softmax(scores) @ entries
 
-One softmax may go over two caches, with one call for each. The first call returns (T, H, D + 2): for each head the sum
-of entries times weights, the largest score times log2(e), and the sum of the weights exp(score - largest score). The
-second call takes this result as `before`, and continues the same softmax. sinks (H,): one score for each head without
-an entry. The call that ends the softmax adds it (Xiao et al. 2023).
+One softmax may go over two caches, with one call for each. The first call returns (T, H, D + 2). For each head these
+are the sum of entries times weights, the largest score times log2(e), and the sum of the weights. A weight is exp(score
+- largest score). The second call takes this result as `before`, and continues the same softmax. sinks (H,): one score
+for each head without an entry. The call that ends the softmax adds it (Xiao et al. 2023).
 
 One row's result depends on that row alone. Entries that a row does not see are not read for that row.
 """
@@ -136,8 +136,8 @@ def entry_attention(
     sinks: Vector,
     scale: float,
 ) -> Value:
-    """Records the calls and returns the output of each row of q (T, H, D) over the entries of `near`, and those of
-    `far` that are in `chosen`. One softmax goes over both."""
+    """Records the calls and returns the output of each row of q (T, H, D). One softmax goes over two caches: the
+    entries of `near`, and those entries of `far` whose numbers are in `chosen`."""
     heads, dim = q.shape
     made: Value | None = None
     for cache in (near, far):

@@ -29,8 +29,8 @@ class KeptOrder(Struct, frozen=True):
 
 
 OrderChoice = Callable[[tuple[Tensor, ...]], KeptOrder | None]
-"""A function that takes the tensors of a matrix and returns how the matrix's columns are kept sorted; None where they
-are not sorted."""
+"""A function that takes the tensors of a matrix, and returns how the matrix is stored with sorted columns; None for a
+matrix that is stored as it is."""
 
 
 def no_orders(parts: tuple[Tensor, ...]) -> KeptOrder | None:

@@ -190,8 +190,8 @@ def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, targe
 
 
 _Reader = tuple[Weight, Indices | None]
-"""The matrix and the row positions of a product that reads a gathered value and that no other call shares. Gather sends
-the value in the form in which this product rounds it."""
+"""The matrix and the row positions of the product that alone reads a gathered value. Gather sends the value in the form
+in which this product rounds it."""
 
 
 class _Shard:

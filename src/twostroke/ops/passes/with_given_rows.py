@@ -43,7 +43,7 @@ class GivenRows(Struct, frozen=True):
 
 
 REPLACED = GivenRows()
-"""The usual way: given rows replace rows of the embedding, and nothing else changes."""
+"""The usual way: an image's rows replace rows of the embedding, and nothing else changes."""
 
 
 def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:

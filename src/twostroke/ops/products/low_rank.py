@@ -5,12 +5,12 @@
 
 adapters (T,) int32, each an adapter's number, or -1 for a row that is `product` unchanged. down is a bank of E matrices
 of (D, R), up one of E matrices of (rows, R). Both are f32, bf16 or int8 with a scale for each column (COLUMNS8). The
-factor alpha / rank is already part of `up`. ranks (E,) float32, whole numbers: columns of an adapter's matrices from
-its rank on are zeros up to the next multiple of 8, and later columns are not read. R is a multiple of 8. Sums are
-float32 in a fixed order; x is not rounded. One row's result depends on that row alone, and not on the adapters of other
-rows. out may be product's memory.
+adapter's scaling, such as alpha / rank, is already part of `up`. ranks (E,) float32, whole numbers: columns of an
+adapter's matrices from its rank on are zeros up to the next multiple of 8, and later columns are not read. R is a
+multiple of 8. Sums are float32 in a fixed order; x is not rounded. One row's result depends on that row alone, and not
+on the adapters of other rows. out may be product's memory.
 
-middle (T, R) is room; its content afterwards is undefined.
+middle (T, R) is scratch memory; its content afterwards is undefined.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def reference(call: CallArrays) -> None:
 
 class LowRankBanks(Struct, frozen=True, eq=False, kw_only=True):
     """The LoRA matrices of all adapters for one tensor of a product. down: a bank of (columns, ranks) matrices. up: a
-    bank of (rows, ranks) matrices, already multiplied by alpha / rank.
+    bank of (rows, ranks) matrices, already multiplied by the adapter's scaling (alpha / rank).
 
     first_row: the first of the tensor's rows in the product. ranks: for each adapter, how many of the bank's columns it
     uses.

@@ -39,7 +39,7 @@ def _first_byte(placed: tuple[int, int, _Life]) -> int:
 
 
 class _Life(Struct):
-    """The calls [first, last] during which a value needs its memory."""
+    """The memory that a value needs, and the calls [first, last] during which it needs it."""
 
     num_bytes: int
     first: int

@@ -12,12 +12,13 @@ from twostroke.ops.program.values import Cache, PagedKV, Rope, Size, StateCache,
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Program:
-    """body: the calls for all rows of a step. head: those for the rows that need logits. logits: the result.
+    """The calls of a model in order. body: the calls for all rows of a step. head: the calls for the rows that need
+    logits. logits: the result.
 
     The head may run again for other rows of the same step: the values of the body that it reads stay valid until the
     next step.
 
-    given: values that no call makes; they are filled before each step. kept: values that may be read after the step,
+    given: inputs that no call makes; they are filled before each step. kept: values that may be read after the step,
     next to the logits, until the head or the program runs again.
 
     cuts: places in the body at which all rows wait for each other. Between two of them the rows may be computed block

@@ -41,8 +41,8 @@ class Recorder(Protocol):
 
 
 class Value(Struct, frozen=True, eq=False):
-    """float32 rows. rows: which number of rows it has (TOKENS or LOGIT_ROWS). shape: the shape of one row, (columns,)
-    or (heads, head_dim).
+    """The float32 result of an op, or a view of such a result. rows: which number of rows it has (TOKENS or
+    LOGIT_ROWS). shape: the shape of one row, (columns,) or (heads, head_dim).
 
     base: the value whose memory this one lies in, from element `first` of each row on; None for memory of its own.
     changed: whether an op wrote this value over its base; the base must not be read afterwards. parts: the neighbours

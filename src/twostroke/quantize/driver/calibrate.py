@@ -36,7 +36,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def no_progress(done: int, total: int, what: str) -> None:
-    """Reports no progress."""
+    """Shows no progress: the default of functions that take a `Progress`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ def _nothing(model: Model, kept: Mapping[str, str]) -> UnsupportedModel:
 
 
 def _require_banks(model: Model, kept: Mapping[str, str]) -> None:
-    """Raises UnsupportedModel where experts would be kept as they are. Experts are most of a mixture's weights, so that
-    a file which keeps them is hardly smaller."""
+    """Raises UnsupportedModel where experts would stay in floats. Experts are most of a mixture's weights, so such a
+    file would be hardly smaller."""
     for weight in model.plain.weights:
         module = weight.parts[0].name.removesuffix(WEIGHT)
         if weight.experts and module in kept:

@@ -36,14 +36,14 @@ from twostroke.weights.key_factors import Exponents, KeyFactors, require_same_mo
 STEPS: Mapping[KVKind, int] = {KVKind.INT8: 127, KVKind.INT4: 7}
 """The largest code of each format that rounds K."""
 ROWS_OF_A_RUN = 64
-"""How many positions of each sequence of the text are used. Those between them are similar."""
+"""At most this many positions of each sequence of the text are used, evenly spaced. Those between them are similar."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
     """The report of calibrating a model's keys. path: the written file. layers: the number of layers with factors for
     channels of K. used_tokens: the tokens for finding the factors. held_out_tokens: those for measuring the costs.
-    costs: by format, how far the model with K and V in this format is from the original, without and with the factors;
+    costs: for int8 and int4, how far the model with such K and V is from the original, without and with the factors;
     perhaps empty."""
 
     path: Path

@@ -19,11 +19,11 @@ from twostroke.weights.json_file import read_object
 from twostroke.weights.packed.fingerprint import content_of_folder, fingerprint
 
 NOTES = "calibrated"
-"""The folder inside the cache folder that holds these files."""
+"""The folder inside the cache folder where the files of this module are."""
 
 TAKEN_BY: Mapping[str, str] = {"int4": "int4"}
-"""The name of `--weights` that uses a method's result, by method. Only the rounding to int4 loses so much that
-calibration is worth its time."""
+"""For each method of calibration, the value of `--weights` that uses its result. Only the rounding to int4 loses so
+much that calibration is worth its time."""
 
 
 @dataclass(frozen=True, slots=True)

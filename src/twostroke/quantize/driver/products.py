@@ -35,7 +35,7 @@ class Product:
 
     @property
     def input_key(self) -> InputKey:
-        """A key that is equal for products that read the same columns of the same rows."""
+        """A key that is equal for products with the same input: the same columns of the same rows."""
         if self.expert is not None:
             return self.weight, self.expert, self.weight.columns
         return self.x.root, self.x.offset, self.x.width

@@ -101,8 +101,8 @@ def measure_inputs(
     together: Sequence[tuple[Product, ...]],
     found: SolvedStage,
 ) -> dict[InputKey, Moments]:
-    """Runs the stage on the text, with the weights as found so far, and returns the second moments (sums of x x^T) of
-    each input of the products. together: tuples of products that read the same input."""
+    """Runs the stage on the text, with the weights as found so far, and returns the moments (sums of x x^T, sizes of x)
+    of each input of the products. together: tuples of products that read the same input."""
     wanted = {same[0].weight.key: same[0] for same in together if same[0].expert is None}
     moments = {same[0].input_key: Moments.none(same[0].weight.columns) for same in together}
     banks = {same[0].weight for same in together if same[0].expert is not None}

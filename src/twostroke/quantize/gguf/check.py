@@ -51,7 +51,7 @@ def read_back(
 
 
 def as_read(value: KeyValue) -> Any:
-    """Returns a value as the reader of files returns it."""
+    """Returns the value of a key as the reader of GGUF files would return it."""
     if isinstance(value, float):
         return float(np.float32(value))
     if isinstance(value, str | bool | int):

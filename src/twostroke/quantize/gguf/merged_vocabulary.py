@@ -35,8 +35,8 @@ ODD = "a\x00\x01\x7f é e\u0301 \u200d\U0001f9d1\u200d\U0001f680 \ue000  \t \r\n
 
 
 def merged_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """Returns the keys of the kind `llama`. Raises UnsupportedModel where the tokenizer's steps have no form in GGUF.
-    """
+    """Returns the GGUF keys of a tokenizer, as the kind `llama`. Raises UnsupportedModel where the tokenizer has steps
+    that GGUF cannot describe."""
     model = said["model"]
     prefix = _adds_space(said)
     merges = [_pair(each) for each in model["merges"]]
@@ -156,8 +156,8 @@ def _read_back(keys: Mapping[str, KeyValue]) -> TokenList:
 
 
 def _marks(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> dict[str, int]:
-    """Returns the tokens that are found in a text before it is split, and their ids. The unknown token of a file is
-    always one of them."""
+    """Returns the added tokens, which are found in a text before it is split, and their ids. The unknown token of a
+    file is always one of them."""
     found = {token["content"]: token["id"] for token in said.get("added_tokens", ())}
     unknown = said["model"].get("unk_token")
     if unknown in said["model"]["vocab"]:

@@ -84,8 +84,8 @@ def plan_tensors(family: Family, config: Config, layers: int, shapes: Mapping[st
 def _own(
     family: Family, table: Mapping[str, str | Place], prefix: str, shapes: Mapping[str, Shape], mixture: bool
 ) -> Iterator[StoredPlan]:
-    """Yields the tensors that are stored one by one, or expert by expert. Where one of our tensors has two known names,
-    the one that llama.cpp's converter writes comes first."""
+    """Yields the tensors of the file that are made of one tensor of ours, or of one for each expert. Where a tensor of
+    ours has two known names, the one that llama.cpp's converter writes comes first."""
     for rest, said in sorted(table.items(), key=lambda item: _rank(item[0], mixture)):
         place = said if isinstance(said, Place) else Place(said)
         ending = _ENDING.search(rest)

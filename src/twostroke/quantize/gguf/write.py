@@ -192,7 +192,7 @@ def _require_all(plans: Mapping[str, StoredPlan], shapes: Mapping[str, Shape], m
 
 
 class _Tensors:
-    """All tensors of a checkpoint under llama.cpp's names."""
+    """The tensors of a GGUF file, which are made from the checkpoint while the file is written."""
 
     def __init__(self, checkpoint: Checkpoint, described: Described, progress: Progress) -> None:
         self._checkpoint, self._described = checkpoint, described

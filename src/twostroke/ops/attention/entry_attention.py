@@ -7,9 +7,9 @@
     scores = scale * (q . entry);  out (T, H, D) float32 = softmax(scores) @ entries
 
 One softmax may go over two caches, with one call for each. The first call returns (T, H, D + 2). For each head these
-are the sum of entries times weights, the largest score times log2(e), and the sum of the weights. A weight is exp(score
-- largest score). The second call takes this result as `before`, and continues the same softmax. sinks (H,): one score
-for each head without an entry. The call that ends the softmax adds it (Xiao et al. 2023).
+are the sum of entries times weights, the largest score times log2(e), and the sum of the weights. A score's weight is
+exp(score - largest score). The second call takes this result as `before`, and continues the same softmax. sinks
+(H,): one score for each head without an entry. The call that ends the softmax adds it (Xiao et al. 2023).
 
 One row's result depends on that row alone. Entries that a row does not see are not read for that row.
 """

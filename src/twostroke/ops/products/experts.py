@@ -9,14 +9,14 @@ has columns, else the op `activate` with `activation`.
 
 routes (T, 2 k) holds weights and experts' numbers as route.py writes them. Numbers from E to E + idle - 1 belong to
 experts that this op leaves out: they add nothing, and weigh_inputs is 0 then. idle_share.py computes their share. A
-number that belongs to no expert, or that a row of routes has twice, is refused. gate_up is a bank of E matrices of (2
-F, D) or (F, D), down one of E matrices of (N, F), N <= D, E <= 1,024. Both products are computed as in linear_silu.py
+number that belongs to no expert, or that a row of routes has twice, is refused. gate_up is a bank of E matrices,
+(2 F, D) or (F, D), down one of E matrices, (N, F), N <= D, E <= 1,024. Both products are computed as in linear_silu.py
 and linear.py, with rounding. Then each element of an expert's output is multiplied by its weight and added to the row's
 sum. One row's result depends on that row alone, and not on the other rows of the same expert.
 
-rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert. Only the reference needs
-this room: kernels take several experts at once and have room of their own. Its content afterwards is undefined. middle
-has 2 F columns where there is a gate other than silu(gate) * up.
+rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are scratch memory for the rows of one expert. Only the
+reference needs it: kernels take several experts at once and have memory of their own. Its content afterwards is
+undefined. middle has 2 F columns where there is a gate other than silu(gate) * up.
 """
 
 from __future__ import annotations

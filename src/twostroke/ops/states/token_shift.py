@@ -1,6 +1,6 @@
-"""token_shift: each row mixed with the row before it in its sequence, in several ways (RWKV; Peng et al. 2023).
+"""token_shift: each row mixed with the row before it in its sequence, with N sets of ratios (RWKV; Peng et al. 2023).
 
-    out (T, N * D), x (T, D), mix (N * D,) float32, for each way n = 0 .. N - 1:
+    out (T, N * D), x (T, D), mix (N * D,) float32, for each set n = 0 .. N - 1:
     out[t, n] = x[t] + (x[t - 1] - x[t]) * mix[n]
     The row before a sequence's first row of a step is the sequence's state (D,). The
     sequence's last row of the step becomes its new state. slots (S,): each sequence's place in `state`.

@@ -1,7 +1,7 @@
 """Makes the keys of a GGUF file from config.json, all but those of the tokenizer.
 
-The usual keys are the reader's tables the other way round. Keys from which a family's reader computes fields are in
-own_keys.py.
+Most keys follow from the tables of the reader of GGUF files, used in the other direction. Keys from which a family's
+reader computes fields are in own_keys.py.
 """
 
 from __future__ import annotations

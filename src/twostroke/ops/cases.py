@@ -21,10 +21,11 @@ ROTATED = (
     WeightFormat(WeightKind.SUPER6, 256, 64),
 )
 CODES = (*INTEGERS, *ROTATED)
-"""The formats of whole numbers. With them activations are rounded too."""
+"""The weight formats of whole numbers. A product with such a weight rounds its activations too."""
 PAGES = ((1e-4, (KVKind.F32, KVKind.BF16)), (5e-3, (KVKind.INT8, KVKind.INT4)))
-"""Pairs of a tolerance of attention and the kinds of pages that it is for. Matrix registers hold a weight to 2^-17 of
-its value. In whole numbers the last bit of a float may round a weight to the next whole number."""
+"""The tolerances of attention's tests, each with the kinds of KV pages that it is for. Float pages: matrix registers
+hold a softmax weight to 2^-17 of its value. Integer pages: a float that differs in its last bit may round a weight to
+another whole number."""
 
 
 def times(factor: float) -> Content:

@@ -202,11 +202,12 @@ def pack_integers(
 
 
 def nibbles_of(values: U8Array, together: int, runs: int) -> U8Array:
-    """Packs (N, K') as (P, K' / (2 runs together), runs * 64 * together): two runs of `together` values share their
-    bytes.
+    """Packs nibbles: (N, K') values below 16 become (P, K' / (2 runs together), runs * 64 * together) bytes. Of 2 *
+    `together` adjacent values of a row, the first half are the low nibbles of bytes and the second half the high
+    nibbles.
 
-    values: C-contiguous, each below 16. together: 1 or 4, the number of values that are handled as one number, for
-    speed.
+    values: C-contiguous. together: 1 or 4, the number of values that are handled as one number, for speed. runs: how
+    many such pairs of halves of one row a block has.
     """
     rows, columns = values.shape
     numbers: NDArray[Any] = values.view(np.uint32 if together == 4 else np.uint8)
@@ -218,7 +219,7 @@ def nibbles_of(values: U8Array, together: int, runs: int) -> U8Array:
 
 
 def nibbles_to(packed: U8Array, together: int, runs: int) -> U8Array:
-    """The inverse of nibbles_of: unpacks (P, steps, bytes) to (N, K')."""
+    """The inverse of nibbles_of: unpacks (P, blocks, bytes) to (N, K')."""
     panels, steps, _ = packed.shape
     shaped = packed.reshape(panels, steps, runs, PANEL_ROWS, together).transpose(0, 3, 1, 2, 4)
     return np.stack((shaped & 15, shaped >> 4), axis=4).reshape(panels * PANEL_ROWS, -1)

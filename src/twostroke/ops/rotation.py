@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROTATED_COLUMNS = 64
-"""The number of columns of a block. It is a step of packed weights, so every matrix is padded to whole blocks anyway.
-"""
+"""The number of columns of a block. Packed weights are padded to multiples of 64 columns anyway."""
 
 F32Array = NDArray[np.float32]
 

@@ -50,7 +50,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 
 def layer_of(cache: PagedKV, kv_kind: KVKind, num_pages: int, device: DeviceMemory = HOST) -> KVLayer:
-    """Makes the pages of one layer."""
+    """Makes the KV pages of one layer."""
     latent = isinstance(cache, LatentKV)
     sizes = (cache.kv_heads, cache.head_dim, cache.v_dim)
     return new_kv_layer(kv_kind, num_pages, *sizes, is_latent=latent, memory=device)
@@ -72,10 +72,10 @@ class StepSizes(NamedTuple):
 
 
 class MemorySizes(Struct, frozen=True):
-    """num_pages: the number of pages in the pool of each page group, in the order of `program.cache_groups`, or one
-    number for all groups. context_tokens: the longest sequence. state_slots: the number of places for states of
-    sequences and for their copies. The other sizes are limits of one step. groups: the page groups of the plans that
-    this program has; None for all."""
+    """The sizes of a program's memory. num_pages: the number of pages in the pool of each page group, in the order of
+    `program.cache_groups`, or one number for all groups. context_tokens: the longest sequence. state_slots: the number
+    of places for states of sequences and for their copies. The other sizes are limits of one step. groups: which of the
+    whole model's page groups this program has, where it is a part of a model; None for all."""
 
     num_pages: int | tuple[int, ...]
     context_tokens: int
@@ -102,8 +102,9 @@ class MemorySizes(Struct, frozen=True):
 
 class GroupInputs(Struct, frozen=True, eq=False):
     """The inputs of a step for one page group. slots: (T,), page * PAGE_TOKENS + offset of each row. batch: the page
-    tables; the row starts and the contexts of all groups are the same arrays. written: for each row of the page tables
-    the table that was written there, where the writer keeps it."""
+    tables; the row starts and the contexts of all groups are the same arrays. written: for each row of
+    `batch.page_table`, the list of pages that was copied there last; None where it is not known. With it, the runner
+    copies only what has changed."""
 
     slots: I32Array
     batch: AttentionBatch
@@ -113,10 +114,10 @@ class GroupInputs(Struct, frozen=True, eq=False):
 class StepMemory:
     """The arrays of a program. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and
     the inputs of each page group are filled before each step. `slots` and `batch` are those of the first group, which
-    exists even where no layer has pages. has_types: whether the program reads token_types. row_marks: the marks of rows
-    that are given from outside. row_ends: see ops/attention/span_attention.py. row_numbers: 0, 1, 2 and so on. These
-    three are empty where the program reads none of them. row_turns: tables whose rows are those of the step; they are
-    written before each step.
+    exists even where no layer has pages. has_types: whether the program reads token_types. row_marks: which rows are
+    replaced by rows from outside, such as those of an image. row_ends: see ops/attention/span_attention.py.
+    row_numbers: 0, 1, 2 and so on. These three are empty where the program reads none of them. row_turns: rope tables
+    with one row for each row of the step (M-RoPE); they are written before each step.
 
     device: the memory in which values, caches and tables lie; matrices and vectors are there already. The arrays that
     are filled before a step are in one block of the host's memory (`inputs`), with page tables last.
@@ -177,7 +178,8 @@ class StepMemory:
         self._largest = StepSizes(sizes.max_step_tokens, sizes.max_sequences, sizes.max_logit_rows)
 
     def _rates(self, rope: Rope) -> F32Array | None:
-        """Returns the learned numbers of a table, in the host's memory; None without them."""
+        """Returns the learned factors of a rope table's frequencies (Rope.rates), in the host's memory; None without
+        them."""
         return None if rope.rates is None else self._device.get(self._vectors[rope.rates.key])
 
     def used_input_bytes(self, sizes: StepSizes) -> int:
@@ -195,12 +197,12 @@ class StepMemory:
 
     @property
     def slots(self) -> I32Array:
-        """The slots of the first page group."""
+        """The slots of new K and V in the first page group."""
         return self.page_inputs[0].slots
 
     @property
     def batch(self) -> AttentionBatch:
-        """The batch of the first page group."""
+        """The page tables and row starts of the first page group."""
         return self.page_inputs[0].batch
 
     def copy_states(self, copies: Iterable[tuple[int, int]]) -> None:
@@ -223,7 +225,8 @@ class StepMemory:
                 self._device.copy_row(layer.data, source, target)
 
     def tables(self, planned: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-        """Returns the page tables of a sequence that belong to this program's page groups."""
+        """Returns those page tables of a sequence that belong to this program's page groups. planned: the tables of all
+        groups of the whole model."""
         own = self.sizes.groups
         return planned if own is None else [planned[group] for group in own]
 
@@ -259,11 +262,11 @@ class StepMemory:
         return found
 
     def fill(self, value: Value, sizes: StepSizes, rows: F32Array) -> None:
-        """Writes the rows of a value that the program is given. The value is contiguous."""
+        """Writes the rows of one of the program's given values (inputs). The value is contiguous."""
         self._device.write(self.value(value, sizes), rows)
 
     def fill_rows(self, value: Value, sizes: StepSizes, rows: F32Array, first: int) -> None:
-        """Writes some rows of a value that the program is given, from row `first` on."""
+        """Writes some rows of one of the program's given values (inputs), from row `first` on."""
         self._device.write(self.value(value, sizes)[first : first + len(rows)], rows)
 
     def operands(self, call: Op, sizes: StepSizes | None = None) -> tuple[Any, ...]:
@@ -276,7 +279,8 @@ class StepMemory:
         return tuple(self._operand(item, own, self.page_inputs[group]) for item in items)
 
     def _largest_of(self, items: Iterable[Any]) -> StepSizes:
-        """Returns the sizes of the largest step in a call with these operands."""
+        """Returns the sizes with which a call is planned where no step's sizes are given: the largest step's. A call on
+        values with fewer rows, after the fold of an image encoder, has fewer tokens."""
         roots = (item.root for item in items if isinstance(item, Value))
         fewer = [self._placement.fewer[root] for root in roots if root in self._placement.fewer]
         return self._largest._replace(tokens=min(fewer)) if fewer else self._largest

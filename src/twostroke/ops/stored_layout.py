@@ -16,31 +16,31 @@ Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), e
     SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
     SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16 like SUPER8_MIN, then nibbles: the code
     SUPER2, SUPER2_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: two bits of each column,
-                        laid out as high bits: the code + 1, for _MIN the code
-    SUPER3              as SUPER8; then blocks of 16 columns: the two low bits of the code + 4, laid out as high bits;
+                        packed as high bits (below): the code + 1, for _MIN the code
+    SUPER3              as SUPER8; then blocks of 16 columns: the two low bits of the code + 4, packed as high bits;
                         then (64) of 16 bits: bit 4 i + q is the third bit of column 4 q + i
     SUPER5_MIN          as SUPER4_MIN; then blocks of 32 columns: the fifth bits, then nibbles
     SUPER6, SUPER6_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two highest bits of code + 32, then
                         nibbles
     AFFINE4_g           scales (columns / g, 64) float32, as many minima, float32; then nibbles: the code
     AFFINE8_g           the same; then codes
-    E2M1_g              scales (columns / g, 64) float32; then nibbles: the bits of the float of 4 bits whose double is
+    E2M1_g              scales (columns / g, 64) float32; then nibbles: the bits of the 4-bit float; twice its value is
                         the code (0, 1, 2, 3, 4, 6, 8 or 12; the highest bit is the sign)
 
 High bits of a block are (64, 4) bytes. With b bits a code, byte i of a row has those of column 4 q + i of the block
-from bit b q on.
-Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of affine kinds are a multiple of g,
-those of super kinds a multiple of 256 in files. Where floats are rounded to a super kind, the last group may be
-shorter. Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each group of 256 columns
-has a sum of its own, which begins with 0.
+from bit b q on. Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of affine kinds are a
+multiple of g, those of super kinds a multiple of 256 in files. Where floats are rounded to a super kind, the last group
+may be shorter. Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each group of 256
+columns has a sum of its own, which begins with 0.
 
-    FLAT, E2M1: 32 columns share a scale x_scale of the activations, as in ggml's Q8_0; they are one or two steps
-        for each step: sum = fma(float(whole sum), step * x_scale, sum)
-                       sum = fma(-minimum, float(sum of the rounded activations) * x_scale, sum)
+A subgroup is the columns that share factor = scale * multiplier and offset = minimum_scale * minimum.
+    FLAT, E2M1: 32 columns, one or two subgroups, share a scale x_scale of the activations, as in ggml's Q8_0
+        for each subgroup: sum = fma(float(whole sum), factor * x_scale, sum)
+                           sum = fma(-offset, float(sum of the rounded activations) * x_scale, sum)
         total = total + sum
     other kinds: the columns of a group share a scale x_scale of the activations
-        for each step: sum = fma(float(whole sum), step, sum)
-                       sum = fma(-minimum, float(sum of the rounded activations), sum)
+        for each subgroup: sum = fma(float(whole sum), factor, sum)
+                           sum = fma(-offset, float(sum of the rounded activations), sum)
         total = fma(sum, x_scale, total)
 """
 
@@ -67,11 +67,11 @@ _OFFSETS = {
 
 
 _THIRD_PLACES = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=np.uint16)
-"""In a word of 16 bits, the third bit of column 4 q + i is the bit with the number [q, i]."""
+"""In 16 bits for a row and 16 columns, the third bit of column 4 q + i is the bit with the number [q, i] (SUPER3)."""
 
 
 class StoredValues(Struct, frozen=True, eq=False):
-    """n blocks (or rows) of `codes.shape[1]` elements.
+    """n rows, or blocks, of a quantized matrix, unpacked to codes and scales.
 
     codes: (n, elements). scales: (n, a) float32. multipliers: (n, b), where b is a multiple of a; None means ones.
     minimum_scales: (n, a); None means no minimum. minima: (n, b), not negative; None means ones.
@@ -84,15 +84,15 @@ class StoredValues(Struct, frozen=True, eq=False):
     minima: I16Array | None = None
 
     def steps(self) -> F32Array:
-        """Returns the factors (n, groups) by which the codes of each group are multiplied."""
+        """Returns scale * multiplier of each subgroup of columns, (n, groups): the factors of the codes."""
         return _times(self.scales, self.multipliers)
 
     def offsets(self) -> F32Array | None:
-        """Returns the numbers (n, groups) that are subtracted in each group; None without minima."""
+        """Returns minimum_scale * minimum of each subgroup, (n, groups), which is subtracted; None without minima."""
         return None if self.minimum_scales is None else _times(self.minimum_scales, self.minima)
 
     def values(self) -> F32Array:
-        """Returns the values, (n, elements) float32."""
+        """Returns the weights that the codes stand for, (n, elements) float32."""
         steps, offsets = self.steps(), self.offsets()
         grouped = self.codes.reshape(*steps.shape, -1).astype(np.float32)
         grouped *= steps[:, :, None]
@@ -123,7 +123,7 @@ class StoredValues(Struct, frozen=True, eq=False):
         )
 
     def by_rows(self, rows: int) -> StoredValues:
-        """Returns blocks that lie one after the other as `rows` rows of blocks."""
+        """Returns the same values as `rows` rows, each of which joins consecutive blocks."""
 
         def shaped(part: Any) -> Any:
             return None if part is None else part.reshape(rows, -1)
@@ -150,13 +150,13 @@ def scale_columns(kind: WeightKind) -> int:
 
 
 def holds_columns(kind: WeightKind, columns: int) -> bool:
-    """Returns whether rows of `columns` columns can be of this kind."""
+    """Returns whether a matrix with `columns` columns can be stored in this kind."""
     return columns % scale_columns(kind) == 0
 
 
 def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
-    """Returns the rows' values with exactly the parts that the kind has: steps of its own width, and zeros for minima
-    that are absent. Raises ValueError for values that the kind cannot hold."""
+    """Returns the rows with the scales, multipliers and minima that the kind stores. Absent minima become zeros. Raises
+    ValueError for values that the kind cannot hold."""
     columns, wide = rows.codes.shape[1], scale_columns(kind)
     same = 1 if kind.is_super else columns // rows.scales.shape[1] // wide  # number of steps that share a file's scale
     if (
@@ -183,8 +183,8 @@ def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
 
 
 def pack_stored(rows: StoredValues, weight_format: WeightFormat, width: int | None = None) -> U8Array:
-    """Packs rows of a matrix, or of whole panels of it, as bytes. width: the matrix's columns, where the rows are
-    continued with zeros to the end of a group. Raises ValueError for values that the kind cannot hold."""
+    """Packs rows of a matrix, or of whole panels of it, as bytes. width: the matrix's columns, where `rows` has more:
+    zeros up to the end of a group. Raises ValueError for values that the kind cannot hold."""
     kind = weight_format.kind
     rows = canonical(rows, kind)
     count, columns = rows.codes.shape
@@ -232,16 +232,14 @@ def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
 
 
 def code_offset(kind: WeightKind) -> int:
-    """Returns the number that is added to a code of the kind before it is packed, so that no packed number is negative.
-    """
+    """Returns the number that is added to a code of the kind before it is packed, so that it is not negative."""
     if kind.code_bits == 8:
         return 128
     return _OFFSETS.get(kind, 0)
 
 
 def _block_columns(kind: WeightKind) -> int:
-    """Returns how many columns fill one plane with their high bits. A plane has 4 bytes for each row, and each column
-    takes `high_bits` bits."""
+    """Returns how many columns fill one plane, of 4 bytes for each row, with their `high_bits` bits each."""
     return 32 // kind.high_bits
 
 
@@ -256,7 +254,7 @@ def _planes_of(high: U8Array, kind: WeightKind) -> U8Array:
 
 
 def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:
-    """The inverse of `_planes_of`."""
+    """The inverse of `_planes_of`: returns the high bits (N, K')."""
     shifts = np.arange(8 // kind.high_bits, dtype=np.uint8) * np.uint8(kind.high_bits)
     panels, blocks, _ = planes.shape
     bytes_of = planes.reshape(panels, blocks, PANEL_ROWS, 1, 4).transpose(0, 2, 1, 3, 4)
@@ -265,7 +263,7 @@ def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:
 
 
 def _thirds_of(full: U8Array) -> U8Array:
-    """Packs the third bits of (N, K') codes as (P, blocks, 128): for each panel and each 16 columns, 64 numbers of 16
+    """Packs the third bits of (N, K') codes as (P, blocks, 128): for each panel and 16 columns, 64 numbers of 16
     bits."""
     bits = (full >> np.uint8(2)).reshape(len(full) // PANEL_ROWS, PANEL_ROWS, -1, 4, 4).astype(np.uint16)
     words = np.bitwise_or.reduce(bits << _THIRD_PLACES, axis=(3, 4)).transpose(0, 2, 1)
@@ -273,14 +271,15 @@ def _thirds_of(full: U8Array) -> U8Array:
 
 
 def _thirds_to(planes: U8Array) -> U8Array:
-    """The inverse of `_thirds_of`, as codes of 0 and 4."""
+    """The inverse of `_thirds_of`: returns (N, K') numbers that are 4 where the third bit is set, else 0."""
     words = np.ascontiguousarray(planes).view(np.uint16).transpose(0, 2, 1)
     bits = (words[..., None, None] >> _THIRD_PLACES & np.uint16(1)).astype(np.uint8) << np.uint8(2)
     return bits.reshape(words.shape[0] * PANEL_ROWS, -1)
 
 
 def _finer(rows: StoredValues, times: int) -> StoredValues:
-    """Returns rows of a flat kind in which each scale and minimum is repeated `times` times."""
+    """Returns rows with each scale and minimum scale repeated `times` times, for a kind whose scales are for fewer
+    columns."""
     least = rows.minimum_scales
     return StoredValues(
         rows.codes,
@@ -302,8 +301,8 @@ def _spread(whole: I16Array, units: int) -> I16Array:
 
 
 def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
-    """Packs (rows, <= units) as (panels, units, bytes), where 64 rows are neighbours. Missing rows and units are zeros.
-    """
+    """Packs (rows, <= units) as (panels, units, bytes), where 64 rows are neighbours. Missing rows and units become
+    zeros."""
     full = np.zeros((padded_rows(len(values)), units), values.dtype)
     full[: len(values), : values.shape[1]] = values[:, :units]
     lanes = np.ascontiguousarray(full.reshape(-1, PANEL_ROWS, units).transpose(0, 2, 1))
@@ -311,7 +310,8 @@ def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
 
 
 def stored_values(weight: PackedWeight) -> StoredValues:
-    """Unpacks bytes as rows with padded columns. Rows of super kinds are continued with zeros to the end of a group."""
+    """Unpacks a weight to codes and scales, with all padded columns; for SUPER kinds, padded with zeros to whole groups
+    of 256."""
     kind, padded = weight.format.kind, weight.format.padded_columns(weight.columns)
     panels = padded_rows(weight.rows) // PANEL_ROWS
     sub, kinds = kind.step_columns, 2 if kind.has_minimum else 1
@@ -366,21 +366,22 @@ def stored_values(weight: PackedWeight) -> StoredValues:
 
 
 def _to_the_end(part: Any, padded: int) -> Any:
-    """Returns a part of `padded` columns, continued with zeros for the columns that the last group lacks."""
+    """Returns an array for `padded` columns, continued with zeros to a multiple of 256 columns."""
     missing = part.shape[1] * (-padded % STORED_GROUP) // padded
     return np.pad(part, ((0, 0), (0, missing)))
 
 
 def _meant(packed: I16Array, kind: WeightKind) -> I8Array:
-    """Returns the codes that the packed numbers stand for."""
+    """Returns the codes that packed numbers stand for."""
     if kind.is_e2m1 or kind.is_iq4:
         return (E2M1_CODES if kind.is_e2m1 else IQ4_CODES)[packed]
     return (packed - code_offset(kind)).astype(np.int8)
 
 
 def stored_product(x_q: I8Array, x_scales: F32Array, weight: PackedWeight) -> F32Array:
-    """Returns the product (T, rows), see the module. x_q: (T, padded columns). x_scales: (T, one for each
-    `activation_columns`). Products are rounded before they are added, because NumPy has no fma."""
+    """Returns the product (T, rows) of rounded activations and a stored weight; see the module. x_q: (T, padded
+    columns). x_scales: (T, one for each `activation_columns`). Each product is rounded before it is added, because
+    NumPy has no fma."""
     values = stored_values(weight)
     steps, offsets = values.steps(), values.offsets()
     sub, wide = values.codes.shape[1] // steps.shape[1], weight.format.activation_columns

@@ -1,7 +1,5 @@
-"""A draft layer as an executor of plans. It reads the model's hidden states at the positions where they are known.
-
-Position t of a plan holds the token t + 1 of the text, and reads the hidden state at t.
-"""
+"""A draft layer (MTP, EAGLE) as an executor of plans. It reads the model's hidden states at the positions where they
+are known. Position t of a plan holds the token t + 1 of the text, and reads the hidden state at t."""
 
 from __future__ import annotations
 
@@ -25,10 +23,10 @@ KEPT_BYTES = 64 << 20
 
 
 class HiddenHistory:
-    """Keeps the hidden states of known positions until they are taken; satisfies StepReader.
+    """Keeps the model's hidden states of known positions until the draft layer takes them; satisfies StepReader.
 
-    values: hidden states (T, D) of a step; the arrays of all values are joined along D. wants: returns whether a
-    request's states are kept.
+    values: the values of the model's program, each (T, D), whose rows are kept, joined along D. wants: returns whether
+    a request's hidden states are kept.
     """
 
     def __init__(self, memory: StepMemory, values: Sequence[Value], wants: Callable[[Request], bool]) -> None:
@@ -37,7 +35,8 @@ class HiddenHistory:
         self.num_bytes = 0
 
     def read(self, plan: Plan, sizes: StepSizes, sampled: Mapping[str, Sequence[SampledToken]]) -> None:
-        """Keeps the hidden states of a step. A guess's position is kept only if the guess was right. See StepReader."""
+        """Keeps the hidden states of the step that the model has just run. A guess's position is kept only if the guess
+        was right. See StepReader."""
         found: list[F32Array] = []
         begin = 0
         for sequence in plan.sequences:
@@ -54,10 +53,10 @@ class HiddenHistory:
             self.forget(next(iter(self._kept)))
 
     def take(self, request_id: str, start: int, out: F32Array) -> None:
-        """Copies the hidden states of positions from `start` on into `out` (count, all widths), and forgets them.
+        """Moves the hidden states of positions from `start` on into `out` (count, all widths); they are no longer kept.
 
         Positions that were not computed, such as those of a shared prefix, give zeros. States of earlier positions are
-        forgotten too.
+        dropped too.
         """
         out[...] = 0.0
         left: list[tuple[int, F32Array]] = []
@@ -76,13 +75,13 @@ class HiddenHistory:
             self._kept.pop(request_id, None)
 
     def forget(self, request_id: str) -> None:
-        """Forgets a request that has ended. An unknown id changes nothing."""
+        """Drops the hidden states of a request that has ended. An unknown id changes nothing."""
         self.num_bytes -= sum(rows.nbytes for _, rows in self._kept.pop(request_id, ()))
 
 
 class AheadExecutor:
-    """Runs a draft layer; satisfies `speculate.draft.DraftExecutor`. width: how many numbers the history keeps for each
-    position.
+    """Runs a draft layer; satisfies `speculate.draft.DraftExecutor`. width: the size of the hidden states that the
+    history keeps for a position.
 
     enter: a function (out, rows) that makes the hidden states that the layer reads. out: (T, D), in the layer's memory.
     rows: (T, width), from the history.
@@ -102,8 +101,8 @@ class AheadExecutor:
         self._own: dict[str, F32Array] = {}
 
     def execute(self, plan: Plan) -> StepResult:
-        """Runs a plan of sequences of one role. PREFILL: positions whose hidden states the model has computed. DECODE:
-        guesses that follow the layer's own guesses."""
+        """Runs a plan of sequences of one role. With PREFILL, the layer reads the model's hidden states of the plan's
+        positions. With DECODE, it guesses one more token after its own last guess, and reads its own hidden state."""
         sizes = StepSizes(plan.num_tokens, len(plan.sequences), sum(each.sampled_rows for each in plan.sequences))
         if plan.sequences[0].role is Role.PREFILL:
             self._enter(self._memory.value(self._made.states, sizes), self._taken(plan))
@@ -119,7 +118,7 @@ class AheadExecutor:
         return result
 
     def _taken(self, plan: Plan) -> F32Array:
-        """Returns the history's numbers for all rows of a plan. The history forgets them."""
+        """Takes the model's hidden states of all rows of a plan out of the history, and returns them, (rows, width)."""
         rows, end = np.empty((plan.num_tokens, self._width), np.float32), 0
         for each in plan.sequences:
             begin, end = end, end + each.num_tokens

@@ -1,4 +1,4 @@
-"""An executor of plans for several draft layers, each of which is used once in turn.
+"""An executor of plans for several draft layers (MTP), each of which is used once in turn.
 
 Layers are counted from 0. At position t of a plan, layer k reads the token t + 1 + k of the text, and the result of
 layer k - 1 for t. So all layers compute the same positions; the first one reads hidden states of the model. The first
@@ -6,9 +6,8 @@ pass of a call runs the first layer. Each further pass runs the next layer over 
 their end. A layer that was not reached, because fewer guesses were wanted, reads its rows at the beginning of the next
 call.
 
-Rows at the end of the text depend on guesses. In the last layer there are as many such rows as there are further
-layers. The next call reads these rows again, so its plan must begin that many positions before the end of the text that
-was known.
+Rows at the end of the text depend on guesses. With n layers, these are the last n - 1 rows of the last layer. The next
+call reads these rows again, so its plan must begin that many positions before the end of the text that was known.
 
 Source: DeepSeek-V3, section 2.2 (DeepSeek-AI 2024); transformers' MtpModel.
 """
@@ -31,8 +30,8 @@ from twostroke.types.result import StepResult
 
 
 class BoundLayer(NamedTuple):
-    """A layer bound to its memory. states, rows: the values that the layer reads and makes for each row; see
-    AheadProgram."""
+    """A draft layer with its memory. states: the value that the layer reads for each row. rows: the value that it makes
+    for each row. See AheadProgram."""
 
     runner: ModelRunner
     memory: StepMemory
@@ -42,8 +41,9 @@ class BoundLayer(NamedTuple):
 
 @dataclass(slots=True)
 class _Reading:
-    """The rows of one sequence, from position `start` on. layer: the next layer that reads them. states: the numbers
-    that this layer reads, (rows, D). tail: the model's hidden states of the last rows, from position tail_start on."""
+    """How far the layers have read the rows of one sequence, which begin at position `start`. layer: the next layer
+    that reads them. states: what this layer reads, (rows, D): the results of the layer before. tail: the model's hidden
+    states of the last rows, from position tail_start on."""
 
     start: int
     layer: int
@@ -52,8 +52,8 @@ class _Reading:
     tail_start: int
 
     def stop_at(self, position: int) -> None:
-        """Keeps only the rows before `position`, where the next call begins. Keeps no row where the rows end before
-        `position`, or where the call begins at the first row or before."""
+        """Drops the rows from `position` on, because the next call computes them again. Drops all rows where they do
+        not reach `position`, or where `position` is not after the first of them."""
         kept = position - self.start
         self.states = self.states[: kept if 0 < kept <= len(self.states) else 0]
 
@@ -63,7 +63,7 @@ _Open = tuple[_Reading, PlannedSequence]
 
 class LayersExecutor:
     """Runs several draft layers; satisfies `speculate.draft.DraftExecutor`. layers: two or more, in order. max_rows:
-    the most rows of a step of a layer.
+    the largest number of rows that one step of a layer may have.
 
     width, enter: see AheadExecutor.
     """
@@ -82,8 +82,9 @@ class LayersExecutor:
         self._readings: dict[str, _Reading] = {}
 
     def execute(self, plan: Plan) -> StepResult:
-        """Runs a plan of sequences of one role. PREFILL: positions whose hidden states the model has computed, or
-        positions that must be read again. DECODE: the guess of the next layer."""
+        """Runs a plan of sequences of one role. With PREFILL, the first layer reads the model's hidden states of the
+        plan's positions, some of them for a second time. With DECODE, the next layer reads the same rows and makes one
+        more guess."""
         names = [each.request.request_id for each in plan.sequences]
         if plan.sequences[0].role is Role.DECODE:
             return self._run_next([self._readings[name] for name in names], plan.sequences, samples=True)
@@ -96,12 +97,13 @@ class LayersExecutor:
         return result
 
     def forget(self, request_id: str) -> None:
-        """Forgets a request that has ended. An unknown id changes nothing."""
+        """Drops what is kept for a request that has ended. An unknown id changes nothing."""
         self._readings.pop(request_id, None)
         self._history.forget(request_id)
 
     def _finish(self, plans: Sequence[PlannedSequence]) -> None:
-        """Runs the further layers over those rows before these plans that they have not read yet."""
+        """Prepares the plans of a new call. Layers that the call before did not reach run over the sequences' earlier
+        rows, those before each plan's first position."""
         open_ = [(self._readings[name], each) for each in plans if (name := each.request.request_id) in self._readings]
         for reading, each in open_:
             reading.stop_at(each.start)
@@ -110,7 +112,7 @@ class LayersExecutor:
                 self._run_next([reading for reading, _ in part], [each for _, each in part], samples=False)
 
     def _parts(self, open_: Sequence[_Open]) -> Iterator[list[_Open]]:
-        """Yields the rows divided into steps. Each step has as many rows as fit."""
+        """Yields the sequences divided into steps. Each step has as many rows as fit."""
         part: list[_Open] = []
         rows = 0
         for each in open_:
@@ -123,8 +125,9 @@ class LayersExecutor:
             yield part
 
     def _run_next(self, readings: Sequence[_Reading], plans: Sequence[PlannedSequence], samples: bool) -> StepResult:
-        """Runs the next layer, which is the same one for all readings. plans: the sequences of the readings, with their
-        present text and pages."""
+        """Runs one layer over the rows of several sequences. `readings` has the state of each, and all have the same
+        next layer. plans: the same sequences, with their present text and pages. samples: whether the layer makes
+        guesses."""
         layer = readings[0].layer
         planned = [_shifted(reading, plan, samples) for reading, plan in zip(readings, plans, strict=True)]
         result, made = self._run(layer, planned, np.concatenate([each.states for each in readings]))
@@ -135,8 +138,8 @@ class LayersExecutor:
     def _run(
         self, layer: int, planned: Sequence[PlannedSequence], states: F32Array
     ) -> tuple[StepResult, list[F32Array]]:
-        """Runs a layer. Returns the sampled tokens, and the layer's result for the rows of each sequence. states: the
-        numbers that the layer reads; for the first layer, the numbers that the history keeps."""
+        """Runs a layer. Returns the sampled tokens, and the layer's result for the rows of each sequence. states: what
+        the layer reads: the results of the layer before, or for the first layer the model's hidden states."""
         bound, plan = self._layers[layer], Plan(0, tuple(planned))
         sizes = StepSizes(plan.num_tokens, len(planned), sum(each.sampled_rows for each in planned))
         if layer:
@@ -149,7 +152,8 @@ class LayersExecutor:
         return result, np.split(made, ends[:-1])
 
     def _taken(self, planned: PlannedSequence) -> F32Array:
-        """Returns the model's hidden states of these positions, (rows, width)."""
+        """Returns the model's hidden states of a plan's positions, (rows, width), from the history or from the call
+        before."""
         rows = np.empty((planned.num_tokens, self._width), np.float32)
         self._history.take(planned.request.request_id, planned.start, rows)
         before = self._readings.get(planned.request.request_id)

@@ -17,18 +17,20 @@ from twostroke.system.starting import begun
 from twostroke.weights.packed.polite import give_way
 
 AHEAD_BYTES = 32 << 20
-"""The most bytes, in all layers together, that the thread provides ahead of use. A server spends this memory so that
-its steps take even times. The thread provides more when half of them are in use. A fast prefill of a small model fills
-about 40 MB a second, one of a large model a few MB a second; the thread takes ten times as much."""
+"""The largest number of bytes, in all layers together, that the thread provides ahead of the pages in use. A server
+spends this memory so that its steps take even times. The thread wakes up when half of these bytes are in use. It
+provides memory ten times as fast as a fast prefill of a small model fills it (40 MB a second); large models fill
+less."""
 
 CHUNK_BYTES = 2 << 20
 DELAY_S = 0.2
-"""The delay before the thread begins, in seconds. The first answer of a one-shot command should not share memory and
-cores with the thread."""
+"""The delay, in seconds, before the thread provides the first memory. The first answer of a one-shot command should not
+share memory and cores with the thread."""
 
 
 class KvPrefault:
-    """Owns the thread that provides memory. layers: one array for each layer, whose first axis is the pages.
+    """Owns the thread that makes the system provide memory for KV pages (see the module). layers: one array for each
+    layer, whose first axis is the pages.
 
     populate(address, num_bytes): makes the system provide memory. It returns False where the system cannot; then
     nothing more is tried. It changes no byte, so pages may be in use while it runs.
@@ -52,8 +54,8 @@ class KvPrefault:
         begun(self._thread)
 
     def on_fresh_page(self, page_id: int) -> None:
-        """Records that this page and all pages with lower ids are or were in use. Pages are first used in the order of
-        their ids."""
+        """Is called when a page is used for the first time. Pages are first used in the order of their ids, so all
+        pages with lower ids are or were in use."""
         self._used_pages = page_id + 1
         if self.backed_pages - page_id < self._ahead_pages // 2 and self.backed_pages < self._num_pages:
             self._wake.set()
@@ -76,8 +78,8 @@ class KvPrefault:
                 return
 
     def _back(self, end_page: int) -> bool:
-        """Provides memory for all layers up to this page. It works in pieces of pages, and finishes a piece in all
-        layers before the next one."""
+        """Provides memory for all layers' pages before `end_page`. It finishes a few pages in all layers before the
+        next ones. Returns False where it was stopped."""
         first = self.backed_pages
         step = max(1, CHUNK_BYTES * self._num_pages // max(1, self._layers[0].nbytes))
         for page in range(first, end_page, step):

@@ -1,4 +1,5 @@
-"""Sight: how an encoder divides images, and what the language model needs to know about their rows."""
+"""Sight: how a vision encoder divides images into tiles and patches, and what the language model needs to know about
+the rows that an image becomes."""
 
 from __future__ import annotations
 
@@ -12,12 +13,16 @@ from twostroke.types.images import Patching, RowFold, SpanLayers
 
 
 class Between(enum.Enum):
-    """How the rows of a learned grid become rows of a grid of another size. CORNERS: bilinear, where corners fall on
-    corners. BILINEAR, BICUBIC: places are the middles of squares. SMOOTH: BILINEAR over all places that a square of a
-    smaller grid covers. GRID: the first lines and columns as they are. AXES: the tensor has two tables; a place is the
-    sum of a row of the first by its column and one of the second by its line. PAIRS: the tables of AXES, with the two
-    rows of a number next to each other. NEAREST: the row of the largest place that does not lie after a patch's own
-    place."""
+    """How the learned position embeddings of a square grid are fitted to a grid of another size.
+
+    - CORNERS: bilinear; the corners of both grids coincide.
+    - BILINEAR, BICUBIC: interpolated between the middles of the cells (align_corners=False).
+    - SMOOTH: BILINEAR with antialiasing where the grid becomes smaller.
+    - GRID: the first lines and columns of the learned grid, unchanged.
+    - AXES: the tensor has a table for columns and then one for lines. A patch gets the sum of one row of each.
+    - PAIRS: like AXES, but row 2 i is the row of column i and row 2 i + 1 that of line i.
+    - NEAREST: the row of the last cell that begins at or before the patch.
+    """
 
     CORNERS = enum.auto()
     BILINEAR = enum.auto()
@@ -30,19 +35,20 @@ class Between(enum.Enum):
 
     @property
     def taps(self) -> int:
-        """How many learned places a place is made of. For SMOOTH, this is the number where the grid does not become
-        smaller."""
+        """How many rows of the learned table are added up for one patch. For SMOOTH, this is the number where the grid
+        does not become smaller."""
         taps = {Between.GRID: 1, Between.AXES: 2, Between.PAIRS: 2, Between.BICUBIC: 16, Between.SMOOTH: 9}
         return taps.get(self, 4)
 
 
 class LearnedPlaces(Struct, frozen=True):
-    """A tensor with a row for each place of a square grid, which is fitted to each tile. side: the number of places
-    along one side.
+    """The tensor of a tower's learned position embeddings, for a square grid of patches; it is fitted to the grid of
+    each tile.
 
-    first: the tensor of a row that is no patch. The place of this row is the first row of the table, or its last row
-    where `first_is_last`, and the row itself stands after the patches. bias: the tensor that is added to the places of
-    patches, because the row without pixels has no bias.
+    side: the number of patches along one side of the square grid. first: the tensor of the class token, which stands
+    after the patches. Its position embedding is the table's first row, or the last one where `first_is_last`. bias: the
+    bias of the product of the pixels. It is added to the position embeddings of patches, because the class token gets
+    no bias.
     """
 
     tensor: str
@@ -64,8 +70,8 @@ class LearnedPlaces(Struct, frozen=True):
 
 
 class Windows(Struct, frozen=True):
-    """Layers whose patches see only the patches of a square window. side: the number of image rows along one side of a
-    window. whole: the layers that see the whole tile."""
+    """Window attention in a tower: in most layers, patches see only the patches of their square window. side: the
+    number of image rows along one side of a window. whole: the layers in which patches see the whole tile."""
 
     side: int
     whole: tuple[int, ...]
@@ -80,19 +86,21 @@ TIME, HEIGHT, WIDTH = range(3)
 
 
 class TextTurns(Struct, frozen=True):
-    """Which of time, height and width rotates each pair of the language model's heads. sections: the number of pairs
-    that each axis rotates. interleaved: whether the pairs of the three axes alternate, or stand one axis after the
-    other."""
+    """M-RoPE: which of time, height and width rotates each rotary pair of the language model's heads. sections: the
+    number of pairs that time, height and width rotate. interleaved: whether the pairs of the three axes alternate, or
+    all pairs of one axis stand before those of the next."""
 
     sections: tuple[int, int, int]
     interleaved: bool
 
     def fits(self, pairs: int) -> bool:
-        """True where the sections fit a head with `pairs` pairs."""
+        """Whether `sections` can be applied to heads with `pairs` rotary pairs. Interleaved sections always can, others
+        only with a sum of `pairs`."""
         return self.interleaved or sum(self.sections) == pairs
 
     def axes(self, pairs: int) -> tuple[int, ...]:
-        """Returns the axis of each pair of a head that the sections fit."""
+        """Returns which axis (TIME, HEIGHT or WIDTH) rotates each of a head's `pairs` rotary pairs. `fits(pairs)` must
+        be true."""
         if not self.interleaved:
             return tuple(axis for axis, section in enumerate(self.sections) for _ in range(section))
         axes = [TIME] * pairs
@@ -103,19 +111,23 @@ class TextTurns(Struct, frozen=True):
 
 
 class Sight(Struct, frozen=True, kw_only=True):
-    """family: the family of the processor and of the marks in prompts. placeholder: the token id that stands where
-    image rows go.
+    """What a vision encoder makes of an image, and how its rows enter the language model. family: the family of the
+    processor and of the tokens around images in prompts. placeholder: the token id that stands where image rows go.
 
-    side: the side of all tiles in pixels; 0 where a tile has the size that its image asks for. frames: how often a
-    patch repeats its pixels. turn: the rotation of the tower's heads by line and column of a patch. turned_from: the
-    number of the first line and of the first column; rows that are no patches have the number 0. text_turns: how the
-    places of image rows turn the language model's heads. scaled: whether the factor of the embedding multiplies image
-    rows too. added: layers of the language model after which further image rows are added. spans: layers in which the
-    rows of an image see each other. colors_last: the colours of a pixel are neighbours in a patch. filler: the token id
-    of image rows wherever the language model reads ids, except in the embedding; None for the id in the prompt.
-    newline: the tensor of the row that ends lines of a sheet. grids, most_tiles, apart: see Tiling. fold: the place in
-    the tower at which patches become fewer rows. marks: the token ids that belong to the image before them; only for
-    models whose tiles have places on a canvas.
+    The tower. side: the side of all tiles in pixels; 0 where a tile has the size that its image asks for. frames: how
+    often a patch repeats its pixels. turn: the rotation of the tower's heads by line and column of a patch.
+    turned_from: the number of the first line and column; the class token has the number 0. colors_last: whether a patch
+    has the three colours of a pixel next to each other. fold: where in the tower a square of patches becomes one row.
+
+    The tiles. newline: the tensor of the row that ends each line of a grid of tiles. grids, most_tiles, apart: see
+    Tiling.
+
+    The language model. text_turns: how line and column of an image row rotate its heads. scaled: whether the factor on
+    embeddings multiplies image rows too. added: the layers after which further image rows are added. spans: the layers
+    in which the rows of an image see each other in both directions. filler: the token id of image rows wherever token
+    ids are read, except in the embedding; None for the id in the prompt. marks: the ids of tokens, such as the end of
+    an image, that belong to the image which they follow, so that they do not move later positions. Only models that
+    place images on a canvas have marks.
     """
 
     family: str
@@ -142,16 +154,18 @@ class Sight(Struct, frozen=True, kw_only=True):
 
     @property
     def tensors(self) -> frozenset[str]:
-        """The names of the tensors that the host reads."""
+        """The names of the tensors that no op reads: position embeddings, class token and newline row, from which the
+        host makes inputs of the tower."""
         return (self.learned.tensors if self.learned else frozenset()) | {name for name in (self.newline,) if name}
 
     def tiling(self, asked: int) -> Tiling:
-        """Returns the numbers that a processor needs to divide images. asked: see most_rows."""
+        """Returns what a processor needs to know to divide images into tiles. asked: see most_rows."""
         rows = self.most_rows(asked)
         return Tiling(self.patching, self.side, rows, self.grids, self.most_tiles, self.apart, bool(self.marks))
 
     def most_rows(self, asked: int) -> int:
-        """Returns the most image rows of a tile. asked: the limit where an image decides the size of its tile."""
+        """Returns the most image rows that a tile can become. asked: the limit for tiles whose size depends on the
+        image."""
         if not self.side:
             return asked
         lines, columns = self.patching.lines(self.side, self.side)
@@ -159,18 +173,19 @@ class Sight(Struct, frozen=True, kw_only=True):
 
     @property
     def rest(self) -> int:
-        """The number of rows of a tile that are no patches."""
+        """The number of class tokens of a tile, 0 or 1."""
         return int(self.learned is not None and bool(self.learned.first))
 
     def most_windows(self, asked: int) -> int:
-        """Returns the largest number of sequences into which a layer divides the rows of a tile: one for each window,
-        or for each group of a fold. asked: see most_rows."""
+        """Returns the largest number of separate sequences in which a layer attends to the rows of a tile. There is one
+        for each window, or one for each square of patches that `fold` makes one row. asked: see most_rows."""
         if self.fold is not None:
             return self.most_patches(asked) // self.fold.group
         return self.windows.most(self.most_rows(asked)) if self.windows else 1
 
     def most_patches(self, asked: int) -> int:
-        """Returns the most patches and other rows of a tile. asked: see most_rows."""
+        """Returns the largest number of rows of a tile in the tower: its patches and the class token. asked: see
+        most_rows."""
         if self.side:
             return (self.side // self.patching.patch) ** 2 + self.rest
         return asked * self.patching.merge**2 + self.rest

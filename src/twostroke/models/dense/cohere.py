@@ -17,8 +17,8 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value
 
 @architecture("CohereForCausalLM", model_type="cohere")
 def cohere(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has rotations and sees all earlier positions. With use_qk_norm, each head of q and k has a norm of
-    its own (Command R+)."""
+    """Reads Command R and R+, whose layers all have rotations and see all earlier positions. With use_qk_norm (Command
+    R+), each head of q and k has a norm of its own."""
     parts = _read(fields)
     if parts.fields.boolean("use_qk_norm", False):
         parts = replace(parts, heads=replace(parts.heads, head_norm=replace(parts.norm, heads=HeadWeights.ROWS)))
@@ -32,7 +32,8 @@ def cohere(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Cohere2ForCausalLM", model_type="cohere2")
 def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees all earlier positions and has no rotation, unless layer_types overrides this."""
+    """Reads Command R7B and A: three of four layers have a window; every fourth sees all earlier positions and has no
+    rotation, unless layer_types overrides this."""
     parts = _read(fields)
     fields = parts.fields
     pattern = fields.integer("sliding_window_pattern", 1, 4096, default=4)
@@ -68,7 +69,7 @@ def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText
 
 
 def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:
-    """Reads the parts. changed: defaults that replace those of Cohere. interleaved: whether rotary pairs are
+    """Reads a model's blocks. changed: defaults that replace those of Cohere. interleaved: whether rotary pairs are
     adjacent."""
     parts = read_parts(fields, {**defaults("cohere"), **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     return replace(

@@ -24,20 +24,20 @@ classifiers use."""
 
 @architecture("AlbertModel", "AlbertForMaskedLM", "AlbertForPreTraining", model_type="albert", form=VECTORS)
 def albert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The result is the last layer's rows as they are."""
+    """Reads ALBERT; the result is the last layer's rows, without a head."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows), (*HEADS, *POOLER))
 
 
 @architecture("AlbertForSequenceClassification", model_type="albert", form=SCORES)
 def albert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head is the pooler with a classifier after it."""
+    """Reads ALBERT's classifiers: the head is the pooler with a classifier after it."""
     labels = num_labels(fields)
     return _read(fields, lambda t, x: classified(t, x, PREFIX + "pooler", "classifier", labels), HEADS)
 
 
 def _read(fields: Fields, head: BlockText, ignored: tuple[str, ...]) -> tuple[CommonFacts, ProgramText]:
-    """num_hidden_groups: the number of sets of tensors; each set serves neighbouring layers. inner_group_num: the
-    number of layers of one set, which follow one another in each of num_hidden_layers."""
+    """Reads num_hidden_groups sets of tensors, each of which serves neighbouring layers. A set has inner_group_num
+    blocks, and each of the num_hidden_layers layers applies them in order."""
     facts = read_facts(fields, positions=512, ignored=ignored, optional_prefix=PREFIX)
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
     own = fields.integer("embedding_size", 2, 1 << 17, default=128)

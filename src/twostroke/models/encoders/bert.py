@@ -1,7 +1,8 @@
-"""BERT and RoBERTa: learned places, norms after the blocks, biases everywhere (Devlin et al. 2018; Liu et al. 2019).
+"""BERT and RoBERTa: learned position embeddings, norms after the blocks, biases everywhere (Devlin et al. 2018; Liu et
+al. 2019).
 
-XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies (Conneau et al. 2019; Martin et al. 2019). ELECTRA is
-BERT whose embeddings may be narrower than its layers (Clark et al. 2020).
+XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies (Conneau et al. 2019; Martin et al. 2019). ELECTRA is BERT
+whose embeddings may be narrower than its layers (Clark et al. 2020).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ UNUSED = (
 
 HeadText = Callable[[Tracer, Value], Value]
 InputText = Callable[[Tracer], Value]
-"""inputs(trace) returns the rows that the first layer takes."""
+"""A function that records a model's embeddings and returns the rows that the first layer takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """The parts that were read from a config. prefix: the beginning of the names of all tensors except a head's."""
+    """What was read from a config. prefix: the beginning of the names of all tensors except a head's."""
 
     prefix: str
     facts: CommonFacts
@@ -48,7 +49,7 @@ class Encoder:
     norm: Norm
 
     def program(self, head: HeadText) -> tuple[CommonFacts, ProgramText]:
-        """Returns the facts and the program. head: makes the result from the last layer's rows."""
+        """Returns the facts and the program. head: the function that makes the result from the last layer's rows."""
 
         def text(t: Tracer) -> Value:
             with t.layer(self.prefix):
@@ -62,7 +63,7 @@ class Encoder:
 
 
 def rows(t: Tracer, x: Value) -> Value:
-    """The result is the last layer's rows as they are."""
+    """Returns the last layer's rows as they are: a head without products."""
     return gather_rows(x, t.logit_rows)
 
 
@@ -74,7 +75,7 @@ def bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("BertForSequenceClassification", model_type="bert", form=SCORES)
 def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head is the pooler with a classifier after it."""
+    """Reads BERT's classifiers: the head is the pooler with a classifier after it."""
     labels = num_labels(fields)
     read = _read(fields, "bert.")
     # The classifier uses the pooler, so its tensors must be present. transformers writes the prefix in every such
@@ -87,8 +88,8 @@ def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("XLMRobertaModel", "XLMRobertaForMaskedLM", model_type="xlm-roberta", form=VECTORS)
 @architecture("RobertaModel", "RobertaForMaskedLM", model_type="roberta", form=VECTORS)
 def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads RoBERTa, whose first place is the one after the place of the padding. XLM-RoBERTa and CamemBERT are the
-    same program."""
+    """Reads RoBERTa, whose first position has the embedding with the number pad_token_id + 1. XLM-RoBERTa and CamemBERT
+    are the same program."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
@@ -109,7 +110,7 @@ def electra(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("ElectraForSequenceClassification", model_type="electra", form=SCORES)
 def electra_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head has two products, with GELU between them whatever hidden_act is."""
+    """Reads ELECTRA's classifiers: the head has two products, with GELU between them whatever hidden_act is."""
     labels = num_labels(fields)
     names = ("classifier.dense", "classifier.out_proj")
     return _electra(fields).program(lambda t, x: classified(t, x, *names, labels, gelu))
@@ -134,7 +135,7 @@ def _electra(fields: Fields) -> Encoder:
 
 
 def _read(fields: Fields, prefix: str, *, padded: bool = False) -> Encoder:
-    """Reads an encoder. padded: the first place is pad_token_id + 1, not 0."""
+    """Reads an encoder. padded: whether the first position's embedding has the number pad_token_id + 1 instead of 0."""
     refuse_setting(fields, "is_decoder", "Positions would not see later ones, and other results would be expected.")
     refuse_setting(fields, "add_cross_attention", "The layers would also see another encoder's output.")
     _absolute_only(fields)

@@ -1,6 +1,8 @@
-"""DeBERTa 2 and 3: BERT whose scores also have terms of a distance with the query or the key (He et al. 2021).
+"""DeBERTa 2 and 3: BERT whose attention scores also have products of queries and of keys with vectors of the distance
+between the two positions (He et al. 2021).
 
-The vectors of distances go through the same matrices in every step, so they are made once, when the model is loaded.
+The distances' vectors go through the same matrices in every step, so these products are made once, when the model is
+loaded.
 """
 
 from __future__ import annotations
@@ -27,19 +29,20 @@ STEM = "attention.self."
 NAMES = AttentionNames(STEM + "query_proj", STEM + "key_proj", STEM + "value_proj", "attention.output.dense")
 NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 BY_ROW, BY_KEY = "c2p", "p2c"
-"""The words of pos_att_type. c2p: contents of rows are compared with places of keys. p2c: contents of keys are compared
-with places of rows."""
+"""The words of pos_att_type. c2p: the query is multiplied by the vector of the distance to the key. p2c: the key is
+multiplied by the vector of the distance to the query."""
 UNUSED = ("cls.", "lm_predictions.", "mask_predictions.", "embeddings.position_ids", PREFIX + "embeddings.position_ids")
 """Names of heads for training and of a buffer."""
 PLACES = ("embeddings.position_embeddings.", PREFIX + "embeddings.position_embeddings.")
-"""A table that old files hold, which is not read without position_biased_input."""
+"""The names of a table of absolute positions. Only models with position_biased_input read it, but old files of other
+models hold it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """The vectors of distances. count: the number of distances. normed: the epsilon of their norm, None for no norm.
-    shared: they go through the matrices of queries and keys, not through their own. kinds: the words of
-    pos_att_type."""
+    """The vectors of distances, and how they become terms of the attention scores. count: the number of distances.
+    normed: the epsilon of the vectors' norm; None without a norm. shared: whether they go through the matrices of
+    queries and keys, or through matrices of their own. kinds: the words of pos_att_type."""
 
     heads: Heads
     count: int
@@ -50,14 +53,15 @@ class Distances:
     norm: tuple[Tensor, ...]
 
     def __call__(self, t: Tracer, q: Value, k: Value) -> Beside:
-        """Returns the terms that are added to the scores."""
+        """Returns the products of queries and of keys with all distances' vectors, which attention adds to the
+        scores."""
         keys, queries = ("key_proj", "query_proj") if self.shared else ("pos_key_proj", "pos_query_proj")
         row = place_scores(q, self._made(t, keys)) if BY_ROW in self.kinds else None
         key = place_scores(k, self._made(t, queries)) if BY_KEY in self.kinds else None
         return Beside(by_row=row, by_key=key)
 
     def _made(self, t: Tracer, name: str) -> Vector:
-        """Returns a vector of shape (heads, dimensions, distances)."""
+        """Returns the distances' vectors after the matrix `name`, as (heads, head_dim, distances)."""
         shape, full = self.heads, t.name(STEM + name)
         matrix = Tensor(f"{full}.weight", (shape.query, shape.hidden_size))
         parts = (self.table, *self.norm, matrix, Tensor(f"{full}.bias", (shape.query,)))
@@ -67,13 +71,14 @@ class Distances:
 
 @architecture("DebertaV2Model", "DebertaV2ForMaskedLM", model_type="deberta-v2", form=VECTORS)
 def deberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The result is the last layer's rows as they are."""
+    """Reads DeBERTa; the result is the last layer's rows, without a head."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
 
 
 @architecture("DebertaV2ForSequenceClassification", model_type="deberta-v2", form=SCORES)
 def deberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head is a product, an activation and a product. The activation is GELU unless the config overrides this."""
+    """Reads DeBERTa's classifiers. The head is a product, an activation and a product; the activation is GELU unless
+    pooler_hidden_act overrides this."""
     labels = num_labels(fields)
     act = activation(fields, "pooler_hidden_act", "gelu")
     width = fields.integer("hidden_size", 2, 1 << 17)

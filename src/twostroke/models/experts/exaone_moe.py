@@ -17,7 +17,8 @@ CORRECTION = "mlp.e_score_correction_bias"
 
 @architecture("ExaoneMoeForCausalLM", model_type="exaone_moe")
 def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees all earlier positions and has no rotation, unless layer_types overrides this."""
+    """Reads K-EXAONE. Every fourth layer sees all earlier positions and has no rotation, unless layer_types overrides
+    this."""
     parts, turn, window = _parts(fields)
     fields, facts = parts.fields, parts.facts
     named = fields.texts("layer_types")  # instead of a list, the pattern may be a word, "LLLG"
@@ -34,9 +35,9 @@ def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("ExaoneMoeForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads prediction layers without experts, which have names of their own; the norms and the product around them are
-    shared by all. mtp_layer_types defines which of them have a window. A layer without a window has no rotation where
-    other layers have windows."""
+    """Reads the layers that predict further tokens (MTP). They have no experts and names of their own, but share the
+    norms and the product around them. mtp_layer_types defines which of them have a window. Layers without a window are
+    not rotated where the model has windows."""
     parts, turn, window = _parts(fields)
     fields = parts.fields
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
@@ -57,7 +58,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec, int]:
-    """Reads the parts, the rotation of each layer that has one, and the window."""
+    """Reads the model's blocks, the rotation of the layers that are rotated, and the window."""
     parts = read_parts(fields, defaults("exaone_moe"))
     parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
     turn = parts.rope()

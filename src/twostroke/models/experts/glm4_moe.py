@@ -35,14 +35,14 @@ def glm4_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("Glm4MoeForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers after the last layer, which have experts."""
+    """Reads the layers that predict further tokens (MTP), which have experts and are stored after the last layer."""
     parts, turn = _parts(fields)
     block = sigmoid_mixture(parts.fields, parts.facts.hidden_size)
     return behind_the_last(parts.fields, parts.norm, lambda t, x: sparse_layer(t, parts, block, x, turn=turn))
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
-    """Reads the parts, and the rotation of each layer."""
+    """Reads the model's blocks, and the rotation that all layers share."""
     parts = read_parts(fields, defaults("glm4_moe"), kv_absent=8)
     fields = parts.fields
     heads = replace(

@@ -29,13 +29,13 @@ from twostroke.types.spec.rope import RopeSpec
 
 SILENT = defaults("jetmoe")
 LAYER_NORM = Norm(1e-6)
-"""The norm of the layers. rms_norm_eps is the epsilon of the last norm alone."""
+"""The norm before each block. rms_norm_eps is the epsilon of the norm after the last layer alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionExperts:
-    """heads: the heads of one expert, and those of the K and V that all experts share. router: chooses experts for a
-    row."""
+    """An attention block whose query and output products are experts. heads: the query heads of one expert, and the K
+    and V heads that all experts share. router: chooses experts for a row."""
 
     heads: HeadCounts
     shape: BankShape
@@ -72,7 +72,7 @@ class AttentionExperts:
 
 @architecture("JetMoeForCausalLM", model_type="jetmoe")
 def jetmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """num_key_value_heads: the heads of one expert of attention, both of its queries and of K and V."""
+    """Reads JetMoe: attention and feed-forward block both have experts."""
     parts = _parts(fields)
     fields, hidden = parts.fields, parts.facts.hidden_size
     count = expert_count(fields)
@@ -97,7 +97,8 @@ def jetmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _parts(fields: Fields) -> Parts:
-    """Reads the parts. Their heads are those of one expert."""
+    """Reads the model's blocks. num_key_value_heads is the number of query heads of one attention expert, and also the
+    number of K and V heads that all experts share."""
     fields = with_silent(fields, SILENT)
     chosen, heads = fields.integer("num_experts_per_tok", 1, 4096), fields.integer("num_key_value_heads", 1, 4096)
     if fields.integer("num_attention_heads", 1, 1 << 20, default=chosen * heads) != chosen * heads:
@@ -107,5 +108,6 @@ def _parts(fields: Fields) -> Parts:
 
 
 def _banks(begin: str) -> Stacks:
-    """Returns the banks of a block. A row's weights add up to 1, so a bias that all experts share is added once."""
+    """Returns the names of a block's tensors of experts. A row's weights add up to 1, so a bias that all experts share
+    is added once."""
     return Stacks(f"{begin}.input_linear.weight", f"{begin}.output_linear.weight", common=f"{begin}.bias")

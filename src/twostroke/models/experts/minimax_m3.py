@@ -28,7 +28,7 @@ from twostroke.types.spec.rope import MAX_POSITIONS, rope_from_config
 GAIN = 1.702
 FULL, SPARSE = "full_attention", "minimax_m3_sparse"
 INDEX = ("index_q_proj.", "index_k_proj.", "index_q_norm.", "index_k_norm.")
-"""Names of the tensors of a layer's choice of blocks."""
+"""The names of the tensors with which a sparse layer chooses blocks of keys; they are not read."""
 MOE = "block_sparse_moe"
 
 
@@ -40,8 +40,8 @@ def minimax_m3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Norms are stored as w - 1. Experts' weights add up to routed_scaling_factor; the shared expert has a weight of 1.
-    """
+    """Reads the language model. Norms are stored as w - 1. Experts' weights add up to routed_scaling_factor; the shared
+    expert has a weight of 1."""
     if fields.text("hidden_act", "silu") not in ("silu", "swigluoai"):
         raise fields.wrong("hidden_act", "Blocks of this family have a clamped gate, swigluoai.")
     parts = read_parts(fields.changed({"hidden_act": "silu"}), defaults("minimax_m3_vl_text"), kv_absent=4, plus=1.0)
@@ -74,7 +74,8 @@ def _kinds(fields: Fields, layers: int) -> list[str]:
 
 
 def _seen_whole(fields: Fields) -> int:
-    """Returns the longest sequence of which a layer that chooses blocks sees all positions."""
+    """Returns the number of positions that the chosen blocks hold together. Up to this length, a layer that chooses
+    blocks sees every position."""
     group = fields.group("sparse_attention_config") or Fields({}, fields.place)
     found = 1
     for name, old, usual in (

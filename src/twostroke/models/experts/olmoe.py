@@ -27,7 +27,7 @@ FLEX_SILENT = {
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """The blocks of a model. block: the mixture of experts of each layer."""
+    """What was read from a config: the attention and its rotation, and the mixture of experts that every layer has."""
 
     parts: Parts
     turn: RopeSpec
@@ -62,7 +62,7 @@ def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, silent: Mapping[str, object], experts: int, clip: float = 0.0) -> Sparse:
-    """Reads the blocks. experts: the number of experts where the config does not have the field. clip: see Heads."""
+    """Reads a model. experts: the number of experts where the config does not have the field. clip: see Heads."""
     refuse_setting(fields, "sliding_window", "Only some of the attention implementations of transformers apply it.")
     silu_only(fields)
     parts = read_parts(fields, silent)

@@ -23,8 +23,9 @@ CHOSEN = 2
 
 @architecture("PhimoeForCausalLM", "PhiMoEForCausalLM", model_type="phimoe")
 def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Noise on the router's inputs and logits belongs to training, and is left out. The size of the noise,
-    router_jitter_noise, is still read: scores within this distance count as near each other."""
+    """Reads Phi-3.5-MoE. The noise that training adds to the router is left out. The field of its size,
+    router_jitter_noise, is still read. It decides which experts' scores are near enough to share in the softmax that
+    gives a chosen expert its weight (ops/products/sparse_mixer.py)."""
     silu_only(fields)
     parts = read_parts(fields, defaults("phimoe"), kv_absent=8, kind=NormKind.LAYER)
     fields, hidden = parts.fields, parts.facts.hidden_size
@@ -52,11 +53,11 @@ def _router(count: int, jitter: float) -> Router:
 
 
 def _turn(parts: Parts) -> RopeSpec:
-    """Reads the rotation. Longrope multiplies its cosines by short_mscale or long_mscale; only equal ones are
+    """Reads the rotation. Longrope multiplies cosines and sines by short_mscale or long_mscale; only equal ones are
     implemented.
 
-    Beyond the trained positions the long factors count, as in the published code; transformers 5.23 takes the short
-    ones at any length.
+    For contexts longer than the trained one the long factors are used, as in the published code; transformers 5.23 uses
+    the short ones at any length.
     """
     fields = parts.fields
     turn = parts.rope(theta=1e6)

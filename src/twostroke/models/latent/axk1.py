@@ -16,8 +16,8 @@ AFTER = "post_mlp_layernorm"
 
 @architecture("AXK1ForCausalLM", model_type="axk1")
 def axk1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The norm stands only after experts. Checkpoints hold such a norm for layers without experts too; it is not read.
-    """
+    """Reads A.X K1. Its norm of a feed-forward block's output is applied in layers with experts only. Checkpoints hold
+    such a norm for the other layers too, which is not read."""
     silu_only(fields)
     parts = read_latent(fields, defaults("axk1"), ignored=prediction_layers(fields))
     block, sparse = biased_mixture(parts), layers_with_experts(parts, 1)

@@ -40,15 +40,16 @@ THETAS = {FULL: ("rope_theta", 8e7), INDEXED: ("rope_theta", 8e7), WINDOW: ("swa
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The heads of each kind of layer. open: the heads of layers that see everything or choose positions. windowed: the
-    heads of layers with a window."""
+    """The attention of each kind of layer. open: the heads of layers that see everything or choose positions. windowed:
+    the heads of layers with a window. index: what chooses positions."""
 
     open: LatentHeads
     windowed: LatentHeads
     index: Index
 
     def attend(self, t: Tracer, kind: str, h: Value) -> Value:
-        """Returns the output of a layer's block for the normed rows h, before it is added to the residual."""
+        """Returns the output of an attention layer of this kind for the normed rows h, before it is added to the
+        residual."""
         if kind == INDEXED:
             return attend_chosen(t, self.open, self.index, h)
         return attend_latents(t, self.windowed if kind == WINDOW else self.open, h)
@@ -56,7 +57,8 @@ class Kinds:
 
 @architecture("Dots3NoteForCausalLM", model_type="dots3_note_text")
 def dots3_note(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types defines which layers have a window, and which choose positions."""
+    """Reads Dots 3 Note. layer_types defines which layers have a window, and which choose the positions they attend
+    to."""
     silu_only(fields)
     for name in ("attention_bias", "mlp_bias", "rope_scaling"):
         refuse_setting(fields, name, "No published model of this family has it.")
@@ -102,7 +104,7 @@ def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _windowed(fields: Fields, kinds: tuple[str, ...]) -> Fields:
-    """Returns the fields with the sizes of layers with a window."""
+    """Returns the fields with the sizes of heads and latents replaced by those of layers with a window."""
     if not fields.has("per_layer_config"):
         own = {name: fields.integer(f"swa_{name}", 1, LARGEST, default=usual) for name, usual in WINDOWED.items()}
         rest = own["head_dim"] - own["qk_nope_head_dim"]
@@ -121,9 +123,9 @@ def _windowed(fields: Fields, kinds: tuple[str, ...]) -> Fields:
 
 
 def _parts(fields: Fields, kind: str) -> LatentParts:
-    """Reads the blocks with heads of one kind of layer. Latents are scaled after their norms. The scale of the queries'
-    latent is applied as a part of the scores' factor. The index reads the same latent without the scale, because it
-    only compares scores."""
+    """Reads the model's blocks, with the heads of one kind of layer. Latents are scaled after their norms. The scale of
+    the queries' latent is applied as a part of the scores' factor. The index reads the same latent without the scale,
+    because it only compares scores."""
     groups = fields.group("rope_parameters") or Fields({}, fields.place)
     name, usual = THETAS[kind]
     theta = fields.number(name, 1.0 + 1e-6, 1e15, default=usual)
@@ -159,8 +161,8 @@ def _index(parts: LatentParts) -> Index:
 
 
 def _sparse(fields: Fields, parts: LatentParts) -> tuple[bool, ...]:
-    """Returns for each layer whether it has experts. mlp_layer_types decides it, or moe_layer_freq, a step or a list,
-    after first_k_dense_replace dense layers."""
+    """Returns for each layer whether it has experts. The field mlp_layer_types lists this. Without it, the first
+    first_k_dense_replace layers are dense, and moe_layer_freq (a step, or a list) decides for the others."""
     layers = parts.facts.num_layers
     if fields.texts("mlp_layer_types") or not isinstance(fields.value("moe_layer_freq"), list):
         return layers_with_experts(parts, 1)
@@ -171,7 +173,7 @@ def _sparse(fields: Fields, parts: LatentParts) -> tuple[bool, ...]:
 
 
 def _experts(parts: LatentParts) -> Mixture:
-    """Reads DeepSeek-V3's experts, with a shared block of a size of its own."""
+    """Reads DeepSeek-V3's experts, whose shared block has a size of its own."""
     mixed, fields = biased_mixture(parts), parts.fields
     if mixed.shared is None:
         raise fields.wrong("n_shared_experts", "Layers of this family have one expert or more that every row uses.")

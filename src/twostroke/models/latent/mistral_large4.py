@@ -1,5 +1,5 @@
-"""Mistral Large 4: chosen latents, learned rates of rotations, queries that grow with the
-position, at a learned rate for each head (Mistral AI 2026).
+"""Mistral Large 4: attention to chosen latents, learned frequencies of rotations, and queries that grow with the
+position (Mistral AI 2026).
 
 Frequencies are multiplied by the exponential of learned numbers; some layers are not rotated. The queries of a head,
 and of the index, are multiplied by s log(1 + p) + b at position p; s and b are learned for each head. Layers may attend
@@ -46,14 +46,15 @@ NAMES = LatentNames(q="wq", down="wkv_a_with_mqa", norm="kv_a_norm", up="wkv_b",
 RATES = "lerope.alpha"
 NOT_TEXT = ("vision_language_adapter.", "pre_mm_projector_norm.", "patch_merger.", "mtp_dspark.")
 INTERVAL = 4
-"""Every INTERVAL-th layer is not rotated, where the config does not have the field."""
+"""Every INTERVAL-th layer is not rotated, where the config has neither no_rope_layers nor no_rope_layer_interval."""
 GROWING = RopeSpec(RopeKind.STILL, 1e4, 2, 1, growth=1.0)
-"""A rotation that rotates nothing and multiplies by 1 + log(1 + position)."""
+"""A RopeSpec that rotates nothing and multiplies by 1 + log(1 + position)."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """The results that layers keep for later ones: caches by their layer, and the positions last chosen."""
+    """What layers keep for later layers in one trace. caches: the latents, by the number of their layer. chosen: the
+    positions that were chosen last."""
 
     caches: dict[int, Cache] = field(default_factory=dict)
     chosen: Value | None = None
@@ -61,8 +62,8 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """turning, own, sources: for each layer, whether it is rotated, whether it chooses positions, and the layer whose
-    latents it attends to."""
+    """The attention of all layers. turned, still: the heads of rotated layers and of others. turning, own, sources: for
+    each layer, whether it is rotated, whether it chooses positions, and the layer whose latents it attends to."""
 
     turned: LatentHeads
     still: LatentHeads
@@ -72,7 +73,8 @@ class Layers:
     sources: Sequence[int]
 
     def attend(self, t: Tracer, number: int, h: Value, logs: Value, kept: Kept) -> Value:
-        """Returns the output of a layer's block for the normed rows h. logs (T, 2): the logarithms of 1 + position."""
+        """Returns the output of layer `number`'s attention for the normed rows h. logs (T, 2): the logarithms of 1 +
+        position."""
         shape = self.turned if self.turning[number] else self.still
         if self.sources[number] == number:
             kept.caches[number] = keep_latents(t, shape, h)
@@ -95,8 +97,8 @@ def mistral_large4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """no_rope_layers has 1 for each layer that is rotated. kv_source_layers has the layer whose latents each layer
-    attends to."""
+    """Reads the language model. no_rope_layers has a 1 for each layer that is rotated. kv_source_layers has, for each
+    layer, the layer whose latents it attends to."""
     parts = _read(fields)
     fields, facts = parts.fields, parts.facts
     blocks, experts, sparse = _layers(parts), _experts(parts), layers_with_experts(parts, 1)
@@ -158,9 +160,9 @@ def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
-    """Reads kv_source_layers. Raises CorruptModel for sources that transformers would not use. There, a layer without
-    latents of its own takes those of the last layer that keeps latents for others and is of the same kind (rotated or
-    not)."""
+    """Reads kv_source_layers: for each layer, the layer whose latents it attends to. Raises CorruptModel for sources
+    that transformers would not use. There, a layer without latents of its own takes those of the last earlier layer
+    that shares its latents and is of the same kind (rotated or not)."""
     layers = len(turning)
     sources = fields.integers("kv_source_layers") or tuple(range(layers))
     latest: dict[bool, int] = {}
@@ -179,8 +181,8 @@ def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
 
 
 def _growth(t: Tracer, name: str, h: Value, logs: Value, heads: int) -> Value:
-    """Returns the factor of the queries of each head, (T, heads). logs: the logarithms of 1 + position. h: the rows of
-    the step, of which only the number counts."""
+    """Returns the factor of the queries, (T, heads): s log(1 + position) + b, with s and b of each head. logs: the
+    logarithms of 1 + position. h: any value with the step's rows; its numbers are not read."""
     repeated = take_columns(logs, t.constant("first", (0.0,) * heads))
     grown = scale_columns(repeated, t.vector(f"{name}.s", heads, suffix=""))
     return add(grown, same_rows(t, h.columns(0, heads), t.vector(f"{name}.b", heads, suffix="")))

@@ -26,7 +26,7 @@ from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec
 
 @architecture("DogeForCausalLM", model_type="doge")
 def doge(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The residual is multiplied by a vector before a block's output is added to it."""
+    """Reads Doge, which multiplies the residual by a vector before it adds a block's output."""
     refuse_setting(fields, "is_moe", "In transformers, its routes mix later tokens of a prompt with earlier ones.")
     parts = read_parts(fields, defaults("doge"))
     fields, norm, width = parts.fields, parts.norm, parts.facts.hidden_size
@@ -47,7 +47,7 @@ def doge(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attend(t: Tracer, shape: Heads, h: Value, window: int, turn: RopeSpec) -> Value:
-    """Returns the block's output for the normed rows h."""
+    """Returns the attention's output for the normed rows h."""
     names, dim, norm = shape.names, shape.head_dim, shape.head_norm
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
     made = linear(h, t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias))
@@ -68,7 +68,8 @@ def _attend(t: Tracer, shape: Heads, h: Value, window: int, turn: RopeSpec) -> V
 
 
 def _beside(t: Tracer, x: Value, last: Value) -> Value:
-    """Returns the heads of x, each with its element of `last` after its own elements."""
+    """Returns x (T, heads * dim) as heads of dim + 1 elements: each head gets one column of `last` (T, heads) as its
+    last element."""
     heads, dim = last.width, x.width // last.width
     both = x.fresh(x.width + heads)
     left, right = both.split(x.width, heads)

@@ -24,15 +24,16 @@ from twostroke.ops.states.wkv6 import Wkv6Vectors, wkv6
 
 SILENT = {"head_size": 64, "head_size_divisor": 8, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False}
 WAYS = ("w", "k", "v", "r", "g")
-"""The ways in which a row is mixed with the one before it, in the order of time_maa_w2."""
+"""The five mixtures of a row with the row before it (for decay, key, value, receptance and gate), in the order of
+time_maa_w2."""
 LARGE = 4096
-"""The hidden size at which the small products have twice the columns."""
+"""The hidden size at which the low-rank products of mixing and decay have twice the rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rwkv6Sizes:
-    """mixing, decay: the numbers of columns between the two small products. head_eps: the epsilon of the norm of each
-    head's output."""
+    """The sizes of an RWKV-6 model. mixing, decay: the ranks of the low-rank products that make a row's mixing ratios
+    and its decays. head_eps: the epsilon of the norm of each head's output."""
 
     hidden_size: int
     head_size: int
@@ -45,7 +46,7 @@ class Rwkv6Sizes:
 
 @architecture("Rwkv6ForCausalLM", model_type="rwkv6")
 def rwkv6(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rescale_every only keeps numbers of float16 in range; it changes nothing in this engine."""
+    """Reads RWKV-6. rescale_every is ignored: it only keeps float16 in range, and changes no result here."""
     fields = with_silent(fields, SILENT)
     if fields.boolean("tie_word_embeddings", False):
         raise fields.wrong("tie_word_embeddings", "Published models of this family have a head of their own.")

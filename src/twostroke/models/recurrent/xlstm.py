@@ -23,9 +23,8 @@ SAME = {"num_blocks": "num_hidden_layers", "embedding_dim": "hidden_size"}
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """keys, values: the elements of all heads together. cap: the soft cap of the gates. eps: the epsilon of the
-    quotient.
-    """
+    """xLSTM's block with a matrix memory. keys, values: the elements of all heads of q and k, and of v, together. cap:
+    the soft cap of the gates. eps: the epsilon that is added to the divisor of the memory's output."""
 
     hidden_size: int
     heads: int
@@ -51,7 +50,7 @@ class Cell:
 
 @architecture("xLSTMForCausalLM", model_type="xlstm")
 def xlstm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The kernels and chunk sizes that the config names do not change the result."""
+    """Reads xLSTM. The kernels and chunk sizes that the config names do not change the result."""
     fields = with_silent(usual_names(fields, SAME), defaults("xlstm"))
     refuse_setting(fields, "use_bias", "No published model of this family has other biases than those of its gates.")
     if not fields.boolean("add_out_norm", True):

@@ -30,12 +30,14 @@ SILENT = {
 
 @architecture("BailingMoeV2ForCausalLM", "BailingMoeForCausalLM", model_type="bailing_moe")
 def ling(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Both generations have one model_type. The name of the architecture tells which one a config describes."""
+    """Reads Ling and Ring. Generations 1 and 2 have the same model_type; the name of the architecture tells them
+    apart."""
     return _first(fields) if "BailingMoeForCausalLM" in fields.texts("architectures") else _second(fields)
 
 
 def _first(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Ling 1 and 1.5: heads are rotated whole and have no norms, experts are chosen by a softmax over all."""
+    """Reads Ling 1 and 1.5: whole heads are rotated and have no norms; a softmax over all experts chooses a row's
+    experts."""
     refuse_setting(fields, "norm_head", "The head would have to be divided by its norm before each product.")
     refuse_setting(fields, "norm_softmax", "The model's probabilities are not those of a softmax of the logits.")
     parts, turn = _parts(fields, SILENT, normed=False, partial=None)
@@ -48,7 +50,7 @@ def _first(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _second(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Ling and Ring 2: half of each head is rotated, heads have norms, experts fall into groups."""
+    """Reads Ling and Ring 2: half of each head is rotated, heads have norms, and experts are chosen by groups."""
     fields = fields.changed({"scoring_func": fields.text("score_function", "sigmoid"), "norm_topk_prob": True})
     parts, turn = _parts(fields, SILENT, normed=fields.boolean("use_qk_norm", True), partial=0.5)
     fields, count = parts.fields, expert_count(parts.fields)
@@ -66,7 +68,8 @@ def _second(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _parts(
     fields: Fields, silent: Mapping[str, object], *, normed: bool, partial: float | None
 ) -> tuple[Parts, RopeSpec]:
-    """Reads the parts, and the rotation of each layer."""
+    """Reads the model's blocks and the rotation that all layers share. normed: whether heads of q and k have norms.
+    partial: the share of a head that is rotated, by default."""
     silu_only(fields)
     parts = read_parts(fields, silent)
     fields = parts.fields
@@ -88,7 +91,7 @@ def _parts(
 
 
 def _model(parts: Parts, turn: RopeSpec, router: LinearRouter, shared: int) -> tuple[CommonFacts, ProgramText]:
-    """Returns facts and program. shared: the inner size of the block that every row goes through; 0 for none."""
+    """Returns facts and program. shared: the inner size of the shared expert, which every row uses; 0 for none."""
     fields, facts = parts.fields, parts.facts
     inner, biased = fields.integer("moe_intermediate_size", 1, LARGEST), parts.feed.bias
     block = Mixture(

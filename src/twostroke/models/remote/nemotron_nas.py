@@ -14,7 +14,8 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.rows.expressions import add
 
 SILENT = {"intermediate_size": 1, "bos_token_id": 1, "eos_token_id": 2}
-"""intermediate_size is null in published configs: each layer has its own."""
+"""The values of fields that are absent or null in published configs. That of intermediate_size is never used, because
+block_configs gives each layer its own."""
 MULTIPLE = 256
 WINDOWS = ("window_length", "num_sink_tokens", "use_prefill_window_in_sink_attention", "unshifted_sink", "sparsify")
 LINEAR, NOTHING = "linear", "nothing"
@@ -31,9 +32,9 @@ class _Blocks:
 
 @architecture("DeciLMForCausalLM", model_type="nemotron-nas")
 def nemotron_nas(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """block_configs has, for each layer, how many query heads share a KV head and how wide its feed-forward block is.
-    It also tells whether a single product replaces one of these two parts, and whether one is left out with its norm.
-    """
+    """Reads Nemotron Super and Ultra. block_configs has, for each layer, how many query heads share a KV head and how
+    wide the feed-forward block is. Attention or feed-forward block may be replaced by a single product, or be left out
+    together with its norm."""
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields, width = parts.fields, parts.facts.hidden_size

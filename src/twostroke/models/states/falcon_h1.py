@@ -18,7 +18,7 @@ from twostroke.ops.rows.gate import gate
 from twostroke.types.spec.rope import rope_from_config
 
 LARGEST = 1e6
-"""The largest value of a factor."""
+"""The largest magnitude that a factor in the config may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,9 @@ class ScaledFeed:
 
 @architecture("FalconH1ForCausalLM", model_type="falcon_h1")
 def falcon_h1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Factors on the inputs of attention and of states are applied to later values that are linear in these inputs. So
-    products of the inputs may have no biases, which are refused."""
+    """Reads Falcon-H1. The factors on the inputs of attention and of states are applied to later values, such as the
+    scores. That is exact only where the products of these inputs have no biases, so configs with such biases are
+    refused."""
     parts = read_parts(fields, defaults("falcon_h1"))
     fields, facts, norm, dim = parts.fields, parts.facts, parts.norm, parts.heads.head_dim
     silu_only(fields)

@@ -42,13 +42,13 @@ NAMES = AttentionNames("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_
 CORRECTION = "mixer.gate.e_score_correction_bias"
 LATENT = ("mixer.fc1_latent_proj", "mixer.fc2_latent_proj")
 PREFIXES = (("backbone.", "model."),)
-"""Prefixes of names in the published checkpoints."""
+"""The prefixes of names in published checkpoints, each with the prefix that programs use."""
 
 
 @architecture("NemotronHForCausalLM", model_type="nemotron_h")
 def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Only time_step_limit bounds dt. In transformers, the path for several tokens also applies time_step_min, and the
-    path for one token does not."""
+    """Reads Nemotron-H. Only time_step_limit bounds dt. In transformers, the path for several tokens also applies
+    time_step_min, and the path for one token does not."""
     shape = _read(fields, _kinds(fields))
     kinds, norm = shape.kinds, shape.norm
     states = _states(shape.fields, shape.facts.hidden_size, norm.eps)
@@ -76,9 +76,9 @@ def nemotron_h_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("NemotronHForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layer that predicts consists of blocks without states (mtp_layers_block_type, or the letters of
-    mtp_hybrid_override_pattern). The norms and the product before the layer have the names of the first block. The norm
-    after the layer has the name of the last block."""
+    """Reads the layer that predicts further tokens (MTP). It consists of several blocks, none of them Mamba-2
+    (mtp_layers_block_type, or the letters of mtp_hybrid_override_pattern). The norms and the product before it are
+    stored with the first block, and the norm after it with the last block."""
     if not fields.integer("num_nextn_predict_layers", 0, 1, default=0):
         return ()
     words, pattern = "mtp_layers_block_type", "mtp_hybrid_override_pattern"
@@ -101,7 +101,8 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The parts of layers without states. kinds: the kinds of the model's layers."""
+    """What was read from a config, without the Mamba-2 layers: attention, feed-forward block and experts. kinds: the
+    kind of each of the model's layers."""
 
     fields: Fields
     facts: CommonFacts
@@ -113,7 +114,7 @@ class _Shape:
     tied: bool
 
     def block(self, t: Tracer, kind: str, x: Value) -> Value:
-        """Applies a layer of any kind except states."""
+        """Applies a layer of attention, feed-forward block or experts, and returns the residual after it."""
         h = self.norm(t, "norm", x)
         if kind == "attention":
             return add(x, attend(t, self.heads, h))
@@ -121,7 +122,8 @@ class _Shape:
 
 
 def _read(fields: Fields, kinds: tuple[str, ...], further: tuple[str, ...] = ()) -> _Shape:
-    """Reads the parts of layers without states. further: kinds of layers in addition to the model's."""
+    """Reads the model, except its Mamba-2 layers. kinds: the kinds of its layers. further: kinds of the layers that
+    predict further tokens (MTP), in addition."""
     fields = with_silent(fields, {**defaults("nemotron_h"), "num_hidden_layers": len(kinds)})
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=4096, ignored=("mtp.", *(("lm_head.weight",) if tied else ())))
@@ -148,8 +150,8 @@ def _read(fields: Fields, kinds: tuple[str, ...], further: tuple[str, ...] = ())
 
 
 def _experts(fields: Fields, feed: Feed) -> FeedForwardText:
-    """Returns a block of experts without gates, and a block that every row goes through. Where moe_latent_size makes
-    the experts narrower, they stand between two products."""
+    """Returns a block of experts without gates, and a shared expert. Where moe_latent_size makes the experts narrower,
+    one product before them and one after them change the width."""
     hidden, count = feed.hidden_size, expert_count(fields)
     latent = fields.optional_integer("moe_latent_size", 1, hidden)
     inner = fields.integer("moe_intermediate_size", 1, 1 << 20)

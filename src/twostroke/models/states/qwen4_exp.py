@@ -33,7 +33,7 @@ SIZES = ("indexer_n_heads", "indexer_kv_heads", "indexer_head_dim")
 
 @architecture("Qwen4ExpForCausalLM", model_type="qwen4_exp_text")
 def qwen4_exp(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has experts with a shared one. layer_types defines which layers have attention."""
+    """Reads Qwen4-Exp. Every layer has experts and a shared one. layer_types defines which layers have attention."""
     _refuse_tables(fields)
     fields = with_silent(fields, {**SILENT, **defaults("qwen4_exp_text")})
     kinds = [ATTENDING if kind == INDEXED else kind for kind in fields.texts("layer_types")]
@@ -96,8 +96,8 @@ def _gate(fields: Fields) -> Activation:
 
 
 def _seen_whole(fields: Fields) -> int:
-    """Returns the longest sequence of which a layer that chooses groups sees all positions. The last group, which is
-    not whole, is always seen."""
+    """Returns the number of positions of the groups that may be chosen, and of one unfinished group, which is always
+    seen. Up to this length, a layer that chooses groups sees every position."""
     for name in SIZES:
         fields.integer(name, 1, 1 << 16)
     group = fields.integer("indexer_compress_ratio", 1, MAX_POSITIONS)

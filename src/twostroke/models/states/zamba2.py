@@ -1,7 +1,8 @@
 """Zamba2: Mamba-2 in every layer, and before some of them a transformer block that layers share (Glorioso et al. 2024).
 
-The shared block reads the residual next to the embedding. Each use of the block has low-rank products of its own next
-to the block's products. Its output is not added to the residual but to the input of the layer's Mamba-2 block.
+The shared block reads the residual joined with the token's embedding. Each use of the block adds the results of
+low-rank products of its own (LoRA) to those of the block's products. Its output is not added to the residual but to the
+input of the layer's Mamba-2 block.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ USUAL_HYBRIDS = (*range(6, 48, 6), 47, 51)
 
 @dataclass(frozen=True, slots=True)
 class SharedBlock:
-    """The transformer block. rank: the rank of the low-rank products of each use. adapted: whether the attention has
-    such products too."""
+    """The transformer block that several layers use. rank: the rank of the low-rank products that each use has of its
+    own. adapted: whether the attention has such products too."""
 
     heads: Heads
     inner_size: int
@@ -61,8 +62,8 @@ class SharedBlock:
     turn: RopeSpec | None
 
     def __call__(self, t: Tracer, use: int, x: Value, table: Weight) -> Value:
-        """Returns the output of use number `use` for the residual x. The names of its tensors follow the prefix. table:
-        the table of embeddings."""
+        """Returns the block's output for the residual x in its use number `use`, counted from 0. table: the table of
+        embeddings."""
         h = self.norm(t, "input_layernorm", beside_embedding(t, x, table))
         return self._fed(t, use, self.norm(t, "pre_ff_layernorm", self._attended(t, use, h)))
 
@@ -110,8 +111,9 @@ def beside_embedding(t: Tracer, x: Value, table: Weight) -> Value:
 
 @architecture("Zamba2ForCausalLM", model_type="zamba2")
 def zamba2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layers_block_type has mamba or hybrid for each layer. The num_mem_blocks shared blocks take turns. Where
-    tie_word_embeddings is false, nothing is shared, as in transformers."""
+    """Reads Zamba2. layers_block_type says for each layer whether it has a transformer block (hybrid) or not (mamba).
+    These layers use the num_mem_blocks shared blocks in turn. Where tie_word_embeddings is false, nothing is shared, as
+    in transformers."""
     fields = usual_names(with_silent(fields, SILENT), {**STATE_NAMES, "layer_types": "layers_block_type"})
     refuse_setting(fields, "use_long_context", "What it changes in the rotations differs between programs.")
     tied = fields.boolean("tie_word_embeddings", True)
@@ -143,8 +145,9 @@ def _block(layer: int) -> str:
 
 
 def _other_adapters(hybrids: tuple[int, ...], blocks: int) -> Iterator[str]:
-    """Yields the beginnings of the names of low-rank products that are not used. Where layers share no blocks, the
-    block of each layer still holds the products of all uses that it would have if blocks were shared."""
+    """Yields the beginnings of the names of low-rank products that are not used. A model whose layers share no block
+    still stores, in each layer's block, the low-rank products of every layer that would use that block if it were
+    shared."""
     lists = [f"self_attn.linear_{name}_adapter_list" for name in "qkv"] + ["feed_forward.gate_up_proj_adapter_list"]
     for own, layer in enumerate(hybrids):
         for use in range(own % blocks, len(hybrids), blocks):
@@ -199,7 +202,7 @@ def _shared(fields: Fields, facts: CommonFacts, norm: Norm) -> SharedBlock:
 
 
 def _hybrids(fields: Fields, layers: int) -> tuple[int, ...]:
-    """Returns the layers with a shared block."""
+    """Returns the numbers of the layers with a transformer block."""
     kinds = fields.texts("layers_block_type")
     if not kinds and layers == SILENT["num_hidden_layers"]:
         return USUAL_HYBRIDS

@@ -43,14 +43,15 @@ WHOLE, WINDOW = THETAS
 PARTIAL = 0.5
 """The share of a head that is rotated."""
 UNIT = Norm(1e-14, NormKind.UNIT)
-"""The norm of heads. transformers divides by the length of a head, which it holds above this epsilon."""
+"""The norm of the heads of q and k: each is divided by its length. transformers replaces lengths below this epsilon by
+it."""
 PROJECTION, GATE = "self_attn.qkv_proj.", "mlp.gate."
 
 
 @dataclass(frozen=True, slots=True)
 class Convolved(HeadCounts):
-    """Heads whose q and k are convolved. taps: how many positions the convolution of each channel reads; the
-    convolution within heads reads two."""
+    """The heads of attention, with q and k that pass two convolutions. taps: how many positions the convolution of each
+    channel reads; the convolution within heads reads two."""
 
     taps: int
 
@@ -62,7 +63,8 @@ class Convolved(HeadCounts):
 
 @architecture("ZayaForCausalLM", model_type="zaya")
 def zaya(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """In layer_types, hybrid_sliding layers have a window. The last expert does nothing."""
+    """Reads ZAYA 1. In layer_types, hybrid_sliding layers have a window. A row that chooses the last expert skips the
+    block."""
     silu_only(fields)
     for name in ("attention_bias", "lm_head_bias"):
         refuse_setting(fields, name, "No published model of this family has these biases.")
@@ -105,8 +107,8 @@ def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _turns(fields: Fields, head_dim: int, positions: int) -> dict[str, RopeSpec]:
-    """Returns the rotation of each kind of layer. Published files hold rope_type next to the groups; transformers
-    removes it."""
+    """Returns the rotation of each type of layer. rope_parameters has a group for each type. Published files also have
+    a rope_type next to these groups, which is ignored, as in transformers."""
     group = fields.group("rope_parameters")
     if group is not None and any(kind in group.values for kind in THETAS):
         said = {name: value for name, value in group.values.items() if name != "rope_type"}
@@ -115,7 +117,7 @@ def _turns(fields: Fields, head_dim: int, positions: int) -> dict[str, RopeSpec]
 
 
 def _mixture(fields: Fields, hidden: int) -> Mixture:
-    """Reads the experts. Their routes are made by `_routes`."""
+    """Reads the experts. `_routes`, not the router of this mixture, chooses a row's expert."""
     fields.integer("num_experts_per_tok", 1, 1)
     count = expert_count(fields)
     return Mixture(
@@ -148,8 +150,9 @@ def _attend(t: Tracer, shape: Convolved, h: Value, window: int, turn: RopeSpec) 
 
 
 def _convolved(t: Tracer, shape: Convolved, qk: Value) -> Value:
-    """Returns the result of both convolutions for q and k. Before the first row, the first convolution gives its bias;
-    so this bias is added after the shift."""
+    """Returns q and k after both convolutions. The second one reads each row and the row before it. Before a text's
+    first row there are zeros, of which the first convolution makes its bias. So this bias is added after the rows were
+    paired."""
     channels, dim = shape.channels, shape.head_dim
     first = short_conv(qk, conv_taps(t, "conv_qk_depthwise", channels, shape.taps))
     before, now = (1.0,) * channels, (0.0,) * channels
@@ -174,7 +177,8 @@ def _within_heads(t: Tracer, shape: Convolved) -> Weight:
 
 
 def _means(t: Tracer, shape: Convolved, qk: Value) -> tuple[Value, Value]:
-    """Returns for each head of q the mean of the head and its k, and for each head of k the mean of these means."""
+    """Returns for each head of q the mean of this head and of the head of k that it reads. For each head of k, it
+    returns the mean of the means of its query heads."""
     dim, group = shape.head_dim, shape.num_heads // shape.num_kv_heads
     q, k = qk.split(shape.query, shape.kv)
     repeated = [float(head // group * dim + place) for head in range(shape.num_heads) for place in range(dim)]

@@ -1,5 +1,6 @@
 """Gemma 4: a tower over tiles of any size, with norms before and after each block. Its patches are rotated by column
-and line, and have learned places of both. The means of squares of patches become image rows (Gemma team 2026)."""
+and line, and have learned position embeddings of both. The means of squares of patches become image rows (Gemma team
+2026)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ PREFIXES = (("vision_tower.", TOWER), ("embed_vision.", PROJECTOR))
 
 @dataclass(frozen=True, slots=True)
 class Gemma4Tower:
-    """The layers. bounded: whether the inputs and outputs of products are held between numbers of the checkpoint."""
+    """The layers of the vision encoder. bounded: whether the inputs and outputs of products are clamped to limits that
+    the checkpoint stores."""
 
     num_layers: int
     heads: HeadCounts
@@ -43,7 +45,8 @@ class Gemma4Tower:
     bounded: bool
 
     def __call__(self, t: Tracer, x: Value) -> Value:
-        """Returns the rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
+        """Returns the rows after the last layer. All layers use the same KV cache in turn: a tile is computed in one
+        step, so a layer's K and V are not needed after the layer."""
         cache = t.cache(PagedKV(self.heads.num_kv_heads, self.heads.head_dim, ahead=ALL_AHEAD))
         for index in range(self.num_layers):
             with t.layer(f"encoder.layers.{index}."):
@@ -67,8 +70,9 @@ class Gemma4Tower:
         return self._product(t, "self_attn.o_proj", attention(q, cache, 1.0).flat(), heads.hidden_size)
 
     def _turned(self, t: Tracer, name: str, x: Value) -> Value:
-        """Returns the heads, normed and rotated. Each half of a head is rotated by itself, so its second and third
-        quarter change places. Then the pairs of `rope` are those of the halves."""
+        """Returns the heads, normed and rotated. The first half of a head is rotated by column and the second by line,
+        each with pairs inside the half. The second and third quarter change places, so that the op `rope` forms these
+        pairs."""
         (count, dim), quarter = x.shape, x.shape[1] // 4
         order = tuple(
             float(head * dim + part * quarter + column)
@@ -90,8 +94,8 @@ def _bounds(t: Tracer, name: str) -> Vector:
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """A square of pooling_kernel_size x pooling_kernel_size patches becomes one image row. Where the config asks for
-    it, the rows of an image see each other in layers with a window."""
+    """Reads the tower. A square of pooling_kernel_size x pooling_kernel_size patches becomes one image row. With
+    use_bidirectional_attention, the rows of an image see each other in the layers with a window."""
     own = with_silent(fields.group("vision_config") or fields.only({}), defaults("gemma4_vision"))
     text = text_fields(fields)
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("pooling_kernel_size", 1, 64)

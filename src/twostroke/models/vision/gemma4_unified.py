@@ -1,5 +1,5 @@
-"""Gemma 4 12B: there is no tower. The pixels of an image row pass a norm and a product, and its places are added (Gemma
-team 2026)."""
+"""Gemma 4 12B: there is no vision tower. The pixels of an image row pass a norm and a product, and learned position
+embeddings of its column and line are added (Gemma team 2026)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ PREFIXES = (("vision_embedder.", EMBEDDER), ("embed_vision.", PROJECTOR))
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Where the config asks for it, the rows of an image see each other in layers with a window.
+    """Reads the embedder of pixels. With use_bidirectional_attention, the rows of an image see each other in the layers
+    with a window.
 
-    planes: whether tensors are those of a GGUF file, which has pixels colour by colour and places axis by axis.
+    The field `planes` of vision_config is set for tensors of a GGUF file. They have pixels colour by colour, and
+    position embeddings axis by axis.
     """
     own = with_silent(fields.group("vision_config") or fields.only({}), defaults("gemma4_unified_vision"))
     text = text_fields(fields)

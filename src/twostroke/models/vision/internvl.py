@@ -1,5 +1,5 @@
-"""InternVL 3 and 3.5: InternViT over square tiles, with a row that is no patch and numbers that scale each block; its
-patches are joined in groups (Zhu et al. 2025; Wang et al. 2025)."""
+"""InternVL 3 and 3.5: InternViT over square tiles, with a class token and with numbers that scale each block's output;
+its patches are joined in groups (Zhu et al. 2025; Wang et al. 2025)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PREFIXES = (("vision_tower.", TOWER), ("multi_modal_projector.", PROJECTOR))
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """A square of patches becomes one image row. The side of the square is 1 / downsample_ratio."""
+    """Reads the tower. A square of patches becomes one image row; its side is 1 / downsample_ratio."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     side, patch = _side(own, "image_size"), _side(own, "patch_size")
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)
@@ -78,7 +78,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
 
 
 def _side(own: Fields, name: str) -> int:
-    """Reads the side of a square, which newer files give twice."""
+    """Reads the side of a square; newer files give it twice, as height and width."""
     found = own.value(name)
     if isinstance(found, list):
         if len(found) != 2 or found[0] != found[1]:
@@ -88,7 +88,8 @@ def _side(own: Fields, name: str) -> int:
 
 
 def _rows_of_the_last_layer(fields: Fields, own: Fields) -> None:
-    """Raises CorruptModel where image rows are made from another layer, or with the row that is no patch."""
+    """Raises CorruptModel where image rows are not those of the last layer's patches: other layers, the class token, or
+    a norm after the last layer."""
     if fields.value("vision_feature_layer", -1) != -1:
         raise fields.wrong("vision_feature_layer", "Image rows are made of the last layer.")
     if fields.text("vision_feature_select_strategy", "default") != "default":

@@ -1,5 +1,5 @@
-"""Llama 4: a tower over square tiles, whose patches are rotated by line and column, with a row that is no patch; its
-patches are joined in groups (Meta 2025)."""
+"""Llama 4: a tower over square tiles, with a class token, whose patches are rotated by line and column; its patches are
+joined in groups (Meta 2025)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOWER, PROJECTOR = "vision_model.", "multi_modal_projector."
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """A square of patches becomes one image row. The side of the square is 1 / pixel_shuffle_ratio."""
+    """Reads the tower. A square of patches becomes one image row; its side is 1 / pixel_shuffle_ratio."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     side, patch = own.integer("image_size", 1, 4096), own.integer("patch_size", 1, 4096)
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)

@@ -29,15 +29,15 @@ USUAL = {
 OCR, CANVAS = "minicpm_ocr", "minicpmv4_7"
 MARKS = ("image_start", "image_end", "slice_start", "slice_end", "newline")
 SIDE = 2
-"""A square of SIDE x SIDE rows becomes one row, in the tower and after it."""
+"""A square of SIDE x SIDE rows becomes one row, once inside the tower and once after it."""
 LAST = Norm(1e-6, NormKind.LAYER)
 WHOLE, FOLDED = "4x", "16x"
-"""The values of downsample_mode: one image row for four patches, or one for sixteen."""
+"""The values of downsample_mode. With 4x, one image row is made from four patches; with 16x, from sixteen."""
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """An image row shows sixteen patches, or four where downsample_mode asks for it; in MiniCPM-OCR, four are the
-    default."""
+    """Reads the tower. An image row shows sixteen patches, or four where downsample_mode asks for it. In MiniCPM-OCR,
+    four are the default."""
     own = fields.group("vision_config") or fields.only({})
     tower = replace(read_siglip(own, USUAL), fitted=True)
     fold = _fold(fields, own, tower)
@@ -62,7 +62,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
 
 
 def _fold(fields: Fields, own: Fields, tower: Siglip) -> RowFold | None:
-    """Returns the place at which patches become fewer rows; None for a tower whose rows are always patches."""
+    """Returns where in the tower four patches become one row; None for a tower that keeps all patches."""
     ocr = fields.text("model_type", "") == OCR
     mode = fields.text("downsample_mode", WHOLE if ocr else FOLDED)
     if mode not in (WHOLE, FOLDED):
@@ -81,7 +81,8 @@ def _fold(fields: Fields, own: Fields, tower: Siglip) -> RowFold | None:
 
 
 def _of_canvas(fields: Fields) -> dict[str, Any]:
-    """Returns the fields of a Sight about places of images; none for a model whose positions are numbers."""
+    """Returns the fields of Sight that place images on a two-dimensional canvas. They are empty for a model whose
+    positions are plain sequence numbers."""
     if fields.text("model_type", "") != CANVAS:
         return {}
     return {
@@ -91,7 +92,8 @@ def _of_canvas(fields: Fields) -> dict[str, Any]:
 
 
 def _of_tower(t: Tracer, tower: Siglip, fold: RowFold | None) -> tuple[Value, tuple[Value, ...]]:
-    """Returns the rows after the last layer, and the rows before the fold; none of these without a fold."""
+    """Returns the rows after the last layer, and the rows from which a host makes the folded rows: those just before
+    four patches become one row. With `fold` None, the second result is empty."""
     layers, x = tower.tower, tower.of_patches(t)
     if fold is None:
         return layers(t, x), ()

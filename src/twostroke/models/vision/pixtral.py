@@ -29,9 +29,9 @@ EPS = 1e-5
 
 
 class PixtralKind(Struct, frozen=True):
-    """The differences between families, by the outer model_type. family: the family of the processor. merges: whether
-    groups of patches become one image row. tower, projector: the beginnings of names. placeholder: the token id where
-    the config does not have the field. silent: the tower's defaults in addition to Pixtral's."""
+    """How a family of models differs from Pixtral. family: the family of the processor. merges: whether squares of
+    patches become one image row. tower, projector: the beginnings of tensor names. placeholder: the image token's id
+    where the config does not have it. silent: defaults of the tower that replace Pixtral's."""
 
     family: str = "pixtral"
     merges: bool = False
@@ -42,7 +42,7 @@ class PixtralKind(Struct, frozen=True):
 
     @property
     def prefixes(self) -> tuple[tuple[str, str], ...]:
-        """The beginnings of names in some files, each with the beginning that programs have."""
+        """The beginnings of tensor names in some files, each with the beginning that programs use."""
         return tuple((name, f"model.{name}") for name in (self.tower, self.projector))
 
 
@@ -56,8 +56,8 @@ KINDS = {
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Where the kind merges, a square of spatial_merge_size x spatial_merge_size patches becomes one image row.
-    Otherwise each patch becomes an image row."""
+    """Reads the tower. In Mistral 3 and LightOnOCR (PixtralKind.merges), a square of spatial_merge_size x
+    spatial_merge_size patches becomes one image row. In Pixtral, each patch becomes an image row."""
     kind = KINDS.get(fields.text("model_type", ""), PixtralKind())
     merges = kind.merges
     own = with_silent(fields.group("vision_config") or fields.only({}), {**defaults("pixtral"), **kind.silent})

@@ -41,7 +41,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 TILE_TOKENS = 4 * PAGE_TOKENS
 LARGEST_BYTE, LARGEST_WHOLE = np.float32(127), np.float32(16383)
 SMALLEST_SCALED = np.float32(2.0**-112)
-"""The smallest magnitude by which `_rounded` divides. It replaces a smaller one, because the inverse must be finite."""
+"""The smallest magnitude by which `_rounded` divides. A smaller magnitude is replaced by it, so that its inverse is
+finite."""
 LOG2_E = np.float32(1.44269504088896341)
 
 
@@ -76,8 +77,8 @@ def attend(
     window: int,
     end_of: Callable[[int, int], int],
 ) -> None:
-    """Writes the attention output of all rows into `out`. See the module. end_of(row, position): returns one after the
-    last position that the row may see."""
+    """Computes the attention output of all rows in NumPy, as the module defines it, and writes it into `out`.
+    end_of(row, position): returns one after the last position that the row may see."""
     scale, soft_cap, sinks, slopes = rule
     heads_per_kv = q.shape[1] // layer.kv_heads
     for s in range(len(batch.context_tokens)):
@@ -98,16 +99,16 @@ def attend(
 
 
 def gather_values(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array | None]:
-    """Returns V of the first `tokens` positions in the form that products use, and for whole numbers their scales
-    (kv_heads, tokens). The scales are None for pages of floats."""
+    """Returns V of the first `tokens` positions, (kv_heads, tokens, value_dim), and its scales. V of int8 and int4
+    pages is whole numbers with scales (kv_heads, tokens). V of float pages has None for scales."""
     if layer.kind.is_integer:
         return _gather_integers(layer, page_ids, tokens)
     return gather(layer, page_ids, tokens)[1], None
 
 
 def weights_of(scores: F32Array, sinks: F32Array | None = None) -> tuple[F32Array, F32Array]:
-    """Returns the weights (H, N) and their divisor (H, 1). scores: (H, N), multiplied by log2(e). sinks: (H,), scores
-    without a value, not multiplied."""
+    """Returns the softmax weights (H, N) of one row before the division, and their divisor (H, 1). scores: (H, N),
+    multiplied by log2(e). sinks: (H,), scores that add to the divisor alone, not multiplied by log2(e)."""
     peaks = scores.max(axis=-1, keepdims=True)
     weights: F32Array = np.exp2(scores - peaks)
     total: F32Array = weights.sum(axis=-1, keepdims=True)
@@ -123,8 +124,8 @@ def softened(
     seen: tuple[int, int],
     sinks: F32Array | None = None,
 ) -> F32Array:
-    """Returns the attention output (H, V) of one row. scores: (H, N), multiplied by log2(e). values: the result of
-    gather_values. seen: the position of the first score, and one after the position of the last. sinks: see
+    """Returns the softmax-weighted sum of V, (H, V), for one row. scores: (H, N), multiplied by log2(e). values: the
+    result of gather_values. seen: the position of the first score, and one after the position of the last. sinks: see
     `weights_of`."""
     begin, end = seen
     group = len(scores) // len(values[0])
@@ -144,8 +145,8 @@ def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple
 
 
 def scaled_query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
-    """Returns the queries (H, D) multiplied by scale * log2(e), so that weights are powers of two. For integer pages
-    they are rounded to bytes too."""
+    """Returns the queries (H, D) multiplied by scale * log2(e): the softmax then uses exp2. For integer pages they are
+    rounded to bytes too."""
     scaled: F32Array = q * (np.float32(scale) * LOG2_E)
     if not layer.kind.is_integer:
         return scaled
@@ -162,8 +163,8 @@ def _rounded(numbers: F32Array, largest: F32Array, steps: np.float32) -> F32Arra
 
 
 def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Array:
-    """Returns the products of weights and scales, each rounded within its tile. weights, scales: (H, N), for the
-    positions from `begin` on."""
+    """Returns weights * scales, each rounded to a multiple of m / 16383. m is the largest weight of the product's tile
+    of 64 positions, times the tile's largest scale. weights, scales: (H, N), for the positions from `begin` on."""
     found = weights * scales
     for start in range(begin - begin % TILE_TOKENS, begin + weights.shape[-1], TILE_TOKENS):
         tile = np.s_[:, max(0, start - begin) : start + TILE_TOKENS - begin]

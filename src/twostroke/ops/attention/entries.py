@@ -1,14 +1,15 @@
-"""Pages of entries. An entry is one vector that stands for several positions, and is key and value of all heads at
-once.
+"""Pages of entries (compressed KV). An entry is one vector that stands for several consecutive positions. It is key and
+value of all heads at once.
 
-An entry of rate m closes at the positions p with (p + 1) % m == 0, and lies in the page of p. Entries have the page
-table of the positions and are shared with the same prefixes. A page has ceil(16 / m) places. A cache of entries is
-declared as a LatentKV with `page_numbers` numbers for each position, so that its pages have enough room for the
-entries. A page of a cache of `dim` numbers is
+An entry of rate m stands for m positions. It is written ("closes") at the last of them: the positions p with
+(p + 1) % m == 0. It lies in the page of p. Entries have the page table of the positions and are shared with the same
+prefixes. A page has ceil(16 / m) places. A cache of entries is declared as a LatentKV with `page_numbers` numbers for
+each position, so that its pages have enough room for the entries. A page of a cache of `dim` numbers is
 
-    entry i of the page    dim numbers one after the other: float32, bf16, int8, or int4 as q + 8, of two
-                           neighbours the first in the low bits of a byte
-    scales                 after the room of a page of latents: bf16, one for each entry; int8 and int4 alone
+    entry i of the page    dim numbers one after the other: float32, bf16, int8 or int4. A byte holds q + 8
+                           of two int4 numbers, the first in the low bits
+    scales                 int8 and int4 alone: bf16, one for each entry. They begin after the room for all
+                           16 * `page_numbers` numbers of the page
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from twostroke.ops.program.values import LatentKV
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 MOST_NUMBERS = 2048
-"""The most numbers that an entry can have."""
+"""The largest size of an entry, in numbers."""
 
 
 def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:
@@ -45,7 +46,7 @@ def page_numbers(dim: int, rate: int) -> int:
 
 
 def places(rate: int) -> int:
-    """Returns how many entries a page has room for."""
+    """Returns how many entries of `rate` positions one page of 16 positions has room for."""
     return -(-PAGE_TOKENS // rate)
 
 
@@ -76,8 +77,9 @@ def read_entry(layer: KVLayer, page: int, place: int, dim: int) -> F32Array:
 def entries_seen(
     layer: KVLayer, batch: AttentionBatch, dim: int, rate: int, window: int = 0
 ) -> Iterator[tuple[int, int, F32Array]]:
-    """Yields for each row of the step: the row, the number of the first entry that it sees, and all entries that it
-    sees, (count, dim)."""
+    """Yields for each row of the step: the row, the number of the first entry that it sees, and the vectors (count,
+    dim) of all entries that it sees. A row at position p sees the entries that close at p or before, or the last
+    `window` of these."""
     for s, context in enumerate(batch.context_tokens.tolist()):
         first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
         for row in range(first, last):
@@ -92,7 +94,8 @@ def entries_seen(
 
 
 def _parts(layer: KVLayer, page: int, dim: int) -> tuple[NDArray[np.generic], NDArray[np.uint16]]:
-    """Returns views of one page: its entries (places, numbers or bytes), and their scales."""
+    """Returns views of one page: the stored entries, and their scales. The entries have a row for each place of the
+    page. A row has dim numbers, dim bytes (int8) or dim / 2 bytes (int4). Float pages have no scales."""
     data: U8Array = layer.data[page].reshape(-1).view(np.uint8)
     if not layer.kind.is_integer:
         own = data.view(np.uint16 if layer.kind is KVKind.BF16 else np.float32)

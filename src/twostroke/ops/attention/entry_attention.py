@@ -1,15 +1,15 @@
-"""entry_attention: softmax attention of new positions over entries (DeepSeek-AI 2026).
+"""entry_attention: softmax attention of new positions over entries: compressed KV (DeepSeek-AI 2026).
 
-    q (T, H, D) float32, possibly strided with contiguous last two axes. An entry is key and value of all heads. The row
-    at position p sees entries 0 .. (p + 1) // rate - 1 of its sequence. Where `window` is not 0, it sees the last
-    `window` of these alone. Where `chosen` (T, K) is given, it sees the entries whose numbers are in its row of
-    `chosen`: in rising order, then -1.
+    q (T, H, D) float32, possibly strided with contiguous last two axes. An entry (D,) stands for `rate` positions, and
+    is key and value of all heads (entries.py). The row at position p sees entries 0 .. (p + 1) // rate - 1 of its
+    sequence; where `window` is not 0, it sees only the last `window` of these. Where `chosen` (T, K) is
+    given, it sees the entries whose numbers are in its row of `chosen`: in rising order, then -1.
     scores = scale * (q . entry);  out (T, H, D) float32 = softmax(scores) @ entries
 
-Attention may go over two caches. The result of the first call is (T, H, D + 2). For each head it has the sum of entries
-times weights, the largest score times log2(e), and the sum of weights relative to it. This result is `before` of the
-second call, which continues the same softmax. sinks (H,): one score for each head without an entry. The call that ends
-the softmax adds it (Xiao et al. 2023).
+One softmax may go over two caches, with one call for each. The first call returns (T, H, D + 2). For each head these
+are the sum of entries times weights, the largest score times log2(e), and the sum of the weights. A score's weight is
+exp(score - largest score). The second call takes this result as `before`, and continues the same softmax. sinks
+(H,): one score for each head without an entry. The call that ends the softmax adds it (Xiao et al. 2023).
 
 One row's result depends on that row alone. Entries that a row does not see are not read for that row.
 """
@@ -29,8 +29,8 @@ from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredForma
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value, Vector
 
 BESIDE = 2
-"""How many numbers a head has after its sum, in a result that another call continues: the largest score and the sum of
-weights."""
+"""How many numbers follow the weighted sum of each head in a result that a second call continues: the largest score and
+the sum of weights."""
 LOWEST = np.float32(-3.0e38)
 """The value that stands for the largest score where a head has seen no entry yet."""
 
@@ -60,8 +60,7 @@ def reference(call: CallArrays) -> None:
 
 
 def _begun(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> F32Array:
-    """Makes a result of a first call, from which a second one can continue the softmax: its sum of weights is above 0.
-    """
+    """Makes random operands `before`: results of a first call, whose sums of weights are above 0."""
     found = random.standard_normal(shape, dtype=np.float32)
     found[..., -1] = 1 + np.abs(found[..., -1])
     return found
@@ -69,7 +68,7 @@ def _begun(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) ->
 
 @op
 class EntryAttention(Op):
-    """Softmax attention of the step's rows over entries of their sequences."""
+    """Softmax attention of the step's rows over compressed KV: entries, each the key and value of `rate` positions."""
 
     SHAPES = {
         "out": "T H *",
@@ -103,8 +102,9 @@ class EntryAttention(Op):
     window: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts for each visible position its share of an entry: 4 FLOPs for each number of a head. With `chosen`,
-        each row is counted with the largest number of entries that a row may choose."""
+        """Counts 4 FLOPs for each number of each query head and each visible entry. There is one entry for `rate`
+        positions, so a position counts 1 / rate of this. With `chosen`, each row counts the largest number of entries
+        that it may choose."""
         dim = self.q.shape[1]
         moved = 4 * (self.q.width + self.out.width + (self.before.width if self.before else 0))
         each, stored = 4 * self.q.width, formats.kv.latent_bytes(dim)
@@ -120,7 +120,7 @@ class EntryAttention(Op):
 
 @dataclass(frozen=True, slots=True)
 class EntriesSeen:
-    """Describes which entries of a cache a row sees. Each entry stands for `rate` positions. The row sees the last
+    """A cache of entries, and which of them a row sees. Each entry stands for `rate` positions. The row sees the last
     `window` entries, or all for 0."""
 
     layer: Cache
@@ -136,8 +136,8 @@ def entry_attention(
     sinks: Vector,
     scale: float,
 ) -> Value:
-    """Records the calls and returns the output of each row of q (T, H, D) over the entries of `near`, and those of
-    `far` that are in `chosen`. One softmax goes over both."""
+    """Records the calls and returns the output of each row of q (T, H, D). One softmax goes over two caches: the
+    entries of `near`, and those entries of `far` whose numbers are in `chosen`."""
     heads, dim = q.shape
     made: Value | None = None
     for cache in (near, far):

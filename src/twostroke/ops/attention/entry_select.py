@@ -1,4 +1,5 @@
-"""entry_select: chooses the entries that each row attends to (DeepSeek-AI 2026, compressed sparse attention).
+"""entry_select: chooses the entries of compressed KV that each row attends to (DeepSeek-AI 2026, compressed
+sparse attention).
 
     q (T, H, D), weights (T, H) float32, possibly strided with contiguous rows. The row at position p sees entries
     0 .. (p + 1) // rate - 1 of its sequence, each a key (D,) for all heads (entries.py).
@@ -29,7 +30,8 @@ def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, bat
 
 @op
 class EntrySelect(Op):
-    """The entries that each row attends to."""
+    """The numbers of the K compressed KV entries with the largest scores, for each row: those that the row attends
+    to."""
 
     SHAPES = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 * *"}
     CASES = (
@@ -54,7 +56,7 @@ class EntrySelect(Op):
     rate: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts the scores of all visible entries. Keys are read once for all heads."""
+        """Counts the scores of all visible entries. The entries are read once for all heads."""
         heads, dim = self.q.shape
         return OpCost(
             per_row=Work(0, activation_bytes=4 * (self.q.width + heads + self.out.width)),
@@ -64,7 +66,8 @@ class EntrySelect(Op):
 
 
 def entry_select(q: Value, weights: Value, layer: Cache, rate: int, count: int) -> Value:
-    """Records the call and returns the `count` entries of `layer` that each row of q (T, H, D) chooses."""
+    """Records the call and returns for each row of q (T, H, D) the numbers of the `count` entries of `layer` that it
+    attends to."""
     if not isinstance(layer.kind, LatentKV):
         raise TypeError("entry_select needs pages of entries")
     out = q.fresh(count)

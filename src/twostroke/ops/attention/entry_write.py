@@ -1,4 +1,4 @@
-"""entry_write: put entries that close in this step into their pages.
+"""entry_write: puts entries of compressed KV into their pages, in the step that computes the last of their positions.
 
     rows (T, D) float32, possibly strided with contiguous rows; slots (T,) int32 = page * PAGE_TOKENS + offset of each
     position; positions (T,) int32. A row whose position p has (p + 1) % rate == 0 is an entry. It is written in the
@@ -19,7 +19,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def reference(layer: KVLayer, rows: F32Array, slots: I32Array, positions: I32Array, rate: int) -> None:
-    """See the module. Raises IndexError for a slot outside the pool."""
+    """Writes entries in NumPy, as the module defines it. Raises IndexError for a slot outside the pool."""
     if slots.size and (int(slots.min()) < 0 or int(slots.max()) >= layer.num_pages * PAGE_TOKENS):
         raise IndexError("KV slot outside the pool")
     closing = np.flatnonzero((positions + 1) % rate == 0)
@@ -28,7 +28,8 @@ def reference(layer: KVLayer, rows: F32Array, slots: I32Array, positions: I32Arr
 
 @op
 class EntryWrite(Op):
-    """Writes the entries that close in this step into their pages."""
+    """Writes compressed KV entries into their pages: the rows of those positions that are the last of an entry's `rate`
+    positions."""
 
     SHAPES = {"layer": "1 * *", "rows": "T D", "slots": "T", "positions": "T"}
     CASES = (grid(T=130, D=(2, 40, 512), rate=(1, 4, 6, 24, 128), rows=wild),)
@@ -40,14 +41,15 @@ class EntryWrite(Op):
     rate: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts one row of every `rate` rows: it is read as float32 and written in the layer's format."""
+        """Counts one of every `rate` rows: it is read as float32 and written in the layer's format."""
         width = self.rows.width
         stored = formats.kv.latent_bytes(width)
         return OpCost(per_row=Work(0, kv_bytes=stored // self.rate, activation_bytes=4 * width // self.rate))
 
 
 def entry_write(layer: Cache, rows: Value, slots: Indices, positions: Indices, rate: int) -> None:
-    """Records the call that keeps those rows of `rows` (T, D) that close an entry."""
+    """Records the call that keeps the rows of `rows` (T, D) whose position is the last of its entry's `rate`
+    positions."""
     if not isinstance(layer.kind, LatentKV):
         raise TypeError("entry_write needs pages of entries")
     rows.trace.record(EntryWrite(layer, rows.flat(), slots, positions, rate))

@@ -1,8 +1,9 @@
 """latent_attention: causal softmax attention of new positions over paged latents (DeepSeek-AI 2024, absorbed form).
 
     q (T, H, L), q_turned (T, H, R), out (T, H, L) float32, possibly strided with contiguous last two axes. A position
-    holds one vector for all heads: the latent (L,) and the turned key (R,). Row r of sequence s at position p sees
-    positions max(0, p - window + 1) .. p (window 0: all of 0 .. p).
+    holds one vector for all heads: the latent (L,) and the part of the key with rotary positions, the turned key (R,);
+    q_turned is the same part of the queries. Row r of sequence s at position p sees positions
+    max(0, p - window + 1) .. p (window 0: all of 0 .. p).
     scores = scale * (q . latent + q_turned . turned key)
     out = softmax(scores) @ latents
 
@@ -36,15 +37,15 @@ def reference(
 
 
 def scaled_queries(q: F32Array, q_turned: F32Array, scale: float) -> F32Array:
-    """Returns both parts of the queries together, (T, H, L + R), multiplied by scale * log2(e), so that weights are
-    powers of two."""
+    """Returns both parts of the queries together, (T, H, L + R), multiplied by scale * log2(e): the softmax then uses
+    exp2."""
     found: F32Array = np.concatenate((q, q_turned), axis=-1) * (np.float32(scale) * LOG2_E)
     return found
 
 
 def attended(queries: F32Array, seen: F32Array, value_dim: int, sinks: F32Array | None = None) -> F32Array:
     """Returns the attention output (H, L) of one row. queries: (H, L + R), scaled. seen: (positions, L + R), the
-    vectors that the row sees. sinks: (H,), scores without a value."""
+    vectors that the row sees. sinks: (H,), scores that add to the softmax's divisor alone."""
     weights, total = weights_of(queries @ seen.T, sinks)
     found: F32Array = weights @ seen[:, :value_dim] / total
     return found
@@ -70,7 +71,7 @@ class LatentAttention(Op):
     window: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts all visible positions."""
+        """Counts attention over all visible positions."""
         return latent_cost(self.q, self.q_turned, self.out, formats)
 
 

@@ -24,7 +24,7 @@ def reference(out: F32Array, x: F32Array, table: F32Array) -> None:
 
 @op
 class PlaceScores(Op):
-    """A score of each place, for each head of each row."""
+    """The products of each head's vector with a learned vector of every place (a class of relative distances)."""
 
     SHAPES = {"out": "T H B", "x": "T H D", "table": "*"}
     CASES = (grid(1e-5, T=(1, 3, 37), H=(1, 3), D=(1, 15), B=(1, 17, 100), table="H D B"),)
@@ -35,7 +35,8 @@ class PlaceScores(Op):
     table: Vector
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 2 FLOPs for each number of the table. The table is read once."""
+        """Counts 2 FLOPs for each row and number of `table`, which holds each head's vectors of all places. It is read
+        once."""
         moved = 4 * (self.x.width + self.out.width)
         return OpCost(Work(0, weight_bytes=4 * self.table.length), Work(2 * self.table.length, activation_bytes=moved))
 

@@ -54,13 +54,13 @@ def reference(call: CallArrays) -> None:
 
 
 def _places(_random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> F32Array:
-    """Makes places that rise from 0 to the last one."""
+    """Makes the class of each distance: whole numbers that rise from 0 to B - 1."""
     return np.floor(np.linspace(0, sizes["B"] - 0.01, shape[0])).astype(np.float32)
 
 
 @op
 class PlacedAttention(Op):
-    """Softmax attention of the step's rows over their sequences' pages, with scores by place."""
+    """Softmax attention whose scores get an added term for the relative distance of query and key (T5, DeBERTa)."""
 
     SHAPES = {
         **{"out": "T H V", "q": "T H D", "layer": "* D V", "places": "*", "table": "*"},
@@ -126,8 +126,8 @@ def placed_attention(
     by_row: Value | None = None,
     by_key: Value | None = None,
 ) -> Value:
-    """Records the call and returns the output of each row of q (T, H, D) over `layer`, with scores that also depend on
-    places."""
+    """Records the call and returns the output of each row of q (T, H, D) over `layer`. places: the class of each
+    relative distance. table, by_row, by_key: the terms that scores get by this class; see the module."""
     kind = layer.kind
     if not isinstance(kind, PagedKV) or isinstance(kind, LatentKV) or kind.window:
         raise TypeError("placed_attention needs pages of K and V without a window")

@@ -30,8 +30,9 @@ F64Array = NDArray[np.float64]
 CHUNK_ANGLES = 16384
 """The angles that are computed in float64 at a time, so that they stay in a core's cache."""
 WriteRows = Callable[[F64Array, int, tuple[float, float], F32Array, F32Array], None]
-"""Called as write(frequencies, back, (factor of cosines, factor of sines), cosines, sines). Fills both tables, where
-the factors are the same at each position. The bits are those of `rope_table`."""
+"""A function that fills both tables: write(frequencies, back, (factor of cosines, factor of sines), cosines, sines).
+back: how many positions each rotation lags behind (RopeSpec.back). Both factors are the same at every position. The
+tables have the bits of `rope_table`."""
 
 
 def rope_table(
@@ -145,10 +146,11 @@ def _yarn_pair(rope: RopeSpec, turns: float) -> float:
 
 
 class TurnedRows:
-    """A table with one row for each row of a step. A row has several places. Each pair of a row is copied from the
-    usual table: from the row that one of the places names.
+    """Tables of cos and sin with one row for each row of a step, for M-RoPE. A row has a position on each of several
+    axes, such as time, height and width. Each rotary pair is rotated by the position on its axis, which `turns` names.
 
-    rows: the table that ops read. It lies on the device, and the usual table in the host's memory.
+    rows: the tables that ops read, in the device's memory. They are copied from the table of all positions (`usual`),
+    which lies in the host's memory.
     """
 
     def __init__(self, turns: RowTurns, usual: RopeTable, max_rows: int, device: DeviceMemory = HOST) -> None:
@@ -157,8 +159,8 @@ class TurnedRows:
         self.rows = RopeTable(device.put(zeros), device.put(zeros.copy()))
 
     def write(self, places: I32Array, first: int = 0) -> None:
-        """Writes the rows of a step. places: (A, rows), each below the number of positions of the usual table. first:
-        the first row that is written."""
+        """Writes the rows of a step. places: (axes, rows), the position of each row on each axis; all are below the
+        number of positions of the table that `__init__` got as `usual`. first: the first row that is written."""
         at, end = places[self._axes].T, first + places.shape[1]
         self._device.write(self.rows.cos[first:end], self._usual.cos[at, self._pairs])
         self._device.write(self.rows.sin[first:end], self._usual.sin[at, self._pairs])

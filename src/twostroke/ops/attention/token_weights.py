@@ -26,14 +26,15 @@ LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
 MOST_SCALE = 1e300
 LEAST_EXPONENT = -60.0
-"""The least exponent. Lower ones are replaced by it; all of them give weight 0."""
+"""The least exponent; lower ones are replaced by it. It gives weight 0, as they would."""
 
 EXP2_COEFFICIENTS = tuple(LN_2**n / math.factorial(n) for n in range(13))
 """The coefficients of the Taylor series of 2^x. For |x| <= 1/2 its error is below 2^-52."""
 LN_TERMS = 12
 
 FIXED = 1 << 16
-"""Exponents and distances are added as multiples of 1 / FIXED."""
+"""Exponents, and the distances of logits from the largest one, are rounded to multiples of 1 / FIXED before they are
+added."""
 MOST_APART = float(1 << 16)
 """The largest distance from the largest logit. Logits further away count as this far away."""
 _WEIGHT_HALF, _SPREAD_HALF = 22, 12
@@ -53,36 +54,42 @@ class NearScore(NamedTuple):
 
 
 class Weigh(Protocol):
-    """Makes whole-number weights of tokens, and other numbers of a row that samplers need. logits: (V,), of which none
-    is NaN and at least one is finite. The exponents of a row are the binary logarithms of each weight's ratio to the
-    largest weight, before rounding; none is below LEAST_EXPONENT. A result may be valid until the next call only."""
+    """Makes whole-number weights, which are proportional to probabilities, from a row of logits, and other numbers of
+    the row that samplers need. logits: (V,), of which none is NaN and at least one is finite. A token's exponent is
+    log2 of its probability divided by the largest one: 0 for the likeliest token, and never below LEAST_EXPONENT. A
+    result may be valid until the next call only."""
 
     def __call__(self, logits: F32Array, temperature: float) -> WeightArray:
         """Returns the tokens' weights (V,)."""
 
     def exponent_sum(self, logits: F32Array, weights: WeightArray, temperature: float) -> int:
-        """Returns the sum over all tokens of weight times exponent, where minus the exponent is rounded to a multiple
-        of 1 / FIXED. The result is in such multiples, and not negative. weights: those of this row and temperature."""
+        """Returns the sum over all tokens of weight times -exponent (see Weigh), from which the entropy follows. Each
+        -exponent is rounded to a multiple of 1 / FIXED, and the sum is in units of 1 / FIXED. weights: those of this
+        row and temperature."""
 
     def nearness(self, logits: F32Array, temperature: float, mean: float) -> F64Array:
-        """Returns minus the distance of each exponent from `mean`."""
+        """Returns for each token -|exponent - mean|: how close its exponent (see Weigh) is to `mean`, as typical
+        sampling ranks tokens."""
 
     def spread(self, logits: F32Array) -> tuple[int, int]:
-        """Returns the sums of all distances from the largest logit and of their squares. A distance is at most
-        MOST_APART, and is rounded to a multiple of 1 / FIXED. The first sum is in units of 1 / FIXED, the second in
-        units of its square. No logit may be -inf."""
+        """Returns the sum of all tokens' distances from the largest logit, and the sum of the squares of these
+        distances. A distance is at most MOST_APART, and is rounded to a multiple of 1 / FIXED. The first sum is in
+        units of 1 / FIXED, the second in units of 1 / FIXED^2. No logit may be -inf."""
 
     def near(self, weights: WeightArray, total: int, score: NearScore) -> tuple[F64Array, F32Array]:
-        """Returns the tokens' probabilities and their scores. total: the sum of the weights."""
+        """Returns each token's probability and its score by `score`, which is larger the nearer the probability is to
+        score.aim. total: the sum of the weights."""
 
 
 def exponent_scale(temperature: float) -> float:
-    """Returns the factor that makes an exponent of 2 from a difference of logits."""
+    """Returns the factor by which a difference of logits becomes an exponent of 2: log2(e) / temperature, at most
+    MOST_SCALE."""
     return min(LOG2_E / temperature, MOST_SCALE) if temperature > 0 else MOST_SCALE
 
 
 def exponents(logits: F32Array, peak: float, temperature: float) -> F64Array:
-    """Returns the exponents of logits whose largest is `peak`; see Weigh."""
+    """Returns the exponent of each token: (logit - peak) / temperature * log2(e), at least LEAST_EXPONENT. peak: the
+    largest logit."""
     found = logits.astype(np.float64)
     found -= peak
     with np.errstate(over="ignore"):
@@ -91,7 +98,7 @@ def exponents(logits: F32Array, peak: float, temperature: float) -> F64Array:
 
 
 class NumpyWeights:
-    """Satisfies Weigh, by NumPy. It is the definition."""
+    """The definition of Weigh in NumPy: whole-number weights of tokens from a row of logits. Satisfies Weigh."""
 
     def __call__(self, logits: F32Array, temperature: float) -> WeightArray:
         exponent = exponents(logits, float(logits.max()), temperature)
@@ -128,26 +135,26 @@ weigh = NumpyWeights()
 
 
 def products_of_halves(weights: WeightArray, fixed: NDArray[np.uint64]) -> int:
-    """Returns the sum of the products of weights and numbers below 2^22. The halves of the weights are summed by
-    themselves, so that both sums have fewer than 64 bits."""
+    """Returns the sum of weights * fixed, where all numbers of `fixed` are below 2^22. The upper and the lower bits of
+    the weights are summed separately, so that both sums have fewer than 64 bits."""
     high, low = weights >> np.uint64(_WEIGHT_HALF), weights & np.uint64((1 << _WEIGHT_HALF) - 1)
     return exponent_sum_of(int(high @ fixed), int(low @ fixed))
 
 
 def exponent_sum_of(high: int, low: int) -> int:
-    """Returns the sum over whole weights. high, low: the sums over the upper and the lower bits of the weights
-    alone."""
+    """Returns the sum of weights * fixed from two sums of `products_of_halves`. high, low: the sums with the weights'
+    upper and lower bits alone."""
     return (high << _WEIGHT_HALF) + low
 
 
 def spread_of(total: int, high: int, mixed: int, low: int) -> tuple[int, int]:
-    """Returns the sum of distances, which is `total`, and the sum of their squares. high, mixed, low: the sums of upper
-    bits times upper bits, upper times lower, and lower times lower."""
+    """Returns `Weigh.spread`: the sum of distances, `total`, and the sum of their squares. Each distance is split in
+    upper and lower bits: high, mixed and low are the sums of upper * upper, upper * lower and lower * lower."""
     return total, (high << 2 * _SPREAD_HALF) + (mixed << _SPREAD_HALF + 1) + low
 
 
 def ln_of_sum(total: int) -> float:
-    """Returns the natural logarithm of total / 2^44, by the series of atanh. total: a sum of weights."""
+    """Returns the natural logarithm of total / 2^44, by the series of atanh. total: a sum of tokens' weights."""
     mantissa, exponent = math.frexp(total)
     if mantissa < 0.7071067811865476:
         mantissa, exponent = mantissa * 2, exponent - 1

@@ -1,7 +1,9 @@
-"""with_best_losses: the program whose largest logits get back what rounding took from them (ADR 80).
+"""with_best_losses: the program that adds to its largest logits what rounding of the head's inputs took from them (ADR
+80).
 
-With integer weights the head rounds its inputs to int8. Samplers and log probabilities depend on the largest logits of
-a row, which are few. So the losses of these alone are computed, for each row by itself.
+With integer weights the head rounds its inputs to int8, which makes errors in the logits (called losses here). Samplers
+and log probabilities depend on the largest logits of a row, which are few. So only their losses are computed, for each
+row by itself.
 
 Apply this pass to the program that the model file traced, and fuse afterwards.
 """
@@ -18,8 +20,8 @@ from twostroke.ops.program.values import Size
 
 
 def with_best_losses(program: Program) -> Program:
-    """Returns the program with the losses after the product that makes its logits. Without such a product the program
-    stays the same."""
+    """Returns the program with two calls after the head's product: best_losses computes the rounding errors of the
+    largest logits, and add_losses corrects these logits. A program without such a product stays the same."""
     found = _head(program)
     if found is None:
         return program
@@ -35,7 +37,7 @@ def with_best_losses(program: Program) -> Program:
 
 
 def _head(program: Program) -> tuple[int, Linear] | None:
-    """Returns the index of the product that makes the logits, and the product. Later calls may change its result in
+    """Returns the index of the product that makes the logits, and the product. Later calls may change the logits in
     place."""
     for index, call in enumerate(program.calls):
         if isinstance(call, Linear) and call.out.rows is Size.LOGIT_ROWS and call.out is program.logits.root:

@@ -21,16 +21,16 @@ from twostroke.types.spec.formats import WeightFormat
 
 
 class KeptOrder(Struct, frozen=True):
-    """format: the weight format in which the sorted matrix is kept. tensor: the name of the tensor that holds the
-    order."""
+    """How a matrix is stored with sorted columns. format: the weight format. tensor: the name of the tensor that holds
+    the order."""
 
     format: WeightFormat
     tensor: str
 
 
 OrderChoice = Callable[[tuple[Tensor, ...]], KeptOrder | None]
-"""A function that takes the tensors of a matrix and returns how the matrix's columns are kept sorted; None where they
-are not sorted."""
+"""A function that takes the tensors of a matrix, and returns how the matrix is stored with sorted columns; None for a
+matrix that is stored as it is."""
 
 
 def no_orders(parts: tuple[Tensor, ...]) -> KeptOrder | None:
@@ -39,7 +39,8 @@ def no_orders(parts: tuple[Tensor, ...]) -> KeptOrder | None:
 
 
 def with_column_orders(program: Program, choose: OrderChoice) -> Program:
-    """Returns the program with the calls added. A matrix that another op reads too stays unsorted."""
+    """Returns the program in which matrices that `choose` names are stored with sorted columns, and a take_columns
+    before each of their products sorts the inputs. A matrix that another op reads too stays unsorted."""
     sorted_weights = _sorted(program, choose)
     if not sorted_weights:
         return program
@@ -56,7 +57,7 @@ def with_column_orders(program: Program, choose: OrderChoice) -> Program:
 
 
 def untaken(program: Program) -> Mapping[Value, Value]:
-    """Returns for each value with sorted columns the unsorted value that it was made from."""
+    """Returns for each input that take_columns has sorted the unsorted value that it was made from."""
     return {call.out: call.x for call in program.calls if isinstance(call, TakeColumns)}
 
 

@@ -1,10 +1,10 @@
-"""cut: the program of one of several stages, each of which has a run of layers (pipeline parallel).
+"""cut: the program of one of several stages, each of which has consecutive layers (pipeline parallel).
 
 Stages follow one another. One value goes from each stage to the next, unchanged, so the bits are those of one process.
-A value that is given before a step is given to the stages whose calls read it.
-A program can be cut wherever the following calls read only one value of the earlier calls, and no cache is used on both
-sides. These places are between layers, and within a layer between attention and feed-forward. The cuts are chosen so
-that the largest stage, counted in weights, is as small as possible.
+A value that is given before a step is given to the stages whose calls read it. A program can be cut wherever the
+following calls read only one value of the earlier calls, and no cache is used on both sides. These places are between
+layers, and within a layer between attention and feed-forward. The cuts are chosen so that the largest stage, counted in
+weights, is as small as possible.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from twostroke.types.errors import ConfigError
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Stage:
-    """A run of a program's calls. received: the value that it takes from the stage before, None for the first stage."""
+    """Consecutive calls of a program, which one process computes. received: the value that this stage takes from the
+    stage before; None for the first stage."""
 
     program: Program
     received: Value | None
 
     @property
     def result(self) -> Value:
-        """The value that this stage hands over to the next; the logits for the last stage. It is program.logits."""
+        """The value that this stage sends to the next one; for the last stage the logits."""
         return self.program.logits
 
 
 def cut_model(model: Model, stage: int, stages: int) -> Model:
-    """Returns a stage's part of a model. Each stage but the last hands its value over. Raises ConfigError as `cut`
-    does."""
+    """Returns a stage's part of a model. Each stage but the last ends with a call that sends its value on. Raises
+    ConfigError as `cut` does."""
     found = cut(model.program, stage, stages)
     program = found.program
     if stage < stages - 1:
@@ -53,8 +54,8 @@ def cut_model(model: Model, stage: int, stages: int) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A cut between the calls before `index` and the calls from there on. value: the value that goes from one side to
-    the other."""
+    """A place where a program can be divided: before call `index`. value: the one value that later calls read of
+    earlier ones."""
 
     index: int
     value: Value
@@ -95,7 +96,8 @@ def _stage(program: Program, begin: _Cut | None, end: _Cut | None) -> Stage:
 
 
 def _cuts(program: Program) -> list[_Cut]:
-    """Returns all places of the body where one whole value, and no cache, goes on to the calls that follow."""
+    """Returns all places in the body where later calls read only one whole value of earlier calls, and share no cache
+    with them."""
     last_read, last_use = _last_reads(program), _last_uses(program)
     newest: dict[Value, Value] = {}
     used: set[Cache] = set()
@@ -134,8 +136,9 @@ def _evenly(program: Program, cuts: Sequence[_Cut], stages: int) -> list[_Cut]:
 
     @cache
     def best(first: int, done: int, left: int) -> tuple[int, tuple[int, ...]]:
-        """Returns the size of the largest stage and the chosen cuts, where `left` stages follow from cut `first` on.
-        done: the number of elements before them."""
+        """Returns the size of the largest stage and the indices of the chosen cuts, for the calls that are divided into
+        the last `left` stages. first: the first cut that may be chosen. done: the number of elements of all weights
+        before these stages."""
         if left == 1:
             return sizes[-1] - done, ()
         choices = []

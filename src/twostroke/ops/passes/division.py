@@ -1,8 +1,7 @@
-"""Decides which part of a model each process has, and what the processes exchange. They are ranks, which divide
-outputs, or stages, which divide layers.
+"""Decides which part of a model each process has, and what the processes exchange. The processes are ranks, which
+divide the outputs of products, or stages, which divide layers.
 
-The leader schedules and samples: rank 0 where outputs are divided, the last stage where layers are, because it has the
-head.
+The leader schedules and samples. It is rank 0, or the last stage, because that has the head.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ MOST_RANKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How a model is divided. way: TENSOR or PIPELINE. count: the number of processes."""
+    """How a model is divided among processes. way: TENSOR for ranks or PIPELINE for stages. count: the number of
+    processes."""
 
     way: str
     count: int
@@ -49,18 +49,18 @@ class Division:
 
     @property
     def leader(self) -> int:
-        """The rank that schedules."""
+        """The index of the process that schedules and samples."""
         return self.count - 1 if self.way == PIPELINE else 0
 
     @property
     def members(self) -> list[int]:
-        """The indices of all ranks but the leader."""
+        """The indices of all processes but the leader."""
         return [rank for rank in range(self.count) if rank != self.leader]
 
     @property
     def plans(self) -> int:
-        """How many plans the processes compute at a time. Ranks compute one plan together; stages can compute one each.
-        """
+        """How many plans the processes compute at a time: ranks compute one plan together, and each stage computes
+        one."""
         return self.count if self.way == PIPELINE else 1
 
     @property
@@ -70,7 +70,7 @@ class Division:
 
     @property
     def option(self) -> str:
-        """The option that asks for this division, as a user writes it."""
+        """The command line option with which a user divides a model in this way, such as "--tensor-parallel 4"."""
         return f"--{self.way}-parallel {self.count}"
 
     def part(self, spec: Model, rank: int) -> Model:
@@ -88,13 +88,13 @@ class Division:
         return [self.part(spec, rank) for rank in range(self.count)] if self.way == PIPELINE else [self.own(spec)]
 
     def counted(self, spec: Model) -> Model:
-        """Returns the model whose cost is the time of a step. Ranks work at the same time, so it is the leader's part;
-        stages work in turn, so it is the whole model."""
+        """Returns the model whose cost is the time of a step. For ranks, which work at the same time, it is the
+        leader's part. For stages, which work in turn, it is the whole model."""
         return self.own(spec) if self.way == TENSOR else spec
 
     def exchange_of(self, part: Model, format_for: FormatChoice) -> ExchangeWork:
-        """Returns what the process with this part sends in a step, to all others together. format_for: returns the
-        format of each matrix."""
+        """Returns what the process with this part of the model sends in a step, to all others together. format_for:
+        returns the format of each matrix."""
         found = ExchangeWork()
         for call in part.program.calls:
             if isinstance(call, Gather):
@@ -104,8 +104,8 @@ class Division:
         return found
 
     def exchange(self, spec: Model, format_for: FormatChoice) -> ExchangeWork:
-        """Returns the exchange that a step waits for. Ranks exchange at the same time, so it is the leader's exchange.
-        Stages work in turn, so it is the sum over all stages."""
+        """Returns the exchange that a step waits for: the leader's for ranks, which exchange at the same time, and the
+        sum over all stages, which send one after the other."""
         return sum((self.exchange_of(part, format_for) for part in self.parts(spec)), ExchangeWork())
 
     def exchange_width(self, spec: Model) -> int:

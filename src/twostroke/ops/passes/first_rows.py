@@ -1,7 +1,8 @@
 """with_first_rows: the program whose products know the positions of rows, for models that read a text in order.
 
 The first rows of a text have activations many times larger than those of other rows, and every later row reads their K
-and V. So their rounding errors reach all rows. With integer weights these few rows have two codes (ADR 68).
+and V. So their rounding errors reach all rows. With integer weights, a product therefore rounds these few rows twice:
+the second int8 code holds what the first one lost (ADR 68).
 
 Apply this pass to the program that the model file traced, and fuse afterwards.
 """
@@ -16,8 +17,8 @@ from twostroke.ops.program.values import POSITIONS, Size
 
 
 def with_first_rows(program: Program) -> Program:
-    """Returns the program with positions in each product of all rows. Products of logit rows stay as they are: no later
-    row reads their results."""
+    """Returns the program in which each product of all rows gets the rows' positions, so that it can give the first
+    rows of a text two int8 codes. Products of logit rows stay as they are: no later row reads their results."""
     calls = tuple(
         replace(call, positions=POSITIONS) if isinstance(call, Linear) and call.out.rows is Size.TOKENS else call
         for call in program.calls

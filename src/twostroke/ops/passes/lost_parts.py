@@ -20,8 +20,9 @@ from twostroke.types.spec.formats import WeightKind
 
 
 def with_lost_parts(program: Program, format_for: FormatChoice) -> Program:
-    """Returns the program with a second product after each product whose matrix is rounded to int8. format_for: returns
-    the format of each matrix, also of those that are added."""
+    """Returns the program in which a product with an int8 matrix is followed by a second one. It multiplies the same
+    inputs by the rounded error of that matrix, and adds the result to the first product's. format_for: returns the
+    format of each matrix, also of the added ones."""
     parts: dict[Weight, Weight] = {}
     calls: list[Op] = []
     later = Substitution(program.logits, program.logits)

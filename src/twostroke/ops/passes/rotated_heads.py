@@ -25,7 +25,8 @@ FORTH, BACK = 0, 1
 
 
 def with_rotated_heads(program: Program) -> Program:
-    """Returns the program with the calls added, for each cache that only kv_write writes and only attention reads."""
+    """Returns the program with Hadamard rotations of K, V and queries, and of the attention's output, which is rotated
+    back. Only caches that kv_write alone writes and attention alone reads get them."""
     kinds = scalable_caches(program)
     calls: list[Op] = []
 

@@ -1,4 +1,4 @@
-"""Finds the places where a program's rows wait for each other: the calls that read other rows through a cache."""
+"""Finds the places where a program's rows wait for each other: the calls that read K and V of other rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from twostroke.ops.program.program import Program
 
 
 def with_row_cuts(program: Program) -> Program:
-    """Returns the program with a cut before and after each attention and one at the end of its body, so that it can be
-    computed in blocks of rows. There is also a cut where the rows are folded.
+    """Returns the program with a cut before and after each attention and at the end of its body, so that it can be
+    computed in blocks of rows. In an encoder of images, there is also a cut where groups of rows become one row each
+    (the fold).
 
     All other calls of a body make each row from the same row of their inputs. K and V of all rows are written before
     the attention that reads them. No row writes K and V of the next layer before that attention has ended.

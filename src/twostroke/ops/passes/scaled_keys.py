@@ -25,8 +25,8 @@ from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 
 
 def scalable_caches(program: Program) -> dict[int, PagedKV]:
-    """Returns the kinds of the caches whose keys can have factors, by the caches' index. Only kv_write writes these
-    caches, and only attention reads them."""
+    """Returns the kinds of the caches whose keys can be divided by factors, by the caches' index. Only kv_write writes
+    these caches, and only attention reads them."""
     written = {call.layer for call in program.calls if isinstance(call, KVWrite)}
     others = {
         item
@@ -40,11 +40,12 @@ def scalable_caches(program: Program) -> dict[int, PagedKV]:
 
 
 def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]], suffix: str = "") -> Program:
-    """Returns the program with the calls added. factors: kv_heads * head_dim powers of two for each cache, by the
-    cache's index; a cache without factors stays as it is. suffix: the end of the vectors' keys.
+    """Returns the program in which K is divided by factors before kv_write, and q is multiplied by them before
+    attention. factors: kv_heads * head_dim powers of two for each cache, by the cache's index; a cache without factors
+    stays as it is. suffix: the end of the names of the added vectors.
 
-    Raises ValueError for another number of factors. Raises it also where the keys or queries are read a second time,
-    because they are changed in place.
+    Raises ValueError for another number of factors. Raises it also where another call reads the same K or q, because
+    both are changed in place.
     """
     kinds = scalable_caches(program)
     vectors: dict[str, Vector] = {}
@@ -68,8 +69,8 @@ def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]],
 
 
 def _numbers(part: str, heads: int, kind: PagedKV, factors: tuple[float, ...]) -> tuple[float, ...]:
-    """Returns the numbers by which the channels of these heads are multiplied. Keys are multiplied by 1 / factor, each
-    query head by the factors of the KV head that it reads."""
+    """Returns the numbers by which the channels of K or of q are multiplied. For K they are 1 / factor. For each query
+    head they are the factors of the KV head that it reads."""
     if len(factors) != kind.kv_heads * kind.head_dim:
         raise ValueError(f"{len(factors)} factors do not fit {kind.kv_heads} heads of {kind.head_dim} channels")
     if part == "k":

@@ -56,7 +56,7 @@ def shard_model(model: Model, rank: int, ranks: int) -> Model:
 @dataclass(frozen=True, slots=True)
 class _Division:
     """Which values and caches are divided among the ranks. segments: for each divided value that owns memory, the
-    segments that its columns are divided in."""
+    consecutive segments of its columns. Every rank has a share of each segment."""
 
     ranks: int
     segments: dict[Value, Segments]
@@ -64,8 +64,8 @@ class _Division:
 
     @classmethod
     def of(cls, program: Program, ranks: int) -> _Division:
-        """Begins with everything that could be divided, and removes what some call needs whole, until nothing changes.
-        """
+        """Returns the division of a program. It begins with everything that could be divided, and removes what some
+        call needs whole, until nothing changes."""
         results = [call.result for call in program.calls if call.result and (call.DIVIDED_WEIGHT or call.BY_HEADS)]
         roots, caches = {value.root for value in results}, set(program.caches)
         attended: set[Value] = set()
@@ -102,7 +102,8 @@ class _Division:
             )
 
     def by_heads(self, call: Op) -> bool:
-        """Whether a rank computes its heads or columns of the call's values from its own heads or columns."""
+        """Returns whether a rank can compute its heads or columns of the call's result from its own heads or columns
+        alone."""
         return _by_heads(call, set(self.segments), set(self.caches))
 
 
@@ -134,8 +135,8 @@ def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
 
 
 def _divides_a_vector(call: Op) -> bool:
-    """Returns whether a vector of the call has an element for each head or column, as sinks do, and cannot be divided.
-    So far only vectors whose numbers are in the program itself can be divided."""
+    """Returns whether a vector of the call has an element for each head or column, as sinks do, and must stay whole.
+    Vectors whose numbers are in the program itself can be divided; vectors read from the checkpoint cannot, so far."""
     if call.column_numbers is not None and call.column_numbers.parts:
         return True
     divided = {axes(call.SHAPES[operand.name])[1].name for operand, _ in _pairs(call, Value)}
@@ -169,8 +170,8 @@ def _segments(program: Program, roots: set[Value], caches: set[Cache]) -> dict[V
 
 
 def _same_columns(call: Op) -> list[tuple[Value, Value]]:
-    """Returns the pairs of values of a call whose columns belong together: column i of one value is computed with
-    column i of the other. So a rank must have the same columns of both."""
+    """Returns the pairs of a call's values of which a rank must have the same columns: column i of one value is
+    computed from column i of the other."""
     shaped = [(call.SHAPES[operand.name], value) for operand, value in _pairs(call, Value)]
     return [
         (one, other) for shape, one in shaped for its, other in shaped if its == shape and one.root is not other.root
@@ -178,7 +179,9 @@ def _same_columns(call: Op) -> list[tuple[Value, Value]]:
 
 
 def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, target: Value) -> bool:
-    """Adds the views inside `source` to those of `target`. Returns whether any of them was new."""
+    """Copies the known views of `source` to `target`, moved to the target's place in its root. Returns whether any was
+    new. A view is (first column, number of columns, size of a head), and `views` has the views of each value that owns
+    memory."""
     end, shift = source.offset + source.width, target.offset - source.offset
     inside = {each for each in views[source.root] if source.offset <= each[0] and each[0] + each[1] <= end}
     new = {(first + shift, count, unit) for first, count, unit in inside} - views[target.root]
@@ -187,11 +190,13 @@ def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, targe
 
 
 _Reader = tuple[Weight, Indices | None]
-"""The matrix and the positions of the only product that reads a gathered value. See Gather."""
+"""The matrix and the row positions of the product that alone reads a gathered value. Gather sends the value in the form
+in which this product rounds it."""
 
 
 class _Shard:
-    """Records the calls of one rank. A value has a form in parts, a whole form, or both."""
+    """Records the calls of one rank. A value of the whole program becomes this rank's columns (`_parts`), all columns
+    (`_wholes`), or both."""
 
     def __init__(self, program: Program, division: _Division, rank: Rank) -> None:
         self._source, self._division, self._rank = program, division, rank
@@ -205,7 +210,7 @@ class _Shard:
         self._wholes |= {value: self._trace.given(*value.shape) for value in program.given}
 
     def program(self) -> Program:
-        """Returns the program of the rank."""
+        """Records all calls and returns the rank's program."""
         for call in self._source.calls:
             if call.DIVIDED_WEIGHT and call.result is not None:
                 self._product(call, call.result)
@@ -218,8 +223,8 @@ class _Shard:
         return self._trace.program(self._whole(self._source.logits))
 
     def _product(self, call: Op, out: Value) -> None:
-        """Records the product with this rank's rows of the weight, which make some columns of the result. The columns
-        are gathered at once where the result is not divided."""
+        """Records the product with this rank's rows of the weight, which make some columns of the result. Where the
+        result is not divided, the columns of all ranks are gathered at once."""
         segments = self._division.segments.get(out.root, (ColumnSegment(0, out.width, 1),))
         if any(_units(each) < self._rank.count for each in segments):
             return self._record(call, self._whole, self._wholes)
@@ -246,7 +251,8 @@ class _Shard:
             self._wholes[out] = _shaped(self._gathered(self._room(out), segments, made), out)
 
     def _own(self, call: Op, out: Value) -> None:
-        """Records a call on this rank's rows of a weight, and gathers the results of all ranks, one after the other."""
+        """Records a call that each rank computes for its own rows of a weight, and a gather that joins the results of
+        all ranks."""
         weight = getattr(call, call.OWN_ROWS)
         segments: Segments = (ColumnSegment(0, weight.rows, 1),)
         if (weight, segments) not in self._weights:  # the product has all rows on each rank
@@ -270,8 +276,8 @@ class _Shard:
         return self._wholes[out.root].columns(out.offset, out.width)
 
     def _record(self, call: Op, form: Callable[[Value], Value], forms: dict[Value, Value]) -> None:
-        """Records a call on values in one form. form: returns that form of a value. forms: the known values in that
-        form; results are added."""
+        """Records a call on whole values or on this rank's parts of them. form: `_whole` or `_part`, which returns this
+        rank's value for a value of the whole program. forms: `_wholes` or `_parts`, to which the results are added."""
         operands: list[Any] = []
         fresh = [value for value in (call.result, *(getattr(call, name) for name in call.SCRATCH)) if value is not None]
         for item in call.operands():
@@ -292,7 +298,7 @@ class _Shard:
         self._trace.record(type(call)(*operands))
 
     def _own_numbers(self, vector: Vector, value: Value) -> Vector:
-        """Returns this rank's numbers of a vector that has one number for each column of a divided value."""
+        """Returns this rank's elements of a vector that has one element for each column of a divided value."""
         segments = within(self._division.segments[value.root], value.offset, value.width)
         columns = [column - value.offset for each in segments for column in each.columns(self._rank)]
         own = self._vectors.get(vector)

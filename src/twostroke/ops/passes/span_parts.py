@@ -1,5 +1,5 @@
-"""Divides a language model where rows of a span wait for each other: each attention is a part, and so are the calls
-between two attentions.
+"""Divides a language model in which the rows of one image (a span) see each other. Each attention is a part, and so are
+the calls between two attentions.
 
 Between two attentions every call makes a row from the same row. So these calls may be computed in blocks of rows, in
 several steps of the engine, with other steps in between. The values that later parts read must be kept in between,
@@ -27,9 +27,13 @@ BYTES = 4
 
 
 class SpanPart(Struct, frozen=True, eq=False):
-    """calls: the calls of the part; a part with attention has one call. The others are values that own memory. begins:
-    the values that the part uses and that were written before it. ends: the values that the part writes and later parts
-    read. kept: all values that this part or earlier ones wrote and later parts read."""
+    """One part of the body of a language model that computes an image's rows part by part: one attention, or the calls
+    between two attentions.
+
+    calls: the calls of the part. begins: the values that the part uses and that were written before it. ends: the
+    values that the part writes and later parts read. kept: all values that this part or earlier ones wrote and later
+    parts read. All these values own memory, so none is a view.
+    """
 
     calls: tuple[Op, ...]
     begins: tuple[Value, ...]
@@ -38,18 +42,19 @@ class SpanPart(Struct, frozen=True, eq=False):
 
     @property
     def attends(self) -> bool:
-        """Whether the part is an attention."""
+        """Whether the part is one attention call."""
         return self.calls[0].PART is OpPart.ATTENTION
 
     @property
     def work(self) -> int:
-        """The number of multiplications of one row with matrices, at least 1. An attention counts as 1."""
+        """The part's share of the model's work: the number of multiply-adds with matrices for one row, at least 1. All
+        attentions count 1 each."""
         return 1 if self.attends else max(1, sum(map(_multiplied, self.calls)))
 
 
 def span_parts(program: Program) -> tuple[SpanPart, ...]:
-    """Returns the parts of the body, in order. The result is empty where rows wait for each other elsewhere than in
-    attention over pages."""
+    """Returns the parts of the body, in order. The result is empty for a program with states, or with another attention
+    than that over pages of K and V: it cannot be divided in this way."""
     body = program.body
     places = [place for place, call in enumerate(body) if call.PART is OpPart.ATTENTION]
     if any(program.states()) or not all(isinstance(body[place], Attention | SpanAttention) for place in places):
@@ -60,23 +65,25 @@ def span_parts(program: Program) -> tuple[SpanPart, ...]:
 
 
 def body_of(program: Program, part: SpanPart) -> Program:
-    """Returns a part as a program without a head. It shares the memory of the whole program."""
+    """Returns a part as a program without a head. Its values lie at the same places in memory as in the whole
+    program."""
     return replace(program, body=part.calls, head=(), cuts=())
 
 
 def head_of(program: Program) -> Program:
-    """Returns the head as a program without a body. It shares the memory of the whole program."""
+    """Returns the head as a program without a body. Its values lie at the same places in memory as in the whole
+    program."""
     return replace(program, body=(), cuts=())
 
 
 def kept_bytes(program: Program, rows: int) -> int:
-    """Returns the most bytes of the values that are kept at a time, for a span of `rows` rows."""
+    """Returns the most bytes that must be kept between two parts, for an image of `rows` rows."""
     return max((_bytes(part, rows) for part in span_parts(program)), default=0)
 
 
 def span_cost(parts: Sequence[SpanPart], steps: StepCost, most_rows: int) -> SpanCost:
-    """Returns the cost of the pieces of a model that is divided into these parts. steps: predicts steps of the model.
-    most_rows: the most rows of a step."""
+    """Returns the cost of computing an image's rows in a language model, one of these parts at a time. steps: predicts
+    steps of the model. most_rows: the most rows of a step."""
     kinds = [PieceKind.SPAN_ATTENTION if part.attends else PieceKind.SPAN_PRODUCTS for part in parts]
     work = {kind: sum(part.work for part, own in zip(parts, kinds, strict=True) if own is kind) for kind in kinds}
     shares = [SpanShare(kind, part.work / work[kind]) for part, kind in zip(parts, kinds, strict=True)]
@@ -88,9 +95,8 @@ def _bytes(part: SpanPart, rows: int) -> int:
 
 
 def _lives(program: Program) -> dict[Value, tuple[int, int]]:
-    """Returns for each value that owns memory the place of the first call that uses it, and of the last. A given value
-    is written before all calls. A value that the head reads, or that is kept for after the step, is read after the
-    body."""
+    """Returns for each value that owns memory the index of the first call that uses it, and of the last. A given value
+    is written before all calls. A value that the head reads, or that is kept after the step, is read after the body."""
     lives: dict[Value, tuple[int, int]] = {value.root: (-1, -1) for value in program.given}
     end = len(program.body)
     for place, call in enumerate(program.body):

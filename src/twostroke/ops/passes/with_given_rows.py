@@ -1,4 +1,5 @@
-"""with_given_rows: the program whose embedding rows may be replaced by rows that are given before the step."""
+"""with_given_rows: the program whose embedding rows may be replaced by rows that are given before the step, such as
+those that an encoder makes of an image."""
 
 from __future__ import annotations
 
@@ -26,9 +27,13 @@ AxesOfPairs = Callable[[int], tuple[int, ...]]
 
 
 class GivenRows(Struct, frozen=True):
-    """How given rows come into a program. scaled: whether the factor of the embedding is applied to them too. added:
-    the layers after which more given rows are added to the marked rows. axes: returns for each pair of a head which of
-    a row's three places rotates it; None where positions do. spans: the layers in which rows of a span see each other.
+    """How the rows of an image (given rows) enter a language model. They replace the embeddings of the tokens that
+    stand for the image.
+
+    scaled: whether the factor of the embedding is applied to them too. added: the layers after which further given rows
+    are added to the residual at the image's tokens (DeepStack). axes: M-RoPE: returns for each rotary pair which of
+    time, height and width rotates it; None where plain positions do. spans: the layers in which the rows of an image
+    see each other.
     """
 
     scaled: bool = True
@@ -38,12 +43,12 @@ class GivenRows(Struct, frozen=True):
 
 
 REPLACED = GivenRows()
-"""The usual way: given rows replace rows of the embedding, and nothing else changes."""
+"""The usual way: an image's rows replace rows of the embedding, and nothing else changes."""
 
 
 def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
-    """Returns the model with a place for given rows in both of its programs, `plain` and `program`. Raises ValueError
-    for a program without an embedding."""
+    """Returns the model with given rows (see GivenRows) as further inputs of both of its programs: `plain`, as traced,
+    and `program`, with fused calls. Raises ValueError for a program without an embedding."""
 
     def made(program: Program) -> Program:
         program = _placed(program, how.scaled)
@@ -58,20 +63,21 @@ def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
 
 
 def given_rows(program: Program) -> tuple[Value, ...]:
-    """Returns the values that take given rows, in the order of layers. The tuple is empty where the program has no
-    place for given rows."""
+    """Returns the inputs of a program that hold rows of images, in the order of layers. The tuple is empty for a
+    program without such inputs."""
     return tuple(call.given for call in program.body if isinstance(call, ReplaceRows))
 
 
 def taken_rows(whole: Program, own: Program) -> tuple[Value | None, ...]:
-    """Returns for each value of `whole` that takes given rows the value of `own` in its place. own: one process's part
-    of the program. A result is None where another process has the value."""
+    """Returns for each input of `whole` that holds rows of images the same input of `own`, one process's part of the
+    program; None where another process has this input."""
     values, found = given_rows(whole), given_rows(own)
     return found if len(found) == len(values) else tuple(each if each in found else None for each in values)
 
 
 def _placed(program: Program, scaled: bool) -> Program:
-    """Returns the program in which given rows replace rows of the embedding."""
+    """Returns the program with an input of rows that replace embeddings, at the rows that are marked before the
+    step."""
     for index, call in enumerate(program.body):
         if isinstance(call, Embed) and call.token_ids == TOKEN_IDS:
             after = program.body[index + 1]
@@ -82,15 +88,16 @@ def _placed(program: Program, scaled: bool) -> Program:
 
 
 def _added(program: Program, layer: int, num_layers: int) -> Program:
-    """Returns the program in which given rows are added to the residual after a layer."""
+    """Returns the program with an input of further image rows, which are added to the residual after a layer
+    (DeepStack)."""
     if layer + 1 < num_layers:
         return _inserted(program, *layer_input(program, layer + 1), added=1)
     return _inserted(program, len(program.body), last_hidden(program).body, added=1)
 
 
 def _inserted(program: Program, index: int, x: Value, added: int = 0) -> Program:
-    """Returns the program in which given rows replace rows of `x` from call `index` on, or are added to them where
-    `added` is 1."""
+    """Returns the program with a new input, whose rows replace marked rows of `x` from call `index` on, or are added to
+    them where `added` is 1."""
     given, out = Value(x.trace, x.rows, x.shape), x.written()
     later = Substitution(x, out)
     new = ReplaceRows(out, x, given, ROW_MARKS, added)
@@ -99,7 +106,7 @@ def _inserted(program: Program, index: int, x: Value, added: int = 0) -> Program
 
 
 def _seeing(program: Program, spans: SpanLayers) -> Program:
-    """Returns the program with attention in which rows of a span see each other."""
+    """Returns the program in which attention lets the rows of one image see each other."""
     calls = [
         with_spans(call) if isinstance(call, Attention) and (call.window or spans is SpanLayers.ALL) else call
         for call in program.calls
@@ -108,7 +115,8 @@ def _seeing(program: Program, spans: SpanLayers) -> Program:
 
 
 def _turned(program: Program, axes: AxesOfPairs) -> Program:
-    """Returns the program in which a row's three places, in place of its position, decide its rotations."""
+    """Returns the program in which rotations use M-RoPE: each rotary pair is rotated by a row's time, height or width,
+    in place of its position."""
     calls: list[Op] = []
     for call in program.calls:
         if isinstance(call, Rotate) and call.positions == POSITIONS:

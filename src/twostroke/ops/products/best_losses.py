@@ -1,4 +1,4 @@
-"""best_losses finds how much the largest results of a product lose by rounding its inputs, for each row (ADR 80).
+"""best_losses finds the errors that rounding a product's inputs makes in each row's largest results (ADR 80).
 
     out (R, 2 C) float32 = [losses (R, C) | numbers (R, C)], logits (R, N) float32 = linear(x, W), x (R, columns).
 
@@ -24,14 +24,13 @@ from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.unpack import packed_values
 
 BEST = 20
-"""This many logits of a row get back what rounding took from them. An answer lists at most so many tokens."""
+"""How many of a row's largest logits are corrected. An answer lists at most so many tokens."""
 
 READ_TOGETHER = 16
-"""Rows of a panel that share each line of memory: to read one of them is to read all."""
+"""How many rows of a packed matrix share each line of memory: whoever reads one of them reads all."""
 
 
 def reference(out: F32Array, logits: F32Array, x: F32Array, weight: PackedWeight, first: int = 0) -> None:
-    """See the module."""
     out[...] = 0
     if weight.format.kind.is_float:
         return
@@ -47,7 +46,8 @@ def reference(out: F32Array, logits: F32Array, x: F32Array, weight: PackedWeight
 
 
 def lost_of(x: F32Array, weight: PackedWeight) -> F32Array:
-    """Returns x - q * scale for the codes of `quantize_rows`, (R, padded columns), with the weight's columns."""
+    """Returns x - q * scale, what rounding to int8 by `quantize_rows` takes from x: (R, padded columns), in the order
+    of the weight's columns."""
     group, padded = weight.format.activation_columns, weight.format.padded_columns(weight.columns)
     x = rotated_columns(x) if weight.format.rotated else x
     q, scales = quantize_rows(x, group, padded)
@@ -59,7 +59,8 @@ def lost_of(x: F32Array, weight: PackedWeight) -> F32Array:
 
 @op
 class BestLosses(Op):
-    """What the largest logits lack, and their numbers."""
+    """The rounding errors of a row's largest logits (exact inputs minus rounded inputs, times the matrix), and these
+    logits' columns."""
 
     SHAPES = {"out": "R B", "logits": "R N", "x": "R K", "weight": "V K"}
     CASES = (
@@ -76,8 +77,8 @@ class BestLosses(Op):
     first: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts one read of the logits, and for each of the largest a row of the matrix with its neighbours. Next to
-        a matrix of floats only zeros are written."""
+        """Counts one read of the logits. For each corrected logit, a row of the matrix is read with the rows that share
+        its lines of memory. With a float matrix nothing is rounded, and only the zeros of the result are counted."""
         if formats.format_for(self.weight).kind.is_float:
             return OpCost(per_row=Work(0, activation_bytes=4 * self.out.width))
         count, columns = self.out.width // 2, self.weight.columns

@@ -9,14 +9,14 @@ has columns, else the op `activate` with `activation`.
 
 routes (T, 2 k) holds weights and experts' numbers as route.py writes them. Numbers from E to E + idle - 1 belong to
 experts that this op leaves out: they add nothing, and weigh_inputs is 0 then. idle_share.py computes their share. A
-number that belongs to no expert, or that stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D)
-or (F, D), down one of E matrices of (N, F), N <= D, E <= 1,024. Products are those of linear_silu.py and linear.py,
-rounded; then one product and one addition for each element. One row's result depends on that row alone, and not on the
-other rows of the same expert.
+number that belongs to no expert, or that a row of routes has twice, is refused. gate_up is a bank of E matrices,
+(2 F, D) or (F, D), down one of E matrices, (N, F), N <= D, E <= 1,024. Both products are computed as in linear_silu.py
+and linear.py, with rounding. Then each element of an expert's output is multiplied by its weight and added to the row's
+sum. One row's result depends on that row alone, and not on the other rows of the same expert.
 
-rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert. Only the reference needs
-this room: kernels take several experts at once and have room of their own. Its content afterwards is undefined. middle
-has 2 F columns where there is a gate other than silu(gate) * up.
+rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are scratch memory for the rows of one expert. Only the
+reference needs it: kernels take several experts at once and have memory of their own. Its content afterwards is
+undefined. middle has 2 F columns where there is a gate other than silu(gate) * up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GATE_FLOPS = 5
 
 
 def reference(call: CallArrays) -> None:
-    """See the module. Raises ValueError for numbers that belong to no expert."""
+    """Computes the op in NumPy, as the module defines it. Raises ValueError for numbers that belong to no expert."""
     out, x, routes, gate_up, down, rows, middle, pairs, activation, limit, shift, weigh_inputs, idle, hold_values = call
     weights, numbers = np.split(routes, 2, axis=1)
     chosen = numbers.astype(np.int64)
@@ -65,8 +65,8 @@ def activated(
     middle: F32Array,
     act: tuple[int, float, float, int],
 ) -> None:
-    """Computes inner (n, F) = act(gate_up(rows)) of one expert. matrix: the expert's gate_up. middle: room, as in the
-    module. act: activation, limit, shift, hold_values."""
+    """Computes one expert's inner values: inner (n, F) = act(gate_up(rows)). matrix: the expert's gate_up. middle:
+    scratch memory, as in the module. act: activation, limit, shift, hold_values."""
     if matrix.rows == inner.shape[1]:
         linear.reference(inner, rows, matrix)
         pointwise.reference(inner, pointwise.program_of(pointwise.activation_step(act[0])))

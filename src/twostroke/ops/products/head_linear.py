@@ -25,7 +25,7 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 
 @op
 class HeadLinear(Op):
-    """A product for each head."""
+    """Multiplies the vector of each attention head by a matrix of that head's own."""
 
     SHAPES = {"out": "T H N", "x": "T H K", "weight": "* K"}
     CASES = (grid(1e-5, T=(1, 9), H=(1, 3), N=(16, 70), K=(40, 130), weight="N", bank="H"),)
@@ -37,7 +37,8 @@ class HeadLinear(Op):
 
     @property
     def experts_of_a_row(self) -> int:
-        """The number of all heads, because every row is multiplied by the matrices of all of them."""
+        """The number of matrices that each row is multiplied by: the bank has one for each attention head, and all are
+        used."""
         return self.weight.experts
 
     def cost(self, formats: StoredFormats) -> OpCost:

@@ -1,8 +1,8 @@
 """idle_share: each row's sum of the weights of experts that compute nothing (zero-computation experts; LongCat-Flash
 2025).
 
-    out (T, 1) float32 = sum of the weights in routes (T, 2 k) float32 whose number is at least `experts`, in the order
-                         of the routes; routes as route.py writes them
+    out (T, 1) float32 = sum of the routing weights, in routes (T, 2 k) float32, of experts whose number is at least
+                         `experts`, in the order of the routes; routes as route.py writes them
 
 Such an expert returns its input, so the sum of a row over these experts is the row times this number.
 """
@@ -27,7 +27,7 @@ def reference(out: F32Array, routes: F32Array, experts: int) -> None:
 
 @op
 class IdleShare(Op):
-    """The sum of the weights of experts that compute nothing."""
+    """For each row, the sum of the routing weights of the experts that compute nothing."""
 
     SHAPES = {"out": "T 1", "routes": "T 2C"}
     CASES = (grid(T=(1, 30), C=(1, 3), routes=routes("9"), experts=4),)
@@ -42,7 +42,8 @@ class IdleShare(Op):
 
 
 def idle_share(routes: Value, experts: int) -> Value:
-    """Records the call and returns for each row the sum of the weights whose number is at least `experts`, (T, 1)."""
+    """Records the call and returns for each row the sum of the routing weights of experts that compute nothing, (T, 1).
+    These are the experts with an index of `experts` or more."""
     out = routes.fresh(1)
     routes.trace.record(IdleShare(out, routes, experts))
     return out

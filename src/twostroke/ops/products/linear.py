@@ -7,9 +7,9 @@ rotated (ops/rotation.py). Each group of `activation_columns` numbers of x is ro
 products are summed exactly in int32, and each group is folded into a float32 sum, in the order of the groups: sum =
 fma(float(integer), x_scale * w_scale, sum), bias added last. Kinds that keep a file's codes: ops/stored_layout.py.
 
-positions (T,) int32, or None. With integer weights, a row at a position below FIRST_POSITIONS has two codes (ADR 68).
-What rounding loses of the row, x - q * scale in float32, is rounded in the same way. The product of this second code is
-added to the sum before the bias. One row's result depends on that row and its position alone.
+positions (T,) int32, or None. With integer weights, a row at a position below FIRST_POSITIONS has two int8 codes (ADR
+68). What rounding loses of the row, x - q * scale in float32, is rounded in the same way. The product of this second
+code is added to the sum before the bias. One row's result depends on that row and its position alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from twostroke.ops.stored_layout import stored_product
 from twostroke.ops.unpack import unpack
 
 FIRST_POSITIONS = 6
-"""The positions at the beginning of a text whose rows have two codes: kFirstPositions of first_positions.h."""
+"""How many positions at the beginning of a text are rounded more precisely: what the int8 code of such a row loses is
+rounded to a second int8 code. It is kFirstPositions of first_positions.h."""
 
 
 def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray[np.int8], F32Array]:
@@ -51,7 +52,6 @@ def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Array | None = None) -> None:
-    """See the module."""
     if weight.format.kind.is_float:
         result = x @ unpack(weight).T
     else:
@@ -98,7 +98,7 @@ def product_cost(weight: Weight, formats: StoredFormats) -> OpCost:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MatrixOp(Op):
-    """The fields and facts that all ops with one product have in common."""
+    """The base class of all ops with one product with a packed matrix."""
 
     SHAPES = {"out": "T N", "x": "T K", "weight": "N K", "positions": "T"}
     CASES = (
@@ -115,7 +115,7 @@ class MatrixOp(Op):
 
 @op
 class Linear(MatrixOp):
-    """A product with a packed matrix."""
+    """The product x @ W.T + bias with a packed matrix W."""
 
     DIVIDED_WEIGHT = "weight"
     ROUNDED = "x"

@@ -4,13 +4,13 @@
     e = adapters[row], x (T, D) float32.
 
 adapters (T,) int32, each an adapter's number, or -1 for a row that is `product` unchanged. down is a bank of E matrices
-of (D, R), up one of E matrices of (rows, R). Both are f32, bf16 or int8 with a scale for each column (COLUMNS8).
-Factors are part of `up`. ranks (E,) float32, whole numbers: columns of an adapter's matrices from its rank on are zeros
-up to the next multiple of 8, and later columns are not read. R is a multiple of 8. Sums are float32 in a fixed order; x
-is not rounded. One row's result depends on that row alone, and not on the adapters of other rows. out may be product's
-memory.
+of (D, R), up one of E matrices of (rows, R). Both are f32, bf16 or int8 with a scale for each column (COLUMNS8). The
+adapter's scaling, such as alpha / rank, is already part of `up`. ranks (E,) float32, whole numbers: columns of an
+adapter's matrices from its rank on are zeros up to the next multiple of 8, and later columns are not read. R is a
+multiple of 8. Sums are float32 in a fixed order; x is not rounded. One row's result depends on that row alone, and not
+on the adapters of other rows. out may be product's memory.
 
-middle (T, R) is room; its content afterwards is undefined.
+middle (T, R) is scratch memory; its content afterwards is undefined.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ RANK_STEP = 8
 
 
 def reference(call: CallArrays) -> None:
-    """See the module. Raises IndexError for a number that belongs to no adapter, or a rank that banks have no room for.
-    """
+    """Computes the op in NumPy, as the module defines it. Raises IndexError for a number that belongs to no adapter, or
+    for a rank that banks have no room for."""
     out, product, x, down, up, ranks, adapters, middle, first = call
     if adapters.size and (int(adapters.min()) < -1 or int(adapters.max()) >= down.experts):
         raise IndexError(f"adapter outside [-1, {down.experts})")
@@ -45,8 +45,8 @@ def reference(call: CallArrays) -> None:
 
 
 class LowRankBanks(Struct, frozen=True, eq=False, kw_only=True):
-    """The matrices of all adapters of one tensor. down: a bank of (columns, ranks) matrices. up: a bank of (rows,
-    ranks) matrices, with factors multiplied in.
+    """The LoRA matrices of all adapters for one tensor of a product. down: a bank of (columns, ranks) matrices. up: a
+    bank of (rows, ranks) matrices, already multiplied by the adapter's scaling (alpha / rank).
 
     first_row: the first of the tensor's rows in the product. ranks: for each adapter, how many of the bank's columns it
     uses.
@@ -107,7 +107,7 @@ class LowRank(Op):
 
     @property
     def experts_of_a_row(self) -> int:
-        """The number 1: a row uses one adapter at the most. See Op."""
+        """The number of adapters that a row uses, at the most: 1. See Op."""
         return 1
 
     def cost(self, formats: StoredFormats) -> OpCost:

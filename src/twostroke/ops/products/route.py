@@ -77,7 +77,8 @@ def scores_of(logits: F32Array, scores: int) -> F32Array:
 
 
 def _open(choices: F32Array, groups: int, kept: int, best: int) -> NDArray[np.bool_]:
-    """Returns whether each expert's group is among the groups that may be chosen from, (T, E)."""
+    """Returns (T, E): whether each expert may be chosen. The value of a group is the sum of its `best` largest choices;
+    the experts of the `kept` groups with the largest values may be chosen."""
     rows, experts = choices.shape
     if groups == kept:
         return np.ones((rows, experts), np.bool_)
@@ -90,7 +91,7 @@ def _open(choices: F32Array, groups: int, kept: int, best: int) -> NDArray[np.bo
 
 @op
 class Route(Op):
-    """The k experts of each row, and their weights."""
+    """The numbers of the k experts that each row uses, and their weights."""
 
     SHAPES = {"out": "T 2C", "logits": "T E", "bias": "E", "shares": "E"}
     CASES = (
@@ -126,7 +127,7 @@ class Route(Op):
     shares: Vector | None = None
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts a score for each expert."""
+        """Counts the score of each expert."""
         experts = self.logits.width
         return OpCost(per_row=Work(FLOPS_PER_EXPERT * experts, activation_bytes=4 * (experts + self.out.width)))
 

@@ -4,8 +4,8 @@
 
 A name stands for an axis of `SHAPES`, for an operand that is a number, or for the axis `*` of an operand. Each value is
 one choice, or a tuple of choices, of which every combination is a case. Several words are multiplied: "2 F" is twice
-the number of F. A function makes the content of an operand; without one it is Gaussian. `Filled` is a product with its
-function. None leaves an operand out.
+the number of F. A function makes the content of an operand; without a function the content is Gaussian. `Filled` gives
+the operand's axis `*` a size, such as "2 F", and a function for its content. None leaves an operand out.
 
 Five more names exist. `bank` is how many matrices each weight has, `biased` whether they have biases. `formats` has the
 formats of weights, and `kinds` the kinds of pages; without these names all of them are tested. `steps` has (position
@@ -25,20 +25,20 @@ Content: TypeAlias = Callable[[Any, tuple[int, ...], Sizes], Any]
 
 
 class CaseGrid(Struct, frozen=True):
-    """Calls of an op. tolerance: the largest difference from the reference's result, relative to its largest number; 0
-    means that the bits must be the same."""
+    """The calls of an op that tests compare with its reference. tolerance: the largest difference from the reference's
+    result, relative to its largest number; 0 means that the bits must be the same."""
 
     tolerance: float
     choices: Mapping[str, tuple[Any, ...]]
 
 
 def grid(tolerance: float = 0.0, **choices: object) -> CaseGrid:
-    """Makes the calls with every combination of the choices."""
+    """Makes the test calls of an op with every combination of the choices."""
     return CaseGrid(tolerance, {name: each if isinstance(each, tuple) else (each,) for name, each in choices.items()})
 
 
 class Filled(Struct, frozen=True):
-    """The size of the axis `*` of an operand, and the operand's content."""
+    """A choice for an operand with an axis `*`: the size of this axis, and a function that makes the content."""
 
     size: str
     content: Content

@@ -1,5 +1,5 @@
-"""Laws of every program, checked without running it. Each value that a call reads must have been written before, and
-not been overwritten since then."""
+"""Checks a program without running it: each value that a call reads must have been written before, and not been
+overwritten since then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 
 _Written = tuple[int, int, Value]
-"""The columns [first, end) of a root, and the value that wrote them last."""
+"""Columns [first, end) of a value that owns memory, and the value (itself or a view) that was written there last."""
 
 
 def check(program: Program) -> None:
@@ -32,7 +32,7 @@ def check(program: Program) -> None:
 
 
 def writes(call: Op) -> Iterator[Value]:
-    """The values that a call writes: its result, and room that it may use."""
+    """Yields the values that a call writes: its result, and its scratch memory."""
     if call.result is not None:
         yield call.result
     for name in call.SCRATCH:

@@ -1,6 +1,8 @@
-"""Programs whose rows become fewer in the middle of the body: groups of neighbouring rows go on as one row each.
+"""Programs of image encoders in which groups of neighbouring rows become one row each in the middle of the body (the
+fold).
 
-A host joins the rows. The value that takes the joined rows is given, and no call before the first attention reads it.
+The code that runs the program joins the rows, not a call: it copies the rows of each group into one row of an input of
+the program. No call before the first attention reads this input.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from twostroke.ops.program.values import Value
 
 
 class FoldPlace(Struct, frozen=True, eq=False):
-    """at: the place in the body of the first call that reads joined rows. source: the rows before. target: the value
-    that takes the joined rows."""
+    """Where groups of rows become one row each. at: the index of the first call in the body that reads the joined rows.
+    source: the value with the rows before. target: the program's input that is filled with the joined rows."""
 
     at: int
     source: Value
@@ -27,7 +29,8 @@ class FoldPlace(Struct, frozen=True, eq=False):
 
 
 def fold_of(program: Program) -> FoldPlace | None:
-    """Returns the place at which the rows of a program become fewer; None where they do not."""
+    """Returns where a program joins groups of rows into one row each; None where all calls have the same number of
+    rows."""
     if not program.given or not program.kept:
         return None
     source, target, begin = program.kept[-1], program.given[-1], None

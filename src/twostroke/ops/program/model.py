@@ -15,8 +15,9 @@ from twostroke.types.spec.formats import KVKind
 
 F32_BYTES = 4
 WIDE_HEAD = 256
-"""The head size, in dimensions, from which K in int8 adds too much to the error of rounded weights. int8 has one scale
-for a head and position: it adds 15% on Gemma 3 270M (256 dimensions), and nothing on SmolLM2 (64; ADR 56)."""
+"""The head size from which K and V are bf16 by default, because K in int8 would add too much to the error of int8
+weights. int8 has one scale for a head and position. It adds 15% on Gemma 3 270M (256 dimensions), and nothing on
+SmolLM2 (64; ADR 56)."""
 KEYS = "qkv"
 """The role of the matrix that makes queries, keys and values."""
 
@@ -130,7 +131,8 @@ class Model(CommonFacts):
 
     @property
     def hard_keys(self) -> str:
-        """The property, in words, for which K in int8 adds too much to the error of rounded weights; "" for none.
+        """The reason why K and V are bf16 by default although weights are rounded, as a phrase such as "heads of 256
+        dimensions". The phrase is "" where int8 adds little to the error.
 
         A bias makes some channels of K many times as large as the others, and one scale stands for all of them. On
         Qwen2.5-Coder 1.5B, K and V in int8 add 46% (ADR 82).

@@ -67,7 +67,8 @@ class OpPart(enum.Enum):
 
 
 class Operand(Struct, frozen=True):
-    """A field of a call."""
+    """The description of one field of an op: its name, the kind of operand that it holds, and whether it may be
+    None."""
 
     name: str
     kind: OperandKind
@@ -111,8 +112,8 @@ class OpCost(Struct, frozen=True):
 
 
 class Op:
-    """One op with its operands. Subclasses are made by `op`, in modules that also define `reference`, a function on
-    arrays with the fields as arguments, or with one tuple of them."""
+    """One op with its operands: one call of a program. Subclasses are made by `op`, in modules that also define
+    `reference`, a NumPy function with the fields as arguments, or with one tuple of them."""
 
     __slots__ = ()
     NAME: ClassVar[str]
@@ -121,20 +122,21 @@ class Op:
     """The calls with which the op is tested, on every backend."""
     PART: ClassVar[OpPart] = OpPart.OTHER
     SCRATCH: ClassVar[tuple[str, ...]] = ()
-    """The names of operands that are room to work in. Their content is lost."""
+    """The names of operands that are scratch memory. Their content is lost."""
     DIVIDED_WEIGHT: ClassVar[str] = ""
     """The name of the weight whose rows make the columns of the result, where each rank may have some of the rows."""
     OWN_ROWS: ClassVar[str] = ""
-    """The name of the weight of which each rank may have some rows, where the op has a result of its own on each rank.
-    Its operand `first` is then the first of these rows. The results of all ranks are gathered."""
+    """The name of the weight of which each rank may have some rows, where each rank computes a result of full width.
+    The operand `first` is then the first of these rows. The results of all ranks are gathered."""
     ROUNDED: ClassVar[str] = ""
-    """The name of a value that the op rounds with `quantize_rows` where DIVIDED_WEIGHT is of an integer kind. Then
-    another value that rounds to the same codes and scales gives the same bits, except in rows with two codes."""
+    """The name of a value that the op rounds to int8 (`quantize_rows`) where the matrix DIVIDED_WEIGHT is of an integer
+    kind. Another value that rounds to the same codes and scales gives the same bits. Rows at a text's first positions
+    are the exception: what their rounding loses is used too."""
     BY_HEADS: ClassVar[bool] = False
-    """Whether each head (or column) of the op's values depends on the same head (or column) of the other values alone.
+    """Whether each head (or column) of the result depends on the same head (or column) of the other operands alone.
     Then each rank may have some of the heads."""
     COLUMN_VECTOR: ClassVar[str] = ""
-    """The name of the vector that may have one number for each column of the result."""
+    """The name of the operand that may be a vector with one number for each column of the result, such as a bias."""
     ON_DEVICES: ClassVar[bool] = True
     """Whether CUDA devices have a kernel for the op. A program with any other op is refused on a device."""
 
@@ -160,7 +162,8 @@ class Op:
 
     @property
     def column_numbers(self) -> Vector | None:
-        """The vector with one number for each column of the result; None without one."""
+        """The operand COLUMN_VECTOR, such as a bias or factors, where it has one number for each column of the result;
+        else None. A rank that has some of the columns takes these columns' numbers."""
         vector: Vector | None = getattr(self, self.COLUMN_VECTOR) if self.COLUMN_VECTOR else None
         return vector if vector is not None and self.result and vector.length == self.result.width else None
 
@@ -169,7 +172,8 @@ class Op:
         return type(self).READ(self)
 
     def reads(self) -> tuple[Value, ...]:
-        """Returns the values that this call reads: all its values but a fresh result and scratch."""
+        """Returns the values that this call reads: all its values except a result that it only writes, and scratch
+        memory."""
         scratch = [getattr(self, name) for name in self.SCRATCH]
         found = [item for item in self.operands() if isinstance(item, Value) and item not in scratch]
         return tuple(
@@ -202,8 +206,8 @@ def _with_arguments(kind: type[Op], reference: Callable[..., None]) -> Callable[
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Returns a function that reads these fields of a call as a tuple. attrgetter reads several fields in one call of
-    C, but for one field it returns no tuple."""
+    """Returns a function that reads these fields of a call as a tuple. attrgetter reads several fields fast, but for
+    one field it returns no tuple."""
     if len(names) < 2:
         return lambda call: tuple(getattr(call, name) for name in names)
     return operator.attrgetter(*names)

@@ -25,8 +25,9 @@ ELEMENT_BYTES = 4
 
 
 class Placement(Struct, frozen=True, eq=False):
-    """offsets: for each value that owns memory, the distance from the arena's begin, in bytes. num_bytes: the size of
-    the arena. fewer: the most rows of each value that has fewer rows than a step."""
+    """Where each value lies in the arena, the memory block of a program. offsets: for each value that owns memory, the
+    distance from the arena's begin, in bytes. num_bytes: the size of the arena. fewer: the most rows of each value that
+    has fewer rows than a step."""
 
     offsets: Mapping[Value, int]
     num_bytes: int
@@ -38,7 +39,7 @@ def _first_byte(placed: tuple[int, int, _Life]) -> int:
 
 
 class _Life(Struct):
-    """The calls [first, last] during which a value needs its memory."""
+    """The memory that a value needs, and the calls [first, last] during which it needs it."""
 
     num_bytes: int
     first: int
@@ -47,7 +48,8 @@ class _Life(Struct):
 
 @lru_cache(maxsize=256)
 def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
-    """Places all values for steps of at most `max_tokens` rows and `max_logit_rows` rows of logits."""
+    """Decides where each value lies in the arena, for steps of at most `max_tokens` rows and `max_logit_rows` rows of
+    logits."""
     rows = {Size.TOKENS: max_tokens, Size.LOGIT_ROWS: max_logit_rows}
     lives = _lives(program, rows)
     fewer = _with_fewer_rows(program, lives, max_tokens)
@@ -67,7 +69,8 @@ def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
 
 
 def _with_fewer_rows(program: Program, lives: Mapping[Value, _Life], max_tokens: int) -> dict[Value, int]:
-    """Returns the most rows of each value that is written after the rows of a step were folded."""
+    """Returns the largest number of rows of each value that is written after the fold. There, groups of rows become one
+    row each, in the middle of an image encoder."""
     fold = fold_of(program)
     if fold is None:
         return {}

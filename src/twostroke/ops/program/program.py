@@ -12,12 +12,13 @@ from twostroke.ops.program.values import Cache, PagedKV, Rope, Size, StateCache,
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Program:
-    """body: the calls for all rows of a step. head: those for the rows that need logits. logits: the result.
+    """The calls of a model in order. body: the calls for all rows of a step. head: the calls for the rows that need
+    logits. logits: the result.
 
     The head may run again for other rows of the same step: the values of the body that it reads stay valid until the
     next step.
 
-    given: values that no call makes; they are filled before each step. kept: values that may be read after the step,
+    given: inputs that no call makes; they are filled before each step. kept: values that may be read after the step,
     next to the logits, until the head or the program runs again.
 
     cuts: places in the body at which all rows wait for each other. Between two of them the rows may be computed block
@@ -71,8 +72,8 @@ class Program:
         return matrices + sum(vector.parameters for vector in stored) + self._numbers_of_made()
 
     def _numbers_of_made(self) -> int:
-        """Returns how many numbers the tensors have from which only vectors are made. A tensor that several vectors
-        read counts once."""
+        """Returns the size of all tensors that only become vectors with computed numbers (VectorForm.is_made). A tensor
+        that several vectors read counts once, and one that is also part of a matrix does not count."""
         made = {
             part.name: math.prod(part.shape) for vector in self.vectors if vector.form.is_made for part in vector.parts
         }
@@ -111,5 +112,6 @@ def _numbers(weight: Weight) -> int:
 
 
 def _distinct(part: Tensor) -> int:
-    """Returns how many distinct numbers a bias has. Where all heads have the same numbers (step 0), they count once."""
+    """Returns how many distinct numbers a bias has. Where all heads have the same numbers (a HeadRows of step 0), they
+    count once."""
     return part.order.count if part.order is not None and part.order.step == 0 else part.length

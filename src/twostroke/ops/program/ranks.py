@@ -1,7 +1,7 @@
 """How the columns of a value are divided among ranks, and the part of a weight that one rank has.
 
-A value's columns are divided in segments: [q | k | v] are three, each of heads. Of a segment of n units, rank r of R
-has the units from n r // R up to n (r + 1) // R.
+A value's columns are divided in segments: [q | k | v] are three. The units of a segment are heads, or single columns.
+Of n units, rank r of R has those from n r // R up to n (r + 1) // R.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Rank:
     count: int
 
     def share(self, units: int) -> range:
-        """Returns this rank's range of `units` units."""
+        """Returns which of `units` units (heads, or columns) this rank has."""
         return range(units * self.index // self.count, units * (self.index + 1) // self.count)
 
 
@@ -42,7 +42,9 @@ Segments = tuple[ColumnSegment, ...]
 
 
 def segments_of(views: Iterable[tuple[int, int, int]], width: int) -> Segments:
-    """Returns the coarsest segments from which every view can be put together. views: (first column, width, unit)."""
+    """Divides a value's columns at every border of a view, so that each view consists of whole segments. views: (first
+    column, number of columns, unit) of the columns that calls use; a unit, such as a head, must stay on one rank.
+    width: the number of columns."""
     known = list(views)
     edges = sorted({0, width} | {edge for first, count, _ in known for edge in (first, first + count)})
     found = []

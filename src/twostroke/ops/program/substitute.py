@@ -1,4 +1,4 @@
-"""Substitution: replaces a value by another one in calls that read it."""
+"""Substitution: replaces a value, and all views of it, in calls that read it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from twostroke.ops.program.values import Value
 
 
 class Substitution:
-    """Replaces `old` by `new` in the calls that it is given, also where `old` is the base of other values."""
+    """Replaces the value `old` by `new` in calls. Views of `old` become views of `new`."""
 
     def __init__(self, old: Value, new: Value) -> None:
         self._made: dict[Value, Value] = {old: new}
 
     def replace_too(self, old: Value, new: Value) -> None:
-        """Replaces one more value from now on. No value that lies in `old` may have been given to this object
-        before."""
+        """Replaces one more value from now on. Call it before `value` or `call` meets `old` or a view of it."""
         self._made[old] = new
 
     def value(self, value: Value) -> Value:
-        """Returns the value with `new` in place of `old` as itself or as its base. Equal values stay one object."""
+        """Returns what stands for `value` after the replacement: `new` for `old`, a view of `new` for a view of `old`,
+        and other values as they are. The same value always gives the same object."""
         known = self._made.get(value)
         if known is None:
             base = None if value.base is None else self.value(value.base)

@@ -53,19 +53,20 @@ NO_ORDERS: Mapping[str, HeadRows] = {}
 
 
 class Tracer:
-    """Keeps the calls of a model. Inputs of the step are attributes; matrices, vectors and caches are made by methods;
-    ops record themselves."""
+    """Collects the calls of a model while its model file runs. Inputs of the step are attributes; methods make
+    matrices, vectors and caches; ops record themselves."""
 
     token_ids, positions, slots, state_slots, logit_rows = TOKEN_IDS, POSITIONS, SLOTS, STATE_SLOTS, LOGIT_ROWS
     token_types, sequences = TOKEN_TYPES, SEQUENCES
 
     def __init__(self, stored: StoredChoice = nothing_stored, apart: bool = False) -> None:
-        """stored: returns for the tensors of a matrix the format that keeps them, or None. apart: whether experts that
-        plain checkpoints hold in stacks are asked for one by one."""
+        """stored: returns, for the tensors of a matrix, the format in which a checkpoint's codes and scales stay
+        unchanged; None for floats. apart: whether experts that plain checkpoints hold in stacks are read as one tensor
+        each."""
         self._stored = stored
         self.apart = apart
         self.stacks: list[ExpertStack] = []
-        """The stacks whose experts were asked for one by one."""
+        """The stacks of which single experts were read."""
         self._calls: list[Op] = []
         self._weights: dict[tuple[Tensor, ...], Weight] = {}
         self._keys: set[str] = set()
@@ -133,8 +134,8 @@ class Tracer:
         *,
         bias: bool = False,
     ) -> Weight:
-        """Returns the matrix of rows of one tensor (stored_rows, columns): the rows of each order, one order after the
-        other. An order that is None means all rows as they are stored."""
+        """Returns a matrix of some rows of one tensor (stored_rows, columns): for each HeadRows of `orders` its rows,
+        one after the other. None stands for all rows as they are stored."""
         shape, full = (stored_rows, columns), f"{self._prefix}{name}"
         parts = tuple(Tensor(f"{full}.weight", shape, order=order) for order in orders)
         biases = tuple(Tensor(f"{full}.bias", shape[:1], order=order) for order in orders)
@@ -171,8 +172,8 @@ class Tracer:
         return self.vector_of((Tensor(f"{self._prefix}{name}{suffix}", (length,), order=order),), length, plus=plus)
 
     def constant(self, name: str, numbers: tuple[float, ...]) -> Vector:
-        """Returns a float32 vector that follows from the config. name: the vector's name in the project's files; one
-        vector for each tuple of numbers."""
+        """Returns a float32 vector whose numbers follow from the config instead of a tensor. The same numbers give the
+        same vector. name: the beginning of the vector's key."""
         key = ((), *numbers)
         if key not in self._vectors:
             self._vectors[key] = Vector(f"{name}:constant{len(self._vectors)}", len(numbers), (), numbers=numbers)

@@ -19,7 +19,8 @@ from twostroke.types.spec.rope import RopeSpec
 
 
 class Size(enum.Enum):
-    """The numbers of rows that a step decides. All other sizes are fixed numbers."""
+    """The numbers that differ from step to step: rows (tokens), sequences, and rows of logits. All other sizes are
+    fixed."""
 
     TOKENS = "T"
     SEQUENCES = "S"
@@ -27,7 +28,7 @@ class Size(enum.Enum):
 
 
 class Recorder(Protocol):
-    """The part of a trace that its values need. Ops on the values record themselves in it."""
+    """What values need of a trace: ops on the values record themselves in it."""
 
     def record(self, call: Any) -> Any:
         """Keeps one call, an `Op`."""
@@ -40,8 +41,8 @@ class Recorder(Protocol):
 
 
 class Value(Struct, frozen=True, eq=False):
-    """float32 rows. rows: which number of rows it has (TOKENS or LOGIT_ROWS). shape: the shape of one row, (columns,)
-    or (heads, head_dim).
+    """The float32 result of an op, or a view of such a result. rows: which number of rows it has (TOKENS or
+    LOGIT_ROWS). shape: the shape of one row, (columns,) or (heads, head_dim).
 
     base: the value whose memory this one lies in, from element `first` of each row on; None for memory of its own.
     changed: whether an op wrote this value over its base; the base must not be read afterwards. parts: the neighbours
@@ -63,8 +64,8 @@ class Value(Struct, frozen=True, eq=False):
 
     @property
     def root(self) -> Value:
-        """The value that owns the memory. It may be many steps away, because each layer writes the residual of a model
-        twice."""
+        """The value that owns the memory of this view; a value without a base is its own root. The chain of views may
+        be long, because each layer changes the residual in place twice."""
         found = self
         while found.base is not None:
             found = found.base
@@ -143,7 +144,7 @@ class HeadRows(Struct, frozen=True):
 
     @property
     def index(self) -> tuple[int, ...]:
-        """The numbers of the rows, in order."""
+        """The numbers of the tensor's rows, in the order in which they are read."""
         turned = 2 * self.pairs
         order = (*range(0, turned, 2), *range(1, turned, 2), *range(turned, self.count))
         return tuple(self.first + head * self.step + row for head in range(self.heads) for row in order)
@@ -171,7 +172,7 @@ class Tensor:
 
     @property
     def length(self) -> int:
-        """The number of rows that it contributes to a matrix, or of elements to a vector."""
+        """The number of rows that this tensor contributes to a matrix, or of elements to a vector."""
         if self.rows is not None:
             return self.rows[1] - self.rows[0]
         if self.order is not None:
@@ -260,27 +261,25 @@ class Vector:
 
     @property
     def parameters(self) -> int:
-        """How many numbers of the checkpoint it is made from."""
+        """How many numbers of the checkpoint this vector is made from."""
         return sum(part.length for part in self.parts) if self.form is VectorForm.DIFFERENCE else self.length
 
 
 class RowTurns(Struct, frozen=True):
-    """How several places of a row rotate the pairs of its heads. The places are, for example, time, height and width.
-
-    axes: for each pair, which of a row's places rotates it. pairs: for each pair, the pair of the usual table whose
-    frequency it has.
-    """
+    """How M-RoPE rotates the pairs of a head by several positions of a row, for example time, height and width. axes:
+    for each pair, which of the row's positions rotates it. pairs: for each pair, the pair of an ordinary rope table
+    whose frequency it has."""
 
     axes: tuple[int, ...]
     pairs: tuple[int, ...]
 
 
 class Rope(Struct, frozen=True):
-    """A table of rotations. Equal tables are stored once.
+    """A table of cos and sin for rotations. Equal tables are stored once.
 
     rates: the logarithm of the factor of each pair's frequency, (rotary_dim / 2,), where the factors are learned.
-    turns: the places that rotate each pair, where rows have several places. The table then has a row for each row of
-    the step, in the order of ROW_NUMBERS, and is written before each step.
+    turns: for M-RoPE, the position that rotates each pair. The table then has a row for each row of the step, in the
+    order of ROW_NUMBERS, and is written before each step.
     """
 
     spec: RopeSpec
@@ -327,7 +326,7 @@ class LatentKV(PagedKV):
     """
 
     def token_bytes(self, kv_kind: KVKind) -> int:
-        """Returns the bytes of one position. Nothing is stored twice."""
+        """Returns the bytes of one position: those of one vector, because V is a part of K and is not stored again."""
         return kv_kind.latent_bytes(self.head_dim)
 
 

@@ -48,7 +48,7 @@ ALIGNMENT_BYTES = 64
 
 INT4_DIVISORS: tuple[float, ...] = (7.0, 7.5, 8.0, 8.5)
 """The absolute values of q to which the scale search puts a group's extreme value. With 8.5 the extreme itself is
-clipped, which gives the other values a finer step."""
+clipped, which gives the other values a finer scale."""
 
 LARGEST_MULTIPLIER = np.float32(15)
 
@@ -128,8 +128,9 @@ def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U8Arr
 
 
 def _multipliers(parts: F32Array, scales: F32Array, divisor: np.float32) -> tuple[F32Array, F32Array]:
-    """Returns the best multipliers (rows, groups, n) and their errors (rows, groups). parts: (rows, groups, n, 16).
-    scales: (rows, groups)."""
+    """Returns for each 16 columns the int4 multiplier with the smallest squared error, (rows, groups, n), and the sum
+    of these errors for each group, (rows, groups). parts: the numbers, (rows, groups, n, 16). scales: (rows, groups).
+    divisor: the |q| to which the search puts the largest number of the 16 (see the module)."""
     amax = np.max(np.abs(parts), axis=-1)
     nearest = np.rint(amax * _inverse(np.abs(scales))[..., None] / divisor)
     best = np.zeros_like(amax)
@@ -166,7 +167,8 @@ def _grouped(values: F32Array, group: int) -> F32Array:
 
 
 def _flat(groups: F32Array, values: F32Array) -> F32Array:
-    """Returns (rows, groups, ...) as (rows, columns), where the columns of `values` are padded to whole steps."""
+    """Returns (rows, groups, ...) as (rows, padded columns): the columns of `values` (rows, columns) rounded up to a
+    multiple of 64."""
     rows, columns = values.shape
     return groups.reshape(rows, -1)[:, : -(-columns // STEP_COLUMNS) * STEP_COLUMNS]
 

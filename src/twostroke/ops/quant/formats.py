@@ -32,7 +32,7 @@ FORMATS: dict[str, WeightFormat] = {"f32": F32, "bf16": BF16, "int8": INT8, "int
 
 
 class Int4Mixture(Struct, frozen=True):
-    """int4 weights, in which the matrices of some roles have another format. roles: these roles. wide: their format."""
+    """int4 weights with another format for the matrices of some roles. roles: these roles. wide: their format."""
 
     roles: frozenset[str]
     wide: WeightFormat
@@ -62,16 +62,16 @@ def weight_format(name: str) -> WeightFormat:
 
 
 KEPT_BYTES = frozenset({"keys_up", "values_up"})
-"""Roles that are rounded to int8 where fewer bits are asked for. They are small matrices of single heads, by which all
+"""The roles of matrices that are int8 where fewer bits are asked for: small matrices of single heads, by which all
 positions are multiplied (DeepSeek's kv_b)."""
 
 STORED = "stored"
-"""The name for weights whose matrices each have the format that keeps the checkpoint's numbers."""
+"""The name of the choice that gives each matrix the format in which the checkpoint's numbers stay unchanged."""
 
 KEPT_WIDE = frozenset({"router", "positions", "classes", "pixels", "connector"})
-"""Roles that are never rounded. They are the few rows that decide which experts a token uses, and the few rows that
-make scores. A table of which each token reads one row is another: fewer bytes would save no time there. The first and
-the last product of an encoder of images are the others."""
+"""The roles of matrices that are never rounded: small matrices on which much depends, and tables. router: chooses
+experts. classes: makes scores. positions: a table of which each token reads one row, so that fewer bytes would save no
+time. pixels, connector: the first and the last product of an image encoder."""
 
 
 ADAPTERS = "adapter"
@@ -81,15 +81,14 @@ ADAPTERS = "adapter"
 def adapter_format(name: str) -> WeightFormat:
     """Returns the format of adapters' matrices for a model in the format called `name`. It has as many bits as the
     model's, but at least 8; for `stored` it is bf16. Int8 has one scale for each rank of A and of B. So the error is
-    small next to what
-    the adapter adds, however little that is."""
+    small next to what the adapter adds, however little that is."""
     return {"f32": F32, **dict.fromkeys(WHOLE_NAMES, COLUMNS8)}.get(name, BF16)
 
 
 def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
-    """Returns the name of the weight format where none is asked for, and the reason. stored: whether the file holds
-    codes and scales. dtype: the dtype of its matrices. generates: whether the model makes tokens; vectors and scores
-    are compared by their last digits."""
+    """Returns the default weight format by name, and the reason for it. stored: whether the file holds codes and
+    scales. dtype: the dtype of the file's matrices. generates: whether the model makes tokens; vectors and scores are
+    compared by their last digits."""
     if stored:
         return STORED, "as the file has them"
     if dtype == "float32":
@@ -100,9 +99,9 @@ def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
 
 
 def usual_kv_format(weights: str, bytes_are_bad: bool) -> str:
-    """Returns the format of K and V where none is asked for. weights: the name of the weights' format. bytes_are_bad:
-    whether attention over int8 is slower than over bf16, as it is over latents and at the level `generic`. It is also
-    true where int8 adds too much to the error (`Model.hard_keys`).
+    """Returns the default format of K and V. weights: the name of the weights' format. bytes_are_bad: whether int8 is a
+    bad choice. Attention over int8 is slower than over bf16 for latents and at the level `generic`, and it is too
+    inexact for some models (`Model.hard_keys`).
 
     K and V are int8 for rounded weights, because CPUs multiply bytes twice as fast as floats, and the loss is far below
     that of the weights (docs/quantization.md).
@@ -124,8 +123,8 @@ def kv_warning(kv_format: str) -> str | None:
 
 
 def format_choice(name: str) -> FormatChoice:
-    """Returns a function that chooses the format of each matrix, for a model whose weights get the format called
-    `name`. Raises ValueError for another name."""
+    """Returns a function that chooses the format of each matrix of a model. name: the format of the model's weights.
+    Raises ValueError for an unknown name."""
     if name == STORED:
         return lambda weight: F32 if weight.role in KEPT_WIDE else weight.stored or BF16
     chosen = weight_format(name)

@@ -37,7 +37,8 @@ _SMALLEST_HALF, _LARGEST_HALF = np.float32(2.0**-24), np.float32(65504)
 
 
 def quantize_super6(values: F32Array) -> StoredValues:
-    """Rounds (rows, columns) float32 to codes, scales and multipliers of (rows, columns up to the end of a group)."""
+    """Rounds (rows, columns) float32. Columns are padded with zeros to whole groups of 256. Codes are (rows, padded
+    columns), multipliers (rows, padded columns / 16), and scales (rows, groups)."""
     rows, columns = values.shape
     full = np.zeros((rows, -(-columns // STORED_GROUP) * STORED_GROUP), np.float32)
     full[:, :columns] = values
@@ -59,7 +60,8 @@ def _extreme(values: F32Array) -> F32Array:
 
 
 def _fitted(parts: F32Array) -> F32Array:
-    """Returns for each 16 columns the step that fits them best. parts: (..., 16). The result is (...)."""
+    """Returns for each 16 columns the scale (called step in the module) with which codes fit them best. parts: (...,
+    16). The result is (...)."""
     extreme = _extreme(parts)
     extreme = np.where(np.abs(extreme) >= _ZERO_BELOW, extreme, np.float32(0))
     shares = parts * _inverse(extreme)[..., None]
@@ -89,8 +91,8 @@ def _half(values: F32Array) -> F32Array:
 
 
 def _multipliers(parts: F32Array, steps: F32Array, scales: F32Array) -> F32Array:
-    """Returns the multipliers (rows, groups, n). parts: (rows, groups, n, 16). steps: (rows, groups, n). scales: (rows,
-    groups)."""
+    """Returns the multipliers (rows, groups, n), of which each is for 16 columns. parts: the numbers, (rows, groups, n,
+    16). steps: the results of `_fitted`, (rows, groups, n). scales: (rows, groups)."""
     nearest = np.rint(np.clip(steps * _inverse(scales)[..., None], -LARGEST_MULTIPLIER, LARGEST_MULTIPLIER - 1))
     best, best_error = np.zeros_like(steps), np.full(steps.shape, np.inf, np.float32)
     for change in (-1, 0, 1):

@@ -7,8 +7,8 @@ group of `activation_columns` to int8 (`products/linear.py` quantize_rows). Then
 largest magnitude of each group, about a quarter of the bytes. `out` holds other floats, which round to the same codes
 and scales, so the product's bits are the same. A rank does so where its columns, which begin at column `first` of the
 product's input, are whole groups. Where the matrix's columns are rotated, no floats would round to given codes, so
-floats are exchanged. The same holds for a step with any row of two codes: positions are those of the product, None
-where it has none.
+floats are exchanged. Floats are exchanged too in a step that has first positions of a text, whose rows the product
+rounds to two int8 codes (linear.py). positions: those of the product; None where it has none.
 
 The reference is for one rank alone, whose part is the whole value. Several ranks exchange their parts in the cpu
 backend.
@@ -31,13 +31,12 @@ def reference(
     first: int = 0,
     positions: I32Array | None = None,
 ) -> None:
-    """See the module."""
     out[...] = part
 
 
 @op
 class Gather(Op):
-    """out (T, W): the parts (T, V) of all ranks, one after the other, in the order of the ranks."""
+    """Joins the parts of a value: out (T, W) has the parts (T, V) of all ranks, in the order of the ranks."""
 
     SHAPES = {"out": "T W", "part": "T V", "reader": "R C", "positions": "T"}
     ON_DEVICES = False
@@ -49,8 +48,8 @@ class Gather(Op):
     positions: Indices | None = None
 
     def sent_row_bytes(self, format_for: FormatChoice) -> int:
-        """Returns the bytes of one row of the part, as it is sent to each other rank in a step without rows of two
-        codes."""
+        """Returns the bytes of one row of the part, as it is sent to each other rank. A step that has first positions
+        of a text sends more: it sends floats."""
         reader = None if self.reader is None else format_for(self.reader)
         group = 0 if reader is None or reader.rotated else reader.activation_columns
         width = self.part.width

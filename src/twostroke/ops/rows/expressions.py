@@ -1,5 +1,5 @@
-"""The operations on single elements that model files use. Each function records one call of `pointwise`. All but
-`clip_rows` change the value in place."""
+"""The elementwise operations that model files use. Each function records one call of `pointwise`. All but `clip_rows`
+write the result over their operand and return the changed value."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from twostroke.ops.rows.pointwise import PointStep, Pointwise, activation_step, 
 
 
 def _over(x: Value, *steps: int, numbers: Vector | None = None, a: float = 0.0, b: float = 0.0) -> Value:
-    """Records the steps over x, in place, and returns the changed value."""
+    """Records pointwise operations that change x in place, and returns the changed value."""
     out = x.written()
     x.trace.record(Pointwise(out, program_of(*steps), None, None, numbers, a, b))
     return out
 
 
 def add(residual: Value, x: Value) -> Value:
-    """Records residual + x, over residual."""
+    """Records residual + x, which is written over residual."""
     out = residual.written()
     residual.trace.record(Pointwise(out, program_of(PointStep.PLUS_Y), None, x.flat()))
     return out
 
 
 def added(call: Op) -> Value | None:
-    """Returns the value that a call adds to its result, where the call does nothing else; None for other calls."""
+    """Returns the value y of a call that only adds y to a value in place; None for other calls."""
     return call.y if isinstance(call, Pointwise) and call.x is None and is_made_by(call, PointStep.PLUS_Y) else None
 
 
 def activate(x: Value, activation: Activation) -> Value:
-    """Records the activation of each element, over x."""
+    """Records the activation of each element of x, which is written over x."""
     return _over(x, activation_step(activation))
 
 
 def clamp(x: Value, limit: float) -> Value:
-    """Records x limited to [-limit, limit], over x. Returns x itself where the limit is 0."""
+    """Records x limited to [-limit, limit], which is written over x. Returns x itself where the limit is 0."""
     return x if limit == 0 else _over(x.flat(), PointStep.WITHIN_A, a=limit)
 
 
@@ -52,7 +52,7 @@ def clip_rows(x: Value, bounds: Vector) -> Value:
 
 
 def scale(x: Value, factor: float) -> Value:
-    """Records x * factor, over x. Returns x itself where the factor is 1."""
+    """Records x * factor, which is written over x. Returns x itself where the factor is 1."""
     return x if factor == 1 else _over(x, PointStep.TIMES_A, a=factor)
 
 
@@ -62,22 +62,24 @@ def is_scaled(call: Op) -> bool:
 
 
 def scale_columns(x: Value, weight: Vector) -> Value:
-    """Records x times weight, over x. Raises ValueError for a weight that has neither one number nor one for each
-    column."""
+    """Records x * weight, which is written over x. Raises ValueError for a weight that has neither one number nor one
+    for each column."""
     if weight.length not in (1, x.width):
         raise ValueError(f"{weight.length} numbers do not fit {x.width} columns")
     return _over(x, PointStep.TIMES_NUMBERS, numbers=weight)
 
 
 def shift_columns(x: Value, weight: Vector) -> Value:
-    """Records x minus weight, over x. weight: one number for each column. Raises ValueError for another length."""
+    """Records x - weight, which is written over x. weight: one number for each column. Raises ValueError for another
+    length."""
     if weight.length != x.width:
         raise ValueError(f"{weight.length} numbers do not fit {x.width} columns")
     return _over(x, PointStep.MINUS_NUMBERS, numbers=weight)
 
 
 def soft_cap(x: Value, cap: float) -> Value:
-    """Records cap * tanh(x / cap), over x. Returns x itself where the cap is 0. Raises ValueError for a cap below 0."""
+    """Records cap * tanh(x / cap), which is written over x. Returns x itself where the cap is 0. Raises ValueError for
+    a cap below 0."""
     if cap == 0:
         return x
     if not cap > 0:
@@ -87,8 +89,8 @@ def soft_cap(x: Value, cap: float) -> Value:
 
 
 def xielu(x: Value, numbers: Vector) -> Value:
-    """Records the activation with four numbers of the checkpoint (Huang and Schlag 2024), over x. Raises ValueError for
-    another count of numbers."""
+    """Records the xIELU activation with four numbers of the checkpoint (Huang and Schlag 2024), which is written over
+    x. Raises ValueError for another count of numbers."""
     if numbers.length != 4:
         raise ValueError(f"{numbers.length} numbers, there must be four")
     return _over(x, PointStep.XIELU, numbers=numbers)

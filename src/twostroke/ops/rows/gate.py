@@ -36,7 +36,8 @@ def reference(
 
 @op
 class GateProduct(Op):
-    """act(gate) * (up + shift), both held within a limit."""
+    """The gated product act(gate) * (up + shift) of a feed-forward block. `limit` clamps up, and gate before or after
+    act."""
 
     SHAPES = {"out": "T F", "x": "T 2F"}
     CASES = (
@@ -62,7 +63,7 @@ class GateProduct(Op):
     hold_values: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts the function and a product for each output element, with two reads and a write."""
+        """Counts the activation and a multiplication for each output element, with two reads and a write."""
         width = self.out.width
         return OpCost(per_row=Work(FLOPS * width, activation_bytes=12 * width))
 
@@ -70,7 +71,8 @@ class GateProduct(Op):
 def gate(
     x: Value, activation: Activation, limit: float = 0.0, shift: float = 0.0, *, hold_values: bool = False
 ) -> Value:
-    """Records act(gate) * (up + shift) of rows [gate | up]. limit: 0 for none. hold_values: see the module."""
+    """Records act(gate) * (up + shift) of rows [gate | up]. limit: the bound of gate and up; 0 for none. hold_values:
+    see the module."""
     out = x.fresh(x.width // 2)
     x.trace.record(GateProduct(out, x, int(activation), limit, shift, int(hold_values)))
     return out

@@ -16,14 +16,15 @@ from twostroke.ops.program.values import Indices, Value
 
 
 def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:
-    """See the module. Raises IndexError for a row outside x."""
+    """Concatenates groups of neighbouring rows in NumPy, as the module defines it. Raises IndexError for a group
+    outside x."""
     group = out.shape[1] // x.shape[1]
     out[...] = x[(np.asarray(rows)[:, None] * group + np.arange(group)).reshape(-1)].reshape(out.shape)
 
 
 @op
 class JoinRows(Op):
-    """Groups of neighbouring rows, each as one row."""
+    """Concatenates the rows of each group of neighbouring rows to one long row."""
 
     SHAPES = {"out": "R *", "x": "T D", "rows": "R"}
     CASES = (grid(N=(1, 4), M=(1, 2, 3), T="N M", R=(0, 5), D=(1, 15, 200), out="M D", rows=below("N")),)
@@ -38,7 +39,8 @@ class JoinRows(Op):
 
 
 def join_rows(x: Value, rows: Indices, group: int) -> Value:
-    """Records the call that joins groups of `group` neighbouring rows of x. rows: the numbers of the groups."""
+    """Records the call that concatenates each group of `group` neighbouring rows of x. rows: the numbers of the groups
+    that are wanted."""
     x = x.flat()
     out = x.trace.rows(rows.count, group * x.width)
     x.trace.record(JoinRows(out, x, rows))

@@ -26,7 +26,8 @@ def reference(out: F32Array, x: F32Array, gate: F32Array, activation: int) -> No
 
 @op
 class Multiply(Op):
-    """x * act(gate)."""
+    """x * act(gate), element by element; a number of `gate` may belong to several neighbouring elements, such as those
+    of a head."""
 
     SHAPES = {"out": "T D", "x": "T D", "gate": "T *"}
     CASES = (
@@ -47,7 +48,8 @@ class Multiply(Op):
     activation: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts the function of each gate and a product for each element, with two reads and a write."""
+        """Counts the activation of each number of `gate` and a multiplication for each element, with two reads and a
+        write."""
         width, gates = self.out.width, self.gate.width
         return OpCost(per_row=Work(width + FLOPS * gates, activation_bytes=8 * width + 4 * gates))
 

@@ -43,7 +43,8 @@ Wide = NDArray[np.float64]
 
 
 class PointStep(enum.IntEnum):
-    """The numbers of the steps that are not activations."""
+    """The elementary operations (steps) of a `pointwise` program, with their numbers. Activations have numbers of their
+    own, from FIRST_ACTIVATION on."""
 
     TIMES_A = 1
     TIMES_B = 2
@@ -59,35 +60,37 @@ class PointStep(enum.IntEnum):
 FIRST_ACTIVATION = 16
 MOST_STEPS = 8
 BY_COLUMN = (PointStep.TIMES_NUMBERS, PointStep.MINUS_NUMBERS)
-"""The steps that read one number for each column."""
+"""The operations that read one number for each column."""
 _FLOPS: Mapping[int, int] = {
     **{PointStep.WITHIN_A: 2, PointStep.BETWEEN_NUMBERS: 2},
     **{PointStep.TANH: 18, PointStep.XIELU: FLOPS},
 }
-"""The FLOPs of one element for each step that has more than one."""
+"""The FLOPs of one element for each operation that has more than one FLOP."""
 
 
 def program_of(*steps: int) -> int:
-    """Returns the steps as the op's `program`. Raises ValueError for no step, and for more than the op takes."""
+    """Returns operations as the op's integer `program`, one byte each. Raises ValueError for no operation, and for more
+    than the op takes."""
     if not 0 < len(steps) <= MOST_STEPS:
         raise ValueError(f"{len(steps)} steps, there must be 1 to {MOST_STEPS}")
     return sum(step << 8 * place for place, step in enumerate(steps))
 
 
 def activation_step(activation: int) -> int:
-    """Returns the step that applies an activation."""
+    """Returns the number of the operation that applies an activation."""
     return FIRST_ACTIVATION + activation
 
 
 def steps_of(program: int) -> Iterator[int]:
-    """Yields the steps of a program, in order."""
+    """Yields the operations of an integer `program` in order: its bytes, from the lowest on."""
     while program:
         yield program & 255
         program >>= 8
 
 
 class _Operands(Struct, frozen=True):
-    """The operands of a program of pointwise steps, in addition to the value that the steps change."""
+    """The operands that a `pointwise` program reads next to the element that it changes. a, b: two numbers. y: the
+    second row. numbers: a vector."""
 
     a: float
     b: float
@@ -124,7 +127,7 @@ def reference(
     a: float = 0.0,
     b: float = 0.0,
 ) -> None:
-    """See the module. The result is rounded once, at the end."""
+    """Computes the op in NumPy, as the module defines it, but rounds the result only once, at the end."""
     none = np.empty(0, np.float32)
     first, second = float(np.float32(a)), float(np.float32(b))
     has = _Operands(first, second, none if y is None else y, none if numbers is None else numbers)
@@ -148,7 +151,8 @@ _LONG = program_of(PointStep.TIMES_A, PointStep.PLUS_Y, PointStep.WITHIN_A, Poin
 
 @op
 class Pointwise(Op):
-    """The steps of a program, over out or from x to out."""
+    """Applies up to eight elementary operations, which `program` encodes, to each element of `x`, or of `out` in
+    place."""
 
     SHAPES = {"out": "T D", "x": "T D", "y": "T D", "numbers": "*"}
     CASES = (
@@ -181,18 +185,19 @@ class Pointwise(Op):
 
     @property
     def reads_columns(self) -> bool:
-        """Whether some step reads one number for each column."""
+        """Whether one of the operations reads a number for each column."""
         return any(step in BY_COLUMN for step in steps_of(self.program))
 
     @property
     def column_numbers(self) -> Vector | None:
-        """The vector with one number for each column; None where the numbers are bounds or slopes. See Op."""
+        """The operand `numbers` where it has one number for each column of the result; None where it has the two bounds
+        of a clamp or the four numbers of xIELU. See Op."""
         vector = self.numbers if self.reads_columns else None
         return vector if vector is not None and vector.length == self.out.width else None
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts each step's FLOPs for each element, with a read and a write, and a read of the second row where there
-        is one."""
+        """Counts each operation's FLOPs for each element, with a read and a write, and a read of the second row where
+        there is one."""
         width = self.out.width
         flops = sum(FLOPS if step >= FIRST_ACTIVATION else _FLOPS.get(step, 1) for step in steps_of(self.program))
         weights = self.numbers.length if self.numbers is not None and self.reads_columns else 0
@@ -201,5 +206,5 @@ class Pointwise(Op):
 
 
 def is_made_by(call: Op, *steps: int) -> bool:
-    """Returns whether a call has exactly these steps."""
+    """Returns whether a call is a `pointwise` with exactly these operations."""
     return isinstance(call, Pointwise) and call.program == program_of(*steps)

@@ -1,12 +1,14 @@
-"""stream_shares: how a block reads streams and adds to them (manifold-constrained hyper-connections; Xie et al. 2026).
+"""stream_shares: how a block reads the residual's streams and adds to them (manifold-constrained hyper-connections;
+Xie et al. 2026).
 
     x (T, W) float32 = [a (N) | b (N) | c (N * N)], W = 2 N + N * N; or [a] alone, W = N. base (W,), factor (3,), or
     (1,) for [a] alone. First each part becomes part * its factor + its base. Then
     out[:, : N]       the weight of each stream in the block's input: sigmoid(a) + eps
     out[:, N : 2 N]   the weight of the block's output in each stream: 2 sigmoid(b)
     out[:, 2 N :]     at [2 N + k * N + j] the weight of old stream j in new stream k: S[j, k]. S begins as
-                      softmax(c[j]) + eps row by row; columns divided by (their sum + eps); then rounds - 1 times the
-                      rows and then the columns (Sinkhorn and Knopp 1967)
+                      softmax(c[j]) + eps row by row, and its columns are divided by (their sum + eps). Then the rows
+                      and after them the columns are divided in the same way, `rounds` - 1 times (Sinkhorn and Knopp
+                      1967)
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def reference(
 
 @op
 class StreamShares(Op):
-    """The shares of a block."""
+    """For hyper-connections: the weights with which a block reads the residual's streams, adds its output to them, and
+    mixes them."""
 
     SHAPES = {"out": "T W", "x": "T W", "base": "W", "factor": "*"}
     CASES = (
@@ -65,13 +68,14 @@ class StreamShares(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 8 FLOPs for each number, and for each round two divisions and two additions."""
+        """Counts 8 FLOPs for each number, and two divisions and two additions for each Sinkhorn round."""
         width = self.out.width
         return OpCost(per_row=Work((8 + 4 * self.rounds) * width, activation_bytes=8 * width))
 
 
 def stream_shares(x: Value, base: Vector, factor: Vector, streams: int, rounds: int, eps: float) -> Value:
-    """Records the shares of x (T, 2 N + N * N), or (T, N). Raises ValueError for other widths."""
+    """Records the call that makes these weights from the logits x (T, 2 N + N * N), or (T, N) for the block's input
+    alone; N is `streams`. Raises ValueError for other widths."""
     x = x.flat()
     parts = {streams: 1, (2 + streams) * streams: 3}
     if not 2 <= streams <= MOST_STREAMS or rounds < 1 or parts.get(x.width) != factor.length:

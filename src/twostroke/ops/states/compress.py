@@ -1,9 +1,11 @@
-"""compress: one entry for several tokens, by a softmax over the tokens, channel by channel (DeepSeek-AI 2026).
+"""compress: one entry of compressed KV for several tokens, by a softmax over the tokens in each channel
+(DeepSeek-AI 2026).
 
     x (T, 2 S D) float32 = [values (S D) | gates (S D)]; bias (rate S D,): the numbers that are added to the gates of
-    each place in a window of `rate` positions. Entry i of one series (S = 1) is, in each channel,
+    each place in a window of `rate` positions. S, 1 or 2, is the number of series: sets of values and gates
+    of a token. Entry i of one series is, in each channel,
         sum over the tokens j of window i of softmax_j(gate_j + bias_j) * value_j
-    With two series (S = 2) the softmax goes over window i - 1, of which the first D channels count, and then over
+    With two series the softmax goes over window i - 1, of which the first D channels count, and then over
     window i, of which the last D count; window -1 is empty.
     out (T, D) float32 = the entry, in the row of its window's last position, (p + 1) % rate == 0; zeros in the others.
 
@@ -26,7 +28,8 @@ from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequen
 
 LOWEST = np.float32(-3.0e38)
 FLOPS = 16
-"""The FLOPs for each channel and series: two exponentials, counted as 5 each, and the sums and products of them."""
+"""The FLOPs for each channel of each series of values and gates (see the module): two exponentials, counted as 5 each,
+and the sums and products of them."""
 
 
 def reference(
@@ -63,7 +66,8 @@ def reference(
 
 @op
 class Compress(Op):
-    """The entries that close in this step; the state is changed."""
+    """Compresses the KV of `rate` tokens to one entry, in the row of the last of them. It changes the state, which
+    holds the sums for unfinished entries."""
 
     SHAPES = {"out": "T D", "x": "T *", "bias": "*", "slots": "S"}
     CASES = (
@@ -88,7 +92,7 @@ class Compress(Op):
     rate: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts each channel of each series. The state is read and written once for each sequence."""
+        """Counts FLOPS for each value of each row. The state is read and written once for each sequence."""
         return OpCost(
             Work(0, weight_bytes=4 * self.bias.length),
             Work(FLOPS * self.x.width // 2, activation_bytes=4 * (self.x.width + self.out.width)),
@@ -97,8 +101,9 @@ class Compress(Op):
 
 
 def compress(x: Value, bias: Vector, dim: int, rate: int) -> Value:
-    """Records the entries (T, dim) of x (T, 2 S dim), with a new state. Raises ValueError where the sizes do not fit.
-    """
+    """Records the call, with a new state, and returns entries (T, dim): one for every `rate` tokens, in the row of the
+    last of them. x (T, 2 S dim): values and gates of S series, where S is 1 or 2 (see the module). Raises ValueError
+    where the sizes do not fit."""
     x = x.flat()
     series = x.width // (2 * dim)
     if series not in (1, 2) or x.width != 2 * series * dim or bias.length != rate * series * dim:

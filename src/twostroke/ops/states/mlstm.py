@@ -21,7 +21,7 @@ from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredForma
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value
 
 MOST_ROWS = 4096
-"""The largest K that kernels have room for."""
+"""The largest size of a head of q and k (K) that kernels have room for."""
 
 
 def reference(call: CallArrays) -> None:
@@ -44,7 +44,7 @@ def reference(call: CallArrays) -> None:
 
 @op
 class Mlstm(Op):
-    """The scan over the step's rows; the state is changed."""
+    """xLSTM's matrix memory over the step's rows; the state is changed in place."""
 
     SHAPES = {
         **{"out": "T H V", "q": "T H K", "k": "T H K", "v": "T H V"},
@@ -77,7 +77,7 @@ class Mlstm(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 6 FLOPs for each number of the matrices. The state is read and written once for each sequence."""
+        """Counts 6 FLOPs for each number of the state. The state is read and written once for each sequence."""
         moved = 2 * (self.q.width + self.v.width + self.input_gate.width)
         return OpCost(
             per_row=Work(6 * self.state.elements, activation_bytes=4 * moved),
@@ -86,8 +86,8 @@ class Mlstm(Op):
 
 
 def mlstm(q: Value, k: Value, v: Value, input_gate: Value, forget_gate: Value, eps: float) -> Value:
-    """Records the scan and returns the result of each row, (T, H, V), with a new state. Raises ValueError where heads
-    are too large."""
+    """Records the scan and returns the result of each row, (T, H, V). Adds a new state to the program. Raises
+    ValueError where heads are too large."""
     heads, rows = q.shape
     if rows > MOST_ROWS:
         raise ValueError(f"keys have {rows} numbers, there is room for {MOST_ROWS}")

@@ -4,8 +4,8 @@
         d = softplus(dt)
         state (N, C) = exp(d * decay) * state + b (outer) (d * x)
         out = c @ state + skip * x
-    decay (N * C,) float32, negative, the first number's C first; skip (C,). A sequence's state is (N, C) float32, read
-    and changed in place; slots (S,): each sequence's place in `state`.
+    decay (N * C,) float32, negative: C numbers for n = 0, then C for n = 1, and so on; skip (C,). A
+    sequence's state is (N, C) float32, read and changed in place; slots (S,): each sequence's place in `state`.
 
 c @ state is summed in the order of n, so bits do not depend on how a sequence is cut into steps.
 """
@@ -39,7 +39,7 @@ def reference(call: CallArrays) -> None:
 
 @op
 class SelectiveScan(Op):
-    """The scan of the step's rows; the state is changed."""
+    """Mamba's scan over the step's rows; the state is changed in place."""
 
     SHAPES = {
         **{"out": "T C", "x": "T C", "dt": "T C", "b": "T N", "c": "T N"},
@@ -74,7 +74,7 @@ class SelectiveScan(Op):
 
 
 def selective_scan(x: Value, dt: Value, b: Value, c: Value, *, decay: Vector, skip: Vector) -> Value:
-    """Records the scan of x (T, C), with a new state. Raises ValueError where decay does not fit."""
+    """Records the scan of x (T, C) and adds a new state to the program. Raises ValueError where decay does not fit."""
     if decay.length != x.width * b.width:
         raise ValueError(f"{decay.length} decays are not {b.width} for each of {x.width} channels")
     out = x.fresh()

@@ -22,7 +22,7 @@ from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredForma
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_STEP = 20
-"""The FLOPs of each head's step: an addition, a softplus and an exponential."""
+"""The FLOPs for a head's step size d and decay exp(d * decay): an addition, a softplus and an exponential."""
 
 
 def reference(call: CallArrays) -> None:
@@ -42,7 +42,7 @@ def reference(call: CallArrays) -> None:
 
 @op
 class SsdScan(Op):
-    """The scan of the step's rows; the state is changed."""
+    """Mamba-2's scan over the step's rows; the state is changed in place."""
 
     SHAPES = {
         **{"out": "T H P", "x": "T H P", "b": "T G N", "c": "T G N", "dt": "T H"},
@@ -81,8 +81,8 @@ class SsdScan(Op):
     dt_most: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 5 FLOPs for each number of the state, and the steps of the heads. The state is read and written once
-        for each sequence."""
+        """Counts 5 FLOPs for each number of the state, and FLOPS_OF_A_STEP for each head's step size d. The state is
+        read and written once for each sequence."""
         moved = 2 * self.x.width + 2 * self.b.width + self.dt.width
         return OpCost(
             per_row=Work(5 * self.state.elements + FLOPS_OF_A_STEP * self.dt.width, activation_bytes=4 * moved),
@@ -91,7 +91,8 @@ class SsdScan(Op):
 
 
 class ScanSteps(NamedTuple):
-    """The values from which the step d of each token follows. limit: the least and the largest step. See the module."""
+    """The operands that make the step size d (delta) of each token. limit: the least and the largest d. See the
+    module."""
 
     dt: Value
     bias: Vector
@@ -99,7 +100,8 @@ class ScanSteps(NamedTuple):
 
 
 def ssd_scan(x: Value, b: Value, c: Value, steps: ScanSteps, *, decay: Vector, skip: Vector) -> Value:
-    """Records the scan of x (T, H, P), with a new state. Raises ValueError where groups do not divide the heads."""
+    """Records the scan of x (T, H, P) and adds a new state to the program. Raises ValueError where groups do not divide
+    the heads."""
     dt, dt_bias, (least, most) = steps
     (heads, width), (groups, numbers) = x.shape, b.shape
     if heads % groups:

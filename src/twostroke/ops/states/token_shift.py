@@ -1,6 +1,6 @@
-"""token_shift: each row mixed with the row before it in its sequence, in several ways (RWKV; Peng et al. 2023).
+"""token_shift: each row mixed with the row before it in its sequence, with N sets of ratios (RWKV; Peng et al. 2023).
 
-    out (T, N * D), x (T, D), mix (N * D,) float32, for each way n = 0 .. N - 1:
+    out (T, N * D), x (T, D), mix (N * D,) float32, for each set n = 0 .. N - 1:
     out[t, n] = x[t] + (x[t - 1] - x[t]) * mix[n]
     The row before a sequence's first row of a step is the sequence's state (D,). The
     sequence's last row of the step becomes its new state. slots (S,): each sequence's place in `state`.
@@ -34,7 +34,8 @@ def reference(
 
 @op
 class TokenShift(Op):
-    """Each row mixed with the row before it; the state is changed."""
+    """Mixes each row with the row before it, with one or more sets of ratios; the state, a sequence's last row, is
+    changed in place."""
 
     SHAPES = {"out": "T M", "x": "T D", "mix": "M", "slots": "S"}
     CASES = (grid(3e-6, D=(1, 15, 64, 100, 300), W=(1, 3, 5), M="W D", state="D"),)
@@ -55,7 +56,8 @@ class TokenShift(Op):
 
 
 def token_shift(x: Value, mix: Vector) -> tuple[Value, ...]:
-    """Records the mixing of x (T, D) in each way of `mix`, with a new state, and returns one value for each way."""
+    """Records the mixing of each row of x (T, D) with the row before it, and adds a new state to the program. Returns
+    one value for each D numbers of `mix`: the ratios of one mixture."""
     if not mix.length or mix.length % x.width:
         raise ValueError(f"{mix.length} numbers are not ways to mix rows of {x.width}")
     out = x.fresh(mix.length)

@@ -59,7 +59,7 @@ def _sigmoid(x: F32Array) -> np.ndarray:
 
 @op
 class Wkv7(Op):
-    """The scan of the step's rows; the state is changed."""
+    """RWKV-7's scan over the step's rows; the state is changed in place."""
 
     SHAPES = {
         **{"out": "T H N", "r": "T H N", "w": "T H N", "k": "T H N", "v": "T H N", "a": "T H N"},
@@ -95,7 +95,7 @@ class Wkv7(Op):
 
 @dataclass(frozen=True, slots=True)
 class Wkv7Vectors:
-    """The trained vectors of a layer, apart from its products: see the module."""
+    """The trained vectors of the scan in one layer: see the module. The layer's matrices are not among them."""
 
     removal: Vector
     growth: Vector
@@ -105,7 +105,8 @@ class Wkv7Vectors:
 
 
 def wkv7(r: Value, w: Value, k: Value, v: Value, a: Value, vectors: Wkv7Vectors, eps: float) -> Value:
-    """Records the scan of v (T, H, N), with a new state. Raises ValueError where heads are too large."""
+    """Records the scan of v (T, H, N) and adds a new state to the program. Raises ValueError where heads are too
+    large."""
     out, state = v.fresh(), state_of_heads(v)
     trained = (vectors.removal, vectors.growth, vectors.bonus, vectors.weight, vectors.bias)
     v.trace.record(Wkv7(out, r, w, k, v, a, *trained, state, STATE_SLOTS, SEQUENCES, eps))

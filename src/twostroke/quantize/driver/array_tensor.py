@@ -14,7 +14,8 @@ from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSourc
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ArrayTensor:
-    """values: float32. Satisfies `TensorSource`."""
+    """Numbers in memory that replace a tensor of a checkpoint, for example rounded weights before they are written.
+    values: an array of float32. Satisfies `TensorSource`."""
 
     values: F32Array
 
@@ -32,5 +33,5 @@ class ArrayTensor:
 
 
 def overlaid(checkpoint: Checkpoint, changed: Mapping[str, TensorSource]) -> Checkpoint:
-    """Returns the checkpoint's open files, with other numbers for the tensors in `changed`."""
+    """Returns the checkpoint with the tensors in `changed` replaced. The open files are the same."""
     return Checkpoint(checkpoint.folder, checkpoint.shards, {**checkpoint.tensors, **changed})

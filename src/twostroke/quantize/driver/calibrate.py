@@ -1,7 +1,8 @@
-"""Quantizes a folder stage by stage. The text runs through a stage, codes are found and written, and the next stage
-gets the outputs of the rounded weights.
+"""Quantizes a model stage by stage (half a layer at a time, in most models). The text runs through a stage, codes are
+found and written, and the next stage gets the outputs of the rounded weights.
 
-Memory holds one stage in float32, the moments of its inputs, and the text's values between two stages.
+Memory holds one stage in float32, sums over the inputs of its products, and the text's hidden states between two
+stages.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from twostroke.weights.quantized.recipe import scheme_in
 from twostroke.weights.stacks import StackedTensor
 
 Progress = Callable[[int, int, str], None]
-"""Called as progress(done, total, what), in bytes of the checkpoint."""
+"""A function that shows progress: progress(done, total, what), in bytes of the checkpoint."""
 
 
 def no_progress(done: int, total: int, what: str) -> None:
-    """Reports no progress."""
+    """Shows no progress: the default of functions that take a `Progress`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """The result of a job. errors: the errors of each product that was rounded. kept: modules that stay as they are,
-    with the reason. from_stage: the first stage of this run; an interrupted run wrote the earlier ones."""
+    """The result of quantizing a folder. errors: the error of each product that was rounded. kept: modules that stay in
+    floats, each with the reason. from_stage: the first stage of this run; an interrupted run wrote the earlier ones."""
 
     folder: Path
     group: int
@@ -99,7 +100,7 @@ class _Run:
             raise _nothing(source.model, self._kept)
 
     def write(self, folder: Path, output: Path) -> Quantized:
-        """Writes all stages, then the tensors that no stage reads."""
+        """Quantizes the model's stages one after the other and writes each, then the tensors that no stage reads."""
         source, count = self._source, len(self._source.stages)
         stored = StoredStage(source, self._method.layout, self._group)
         job = Job(self._method.name, content_fingerprint(source.checkpoint), self._texts.digest, self._group)
@@ -135,7 +136,8 @@ class _Run:
         return {**usual, "quantization_config": self._method.layout.config(self._group, left_out)}
 
     def _storable(self, found: StageProducts) -> StageProducts:
-        """Returns the products that the layout can store, and notes the others as kept, with the reason."""
+        """Returns the products that the layout can store, and adds the others with the reason to `_kept`: they stay in
+        floats."""
         self._kept |= found.kept
         fitting = []
         for product in found.products:
@@ -155,8 +157,8 @@ class _Run:
 
 
 def _group(found: list[StageProducts], method: Method) -> int:
-    """Returns the group with which the layout can store the most numbers of these matrices; of equal ones the
-    largest."""
+    """Returns the group size, in columns, with which the layout can store the most numbers of these matrices; of
+    several such sizes the largest."""
     shapes = [shape for each in found for product in each.products for shape in product.tensors.values()]
 
     def fitting(group: int) -> int:
@@ -175,8 +177,8 @@ def _nothing(model: Model, kept: Mapping[str, str]) -> UnsupportedModel:
 
 
 def _require_banks(model: Model, kept: Mapping[str, str]) -> None:
-    """Raises UnsupportedModel where experts would be kept as they are. Experts are most of a mixture's weights, so that
-    a file which keeps them is hardly smaller."""
+    """Raises UnsupportedModel where experts would stay in floats. Experts are most of a mixture's weights, so such a
+    file would be hardly smaller."""
     for weight in model.plain.weights:
         module = weight.parts[0].name.removesuffix(WEIGHT)
         if weight.experts and module in kept:

@@ -1,4 +1,5 @@
-"""Calibrates keys: the model runs on a text, and each channel of K gets the factor with which rounding K costs least.
+"""Calibrates keys: finds a factor for each channel of K, by which the channel is divided before it is rounded to int8
+or int4. The factors are those with which rounding changes the scores of a text least.
 
 Nothing is rounded while the text runs. Keys and queries are read as attention reads them, stage by stage.
 """
@@ -35,14 +36,15 @@ from twostroke.weights.key_factors import Exponents, KeyFactors, require_same_mo
 STEPS: Mapping[KVKind, int] = {KVKind.INT8: 127, KVKind.INT4: 7}
 """The largest code of each format that rounds K."""
 ROWS_OF_A_RUN = 64
-"""The number of rows that are used of each run of the text. The rows between them are similar."""
+"""At most this many positions of each sequence of the text are used, evenly spaced. Those between them are similar."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """The report of a calibration. path: the written file. layers: the number of layers with factors. used_tokens: the
-    tokens for finding the factors. held_out_tokens: those for measuring the costs. costs: the divergences by format,
-    without and with the factors; empty where they were not asked for."""
+    """The report of calibrating a model's keys. path: the written file. layers: the number of layers with factors for
+    channels of K. used_tokens: the tokens for finding the factors. held_out_tokens: those for measuring the costs.
+    costs: for int8 and int4, how far the model with such K and V is from the original, without and with the factors;
+    perhaps empty."""
 
     path: Path
     layers: int
@@ -87,7 +89,8 @@ def calibrate_keys(
     compared: bool = True,
     progress: Progress = no_progress,
 ) -> KeyReport:
-    """Finds the factors of a folder's model and writes them into `output`, a folder with the same model.
+    """Finds a factor for each channel of K, which makes K easier to round, and writes the factors into `output`, a
+    folder with the same model. compared: whether the report also has the cost of rounding K and V on held-out text.
 
     Raises UnsupportedModel where the model keeps no K, ConfigError where the file cannot be written, ModelError.
     """
@@ -117,7 +120,7 @@ def calibrate_keys(
 
 
 def _why_not(model: Model) -> str:
-    """Returns why keys cannot have factors; an empty text where they can."""
+    """Returns why this model's K cannot be divided by factors before it is rounded; an empty text where it can."""
     kinds = scalable_caches(model.plain)
     if model.task is not Task.GENERATE or not kinds:
         return "It keeps no K and V in pages of heads, or it makes no text."
@@ -129,13 +132,14 @@ def _why_not(model: Model) -> str:
 
 
 def with_factors(staged: StagedModel, found: KeyFactors) -> StagedModel:
-    """Returns the model with the factors for its format of K and V."""
+    """Returns the model with K divided, and queries multiplied, by the factors for its format of K and V."""
     program = with_scaled_keys(staged.model.plain, found.factors(staged.kv))
     return replace(staged, model=replace(staged.model, plain=program, program=program))
 
 
 def key_factors(staged: StagedModel, texts: CalibrationText, progress: Progress = no_progress) -> KeyFactors:
-    """Finds the factors for every format that rounds K. Raises ModelError."""
+    """Finds, for int8 and for int4, the factor by which each channel of K of each layer is divided before rounding.
+    Raises ModelError."""
     wanted = scalable_caches(staged.model.plain)
     found: dict[KVKind, dict[int, tuple[tuple[int, ...], ...]]] = {kind: {} for kind in STEPS}
     runs, count = list(texts.used), len(staged.stages)
@@ -154,7 +158,8 @@ def key_factors(staged: StagedModel, texts: CalibrationText, progress: Progress 
 
 
 class _Seen:
-    """Collects some rows of the keys and queries of a stage: (rows, heads, head_dim) of each run, by cache."""
+    """Collects some rows of the keys and queries of a stage while it runs: (rows, heads, head_dim) for each sequence of
+    the text, by cache."""
 
     def __init__(self) -> None:
         self.keys: dict[int, list[F32Array]] = {}
@@ -168,7 +173,7 @@ class _Seen:
 
     @staticmethod
     def rows(parts: list[F32Array]) -> F32Array:
-        """Returns all rows, one run after the other."""
+        """Joins the collected rows of all sequences."""
         return np.concatenate(parts)
 
 
@@ -177,8 +182,8 @@ def _some(rows: F32Array) -> F32Array:
 
 
 def _heads(keys: F32Array, queries: F32Array, steps: int) -> tuple[tuple[int, ...], ...]:
-    """Returns the exponents of the factors for each KV head. queries: (rows, heads, head_dim), with the heads of one KV
-    head next to each other."""
+    """Returns for each KV head the exponents e of its channels' factors 2^e. queries: (rows, heads, head_dim), with the
+    query heads of one KV head next to each other. steps: the largest code of the format, 127 or 7."""
     count = keys.shape[1]
     each = queries.reshape(len(queries), count, -1, keys.shape[2])
     chosen = [choose_exponents(keys[:, head], each[:, head].reshape(-1, keys.shape[2]), steps) for head in range(count)]

@@ -1,9 +1,10 @@
 """Measures the cost of quantizing: two models run on a text that calibration has not seen, both stage by stage.
 
 For the whole model: KL(original || quantized) in nats, and both perplexities, of the quantized folder as it is served.
-For each stage: the same KL where this stage alone is the quantized one, on a few runs of the text. For this, the text
-goes through the original stages before that stage, then the quantized stage, then the original stages after it. Memory
-holds one stage of both models, and the values between stages of every such run.
+For each stage (half a layer, mostly): the same KL where this stage alone is the quantized one, on a few sequences of
+the text. For this, the text goes through the original stages before that stage, then the quantized stage, then the
+original stages after it. Memory holds one stage of both models, and the hidden states between stages for every such
+stage.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from twostroke.quantize.driver.stages import StagedModel
 from twostroke.weights.loaded import ModelWeights
 
 STAGE_RUNS, STAGE_TOKENS = 2, 128
-"""The number of runs of the text, and of tokens of each, with which the cost of each single stage is measured."""
+"""The KL divergence of each single stage is measured on this many sequences of the text, and this many tokens of
+each."""
 
 
 @dataclass(slots=True)
 class Divergence:
-    """The divergence of two models, as sums over positions. surprise: the negative log probabilities of the next
-    tokens, of the original and of the other model. same: the number of positions with the same likeliest token.
-    predicted: the number of positions with a next token."""
+    """How far another model is from the original, as sums over positions. kl: the KL divergences. surprise: the
+    negative log probabilities of the next tokens, of the original and of the other model. same: the number of positions
+    with the same likeliest token. predicted: the number of positions with a next token."""
 
     kl: float = 0.0
     surprise: tuple[float, float] = (0.0, 0.0)
@@ -35,8 +37,8 @@ class Divergence:
     predicted: int = 0
 
     def add(self, exact: F32Array, found: F32Array, next_ids: I32Array) -> None:
-        """Adds positions. exact, found: logits (n, vocabulary) of both models. next_ids: the tokens that followed, (n,)
-        or one fewer at the end of a run."""
+        """Adds the sums of some positions. exact, found: logits (n, vocabulary) of both models. next_ids: the tokens
+        that followed, (n,) or one fewer at the end of a sequence."""
         truth, own = _log_softmax(exact), _log_softmax(found)
         self.kl += float(np.sum(np.exp(truth) * (truth - own)))
         self.same += int(np.count_nonzero(truth.argmax(axis=1) == own.argmax(axis=1)))
@@ -59,8 +61,9 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """The cost of one stage. name: its layer and the roles of its matrices. kl: see the module. drift: the relative
-    difference of the stage's output where all stages so far are quantized; 0 for the last, which has no next stage."""
+    """The cost of quantizing one stage. name: its layer and the roles of its matrices. kl: the KL divergence where this
+    stage alone is quantized. drift: the relative difference of the stage's output where all stages so far are
+    quantized; 0 for the last stage."""
 
     name: str
     kl: float
@@ -69,8 +72,8 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """The comparison of two models. whole: the divergence of the whole model. stages: the stages with quantized
-    matrices."""
+    """The comparison of a quantized model with the original. whole: the divergence of the whole model. stages: the
+    costs of the stages with quantized matrices."""
 
     whole: Divergence
     stages: list[StageCost] = field(default_factory=list)
@@ -78,7 +81,8 @@ class ModelComparison:
 
 @dataclass(frozen=True, eq=False)
 class _Alone:
-    """The short runs in which one stage alone is the quantized one."""
+    """A model in which one stage alone is quantized, while it runs on the short sequences. values: the hidden states
+    after the stages so far. sums: its divergence from the original."""
 
     name: str
     drift: float
@@ -94,7 +98,8 @@ def compare(
     *,
     each: bool = True,
 ) -> ModelComparison:
-    """Compares two models. runs: token ids (T,). each: whether single stages are compared, too. Raises ModelError.
+    """Compares a quantized model (`other`) with the original (`exact`). runs: the text, as sequences of token ids (T,).
+    each: whether single stages are compared, too. Raises ModelError.
 
     Where the two programs have different numbers of stages, only the whole is compared.
     """
@@ -139,7 +144,8 @@ def compare(
 
 
 class _Head(NamedTuple):
-    """A model at its last stage. rows: the output of its other stages; None for a model that has no others."""
+    """A model and the weights of its last stage, which makes the logits. rows: the hidden states before this stage;
+    None for a model with one stage."""
 
     model: StagedModel
     weights: ModelWeights
@@ -168,7 +174,8 @@ def _drift(truth: Sequence[F32Array], found: Sequence[F32Array]) -> float:
 
 
 def _differ(other: StagedModel, index: int) -> bool:
-    """Returns whether the stage has a matrix that keeps codes."""
+    """Returns whether stage `index` of the quantized model has a quantized matrix, so that it may differ from the
+    original."""
     return any(other.formats(weight).keeps_codes for weight in other.stages[index].program.weights)
 
 

@@ -1,5 +1,5 @@
-"""Finds where the inputs of products can be scaled without a change of the model: the division moves into the tensor
-that makes the input.
+"""Finds where the inputs of products can be divided by scales (AWQ, SmoothQuant) without a change of the model: the
+division moves into the tensor that makes the input.
 
 Two places are known. A norm whose result is read by products alone: its weight (and bias) is divided. A gated block:
 `gate` multiplies the rows of `up` into the input of `down`, so these rows are divided.
@@ -26,9 +26,10 @@ from twostroke.quantize.driver.products import InputKey, Product, StageProducts
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fold:
-    """A place in which the division of one input's channels can be folded, because the tensors there make the input.
+    """The tensors that make the input of some products. To divide the input's channels by scales, these tensors are
+    divided.
 
-    vectors: for the name of each tensor, the number that is added to its numbers when it is loaded (1 for Gemma's
+    vectors: for the name of each vector, the number that is added to its numbers when it is loaded (1 for Gemma's
     norms). rows: for the name of each matrix, the first row that is divided; as many rows follow as there are channels.
     """
 
@@ -37,8 +38,8 @@ class Fold:
 
 
 def divided_vector(stored: F32Array, added: float, scales: F32Array) -> F32Array:
-    """Returns the numbers of a vector to store, so that the loaded vector is divided by `scales`. added: the number
-    that loading adds."""
+    """Returns the numbers of a vector to store, so that the vector is divided by `scales` once it is loaded. added: the
+    number that loading adds to each."""
     if not added:
         return (stored / scales).astype(np.float32)
     found: F32Array = ((stored + np.float32(added)) / scales - np.float32(added)).astype(np.float32)
@@ -46,8 +47,8 @@ def divided_vector(stored: F32Array, added: float, scales: F32Array) -> F32Array
 
 
 def find_folds(stage: Stage, products: StageProducts, users: Counter[str]) -> dict[InputKey, Fold]:
-    """Returns the folds that are possible in a stage, by the inputs of products. users: the result of `tensor_users`.
-    """
+    """Returns, for the inputs of a stage's products that can be divided by scales, the tensors that are divided
+    instead. Inputs without such tensors are left out. users: the result of `tensor_users`."""
     calls = stage.program.calls
     found: dict[InputKey, Fold] = {}
     for same in products.by_input():
@@ -70,7 +71,7 @@ def _makes(call: Op, x: Value) -> bool:
 
 
 def _read_by_these_alone(calls: tuple[Op, ...], x: Value, same: tuple[Product, ...], stage: Stage) -> bool:
-    """Returns whether these products read the whole value, and nothing else does, within the stage."""
+    """Returns whether, within the stage, these products read the whole value x, and no other call reads it."""
     weights = {product.weight for product in same}
     makers = [index for index, call in enumerate(calls) if _makes(call, x)]
     if len(makers) != 1 or stage.program.logits.root is x.root:
@@ -87,8 +88,8 @@ def _of_norm(maker: RmsNorm | LayerNorm, users: Counter[str]) -> Fold | None:
 
 
 def _own(vector: Vector, users: Counter[str]) -> bool:
-    """Returns whether the vector is one whole tensor that nothing else reads, stored as it is except for an added
-    number."""
+    """Returns whether the vector is one whole tensor that no other part of the program reads, stored as it is except
+    for an added number."""
     part = vector.parts[0] if len(vector.parts) == 1 else None
     if part is None or vector.form is not VectorForm.STORED or users[part.name] > 1 or len(part.shape) != 1:
         return False
@@ -96,8 +97,8 @@ def _own(vector: Vector, users: Counter[str]) -> bool:
 
 
 def _of_gate(calls: tuple[Op, ...], maker: GateProduct, products: StageProducts, stage: Stage) -> Fold | None:
-    """Returns the fold of a gated block; None where there is none. The rows of `up` must be the last rows of one
-    tensor, in the tensor's order."""
+    """Returns the rows of `up` that can be divided in place of a gated block's result; None where that is impossible.
+    They must be the last rows of one tensor, in the tensor's order."""
     before = next((call for call in calls if isinstance(call, Linear) and call.out.root is maker.x.root), None)
     known = {product.weight for product in products.products}
     if before is None or before.weight not in known or maker.limit or maker.shift or before.weight.bias:

@@ -1,5 +1,4 @@
-"""A note in the cache folder about the folder with a model's calibrated form. `--weights int4` then uses that
-folder.
+"""Remembers, in the cache folder, where a model's calibrated weights are. `--weights int4` then uses that folder.
 
     cache/calibrated/<fingerprint of the original>-int4.json    {"folder": ..., "content": fingerprint of the result}
 
@@ -20,25 +19,26 @@ from twostroke.weights.json_file import read_object
 from twostroke.weights.packed.fingerprint import content_of_folder, fingerprint
 
 NOTES = "calibrated"
-"""The folder in the cache folder that belongs to this module."""
+"""The folder inside the cache folder where the files of this module are."""
 
 TAKEN_BY: Mapping[str, str] = {"int4": "int4"}
-"""The name of `--weights` that uses a method's result, by method. Only the rounding to int4 loses so much that
-calibration is worth its time."""
+"""For each method of calibration, the value of `--weights` that uses its result. Only the rounding to int4 loses so
+much that calibration is worth its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """The result of a calibration. folder: the folder of the calibrated weights; None where the noted result cannot be
-    used, for the reason `why`."""
+    """Where the calibrated weights of a model are. folder: their folder; None where it cannot be used any more, for the
+    reason `why`."""
 
     folder: Path | None
     why: str = ""
 
 
 def note_result(cache: Path, original: Path, result: Path, method: str) -> str | None:
-    """Writes the note. Returns the name of `--weights` that uses the result from now on; None where there is no such
-    name, or where no note can be kept."""
+    """Remembers that `result` has the calibrated weights of the model in `original`. Returns the name of `--weights`
+    that uses them from now on. Returns None for a method without such a name, or where the cache folder cannot be
+    written."""
     name = TAKEN_BY.get(method)
     if name is None:
         return None
@@ -53,8 +53,8 @@ def note_result(cache: Path, original: Path, result: Path, method: str) -> str |
 
 
 def kept_result(cache: Path, original: Path, weights: str) -> KeptResult | None:
-    """Returns the result of calibrating this original; None where it was never calibrated, or the original has changed
-    since."""
+    """Returns where the calibrated weights of the model in `original` are; None where it was never calibrated, or has
+    changed since."""
     if weights not in TAKEN_BY.values():
         return None
     try:

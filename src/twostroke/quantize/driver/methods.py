@@ -1,4 +1,5 @@
-"""The ways to quantize, by their names for --to. A way is a layout of files, and a way to find codes."""
+"""The methods of quantizing, by their names for --to. A method has a layout of files, and an algorithm that finds
+codes, such as GPTQ."""
 
 from __future__ import annotations
 
@@ -19,25 +20,26 @@ from twostroke.quantize.mathematics.scaling import awq_scales, smooth_scales
 from twostroke.quantize.mathematics.solved import Solved, round_matrix
 
 Solve = Callable[[F32Array, Moments, Layout, int], Solved]
-"""Called as solve(matrix, moments of its inputs, layout, group)."""
+"""A function that rounds a matrix: solve(matrix, moments of its inputs, layout, group size) returns codes and scales.
+The moments are sums of products of inputs (the Hessian of GPTQ)."""
 
 Scales = Callable[[F32Array, Moments, Layout, int], F32Array]
-"""Called as scales(matrix, moments of its inputs, layout, group). Returns the factors by which the columns are
-multiplied and the inputs divided."""
+"""A function scales(matrix, moments of its inputs, layout, group size). Returns the factors by which the columns are
+multiplied and the inputs divided (AWQ, SmoothQuant)."""
 
 GROUPS = (128, 64, 32)
 
 FEW = 4
-"""An expert that met fewer rows than its columns divided by this number is rounded to the nearest codes. The moments of
-so few inputs describe these inputs better than future ones."""
+"""An expert that got fewer rows of the text than its columns divided by this number is rounded to the nearest codes. So
+few inputs tell too little about future ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to quantize. in_turn: whether a product is measured after the earlier products of its stage have been
-    rounded. scales: makes the scales of the inputs, where an op before the product can take their inverse; None for no
-    scales. bank_layout: the layout for experts, whose codes can be kept only where the columns of a group are adjacent;
-    None for `layout`."""
+    """A method of quantizing. in_turn: whether the inputs of a product are measured after the earlier products of its
+    stage have been rounded. scales: makes factors for the columns, where a tensor before the product can be divided by
+    them; None for no factors. bank_layout: the layout for experts, whose codes can be kept only where the columns of a
+    group are adjacent; None for `layout`."""
 
     name: str
     words: str
@@ -48,7 +50,8 @@ class Method:
     bank_layout: Layout | None = None
 
     def of(self, product: Product, moments: Moments) -> Method:
-        """Returns the method for a product with inputs of these moments."""
+        """Returns the method for one product. It rounds to the nearest codes for an expert with too few inputs.
+        moments: those of the product's inputs."""
         if product.expert is None:
             return self
         few = moments.rows * FEW < product.weight.columns
@@ -66,7 +69,8 @@ def by_rounding(matrix: F32Array, moments: Moments, layout: Layout, group: int) 
 
 
 def by_search(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> Solved:
-    """Returns the nearest codes of grids that are searched with errors weighted by the inputs (AWQ's clipping)."""
+    """Returns the nearest codes, with scales that are searched so that errors weighted by the inputs are smallest
+    (AWQ's clipping)."""
     return round_matrix(matrix, layout.rule, group, np.diag(moments.hessian))
 
 
@@ -86,7 +90,7 @@ def even_scales(matrix: F32Array, moments: Moments, layout: Layout, group: int) 
 
 
 def nearest(matrix: F32Array, layout: Layout, group: int) -> Solved:
-    """Returns the nearest codes, with which a calibrated method is compared."""
+    """Returns the nearest codes. The error of a calibrated method is compared with theirs."""
     return round_matrix(np.asarray(matrix, np.float32), layout.rule, group)
 
 

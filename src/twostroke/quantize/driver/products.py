@@ -1,7 +1,8 @@
-"""Finds the matrices of a stage that are quantized, and those that are kept, with the reason.
+"""Finds the matrices of a stage that are quantized, and those that stay in floats, with the reason.
 
 A product is a matrix that `linear` reads for all rows of a step, or one expert's matrix of a bank that `experts` reads.
-The checkpoint stores it as rows of whole tensors that nothing else reads. Products of the same input share its moments.
+The checkpoint stores it as rows of whole tensors that nothing else reads. Products of the same input share the
+measurement of this input.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ InputKey = tuple[Value | Weight, int, int]
 class Product:
     """A matrix that can be quantized. weight: the program's weight. tensors: name -> (rows, columns) of the tensors
     that hold it. x: its input, or the value from which an expert's rows are taken. expert: the expert's index in the
-    bank; None for a matrix that all rows meet."""
+    bank; None for a matrix that all rows are multiplied by."""
 
     weight: Weight
     tensors: Mapping[str, tuple[int, int]]
@@ -34,7 +35,7 @@ class Product:
 
     @property
     def input_key(self) -> InputKey:
-        """A key that is equal for products that read the same columns of the same rows."""
+        """A key that is equal for products with the same input: the same columns of the same rows."""
         if self.expert is not None:
             return self.weight, self.expert, self.weight.columns
         return self.x.root, self.x.offset, self.x.width
@@ -42,8 +43,8 @@ class Product:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StageProducts:
-    """The products of a stage. products: in the order of the calls. kept: modules whose matrices are not quantized,
-    with the reason."""
+    """The matrices of a stage. products: those that can be quantized, in the order of the calls. kept: modules whose
+    matrices stay in floats, with the reason."""
 
     products: tuple[Product, ...]
     kept: Mapping[str, str]
@@ -56,8 +57,9 @@ class StageProducts:
         return [tuple(products) for products in found.values()]
 
     def in_turn(self) -> list[list[tuple[Product, ...]]]:
-        """Returns the groups of `by_input`, in one list for each weight, in the order of the calls. So all experts of a
-        bank are in one list."""
+        """Returns the lists of products that are quantized one list after the other, in the order of the calls. A list
+        has all products of one weight, such as the experts of a bank. Inside a list, products with the same input form
+        one tuple."""
         found: dict[Weight, list[tuple[Product, ...]]] = {}
         for same in self.by_input():
             found.setdefault(same[0].weight, []).append(same)
@@ -105,7 +107,9 @@ def stage_products(stage: Stage, program: Program, users: Counter[str]) -> Stage
 
 
 def _experts(bank: Weight, x: Value, users: Counter[str]) -> list[Product]:
-    """Returns each expert's matrix; an empty list where the checkpoint does not hold each one in tensors of its own."""
+    """Returns a Product for each expert of a bank; an empty list where the checkpoint does not hold each expert's
+    matrix in tensors of its own. x: the value from which the experts' rows are taken. users: the result of
+    `tensor_users`."""
     each, rest = divmod(len(bank.parts), bank.experts)
     own = [part.name for part in bank.parts if _whole_rows(part) and users[part.name] == 1]
     if rest or len(own) != len(bank.parts):

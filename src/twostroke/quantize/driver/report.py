@@ -1,4 +1,4 @@
-"""The report of a finished job, as data and as text."""
+"""The report of quantizing a model, as data and as text."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.texts import CalibrationText
 
 WORST = 5
-"""How many stages and products the text names."""
+"""How many stages and products the text of a report names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a job and its cost. num_bytes: the bytes of the weights, before and after. compared: the comparison
-    with the original; None where it was not asked for."""
+    """The result of quantizing a model, and its cost. num_bytes: the bytes of the weights, before and after. compared:
+    the comparison with the original; None without one."""
 
     target: str
     quantized: Quantized
@@ -30,7 +30,7 @@ class Report:
 
     @property
     def nearest(self) -> int:
-        """The number of matrices of experts that met too few rows of the text to be calibrated."""
+        """How many experts' matrices got too few rows of the text to be calibrated, and have the nearest codes."""
         return sum(error.nearest for error in self.quantized.errors)
 
     def as_json(self) -> dict[str, Any]:
@@ -92,7 +92,8 @@ def make_report(
     progress: Progress = no_progress,
     read_from: Path | None = None,
 ) -> Report:
-    """Compares both folders on the held-out text. read_from: the unfolded folder of a GGUF file. Raises ModelError."""
+    """Makes the report with a comparison of the original and the quantized model on the held-out text. read_from: where
+    the result is a GGUF file, the folder into which it was converted for reading. Raises ModelError."""
     runs = list(texts.held_out)
 
     def on_stage(done: int, total: int) -> None:

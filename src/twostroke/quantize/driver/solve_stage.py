@@ -26,9 +26,9 @@ from twostroke.weights.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class ProductError:
-    """Relative errors of a product's outputs on the calibration text. rounding: the error of the nearest codes. chosen:
-    the error of the chosen codes. inputs: the number of rows that the product met. nearest: whether the nearest codes
-    were chosen, because an expert met too few rows."""
+    """The relative errors of a product's outputs on the calibration text. rounding: the error with the nearest codes.
+    chosen: the error with the chosen codes. inputs: the number of rows of the text that reached the product. nearest:
+    whether the nearest codes were chosen, because an expert got too few rows."""
 
     module: str
     rounding: float
@@ -39,7 +39,8 @@ class ProductError:
 
 @dataclass(frozen=True, eq=False)
 class StageInputs:
-    """The inputs of a stage. runs: token ids. given: the output of the stage before, for each run."""
+    """The inputs of a stage on the calibration text. runs: the text, as sequences of token ids. given: the output of
+    the stage before, for each sequence."""
 
     runs: Sequence[I32Array]
     given: Sequence[F32Array]
@@ -47,9 +48,9 @@ class StageInputs:
 
 @dataclass(frozen=True, eq=False)
 class SolvedStage:
-    """The results of a stage. solved: the codes by module. changed: the vectors whose numbers differ. errors: one for
-    each module. factors: for matrices that were scaled, the factors of their rows (rows, 1) and columns (1, columns).
-    """
+    """The results of quantizing a stage. solved: the codes by module. changed: the vectors whose numbers differ from
+    the checkpoint's. errors: one for each module. factors: for scaled matrices (AWQ, SmoothQuant), the factors of their
+    rows (rows, 1) and columns (1, columns)."""
 
     solved: dict[str, Solved] = field(default_factory=dict)
     changed: dict[str, F32Array] = field(default_factory=dict)
@@ -57,19 +58,21 @@ class SolvedStage:
     factors: dict[str, tuple[F32Array, F32Array]] = field(default_factory=dict)
 
     def over(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Returns the checkpoint with the results so far in place of the original tensors."""
+        """Returns the checkpoint with the quantized and changed tensors so far in place of the original ones."""
         values = {name: self.scaled(name, tensor_values(checkpoint, name)) for name in self.factors}
         values |= {module + WEIGHT: one.values() for module, one in self.solved.items()}
         return overlaid(checkpoint, {name: ArrayTensor(each) for name, each in {**values, **self.changed}.items()})
 
     def scaled(self, name: str, matrix: F32Array) -> F32Array:
-        """Returns the matrix multiplied by its factors."""
+        """Returns the matrix called `name` with its rows and columns multiplied by the factors in `factors`, such as
+        AWQ's scales."""
         rows, columns = self.factors.get(name, (np.float32(1), np.float32(1)))
         found: F32Array = matrix * rows * columns
         return found
 
     def multiply(self, name: str, shape: tuple[int, int], rows: F32Array | None, columns: F32Array | None) -> None:
-        """Multiplies the factors of a matrix by further factors of rows (rows,) or columns (columns,)."""
+        """Adds scaling to a matrix: multiplies its known factors by further factors of rows (rows,) or columns
+        (columns,)."""
         before = self.factors.get(name, (np.ones((shape[0], 1), np.float32), np.ones((1, shape[1]), np.float32)))
         more = before[0] if rows is None else before[0] * rows[:, None]
         self.factors[name] = (more, before[1] if columns is None else before[1] * columns)
@@ -98,7 +101,8 @@ def measure_inputs(
     together: Sequence[tuple[Product, ...]],
     found: SolvedStage,
 ) -> dict[InputKey, Moments]:
-    """Returns the moments of each input of the products, with the weights as found so far."""
+    """Runs the stage on the text, with the weights as found so far, and returns the moments (sums of x x^T, sizes of x)
+    of each input of the products. together: tuples of products that read the same input."""
     wanted = {same[0].weight.key: same[0] for same in together if same[0].expert is None}
     moments = {same[0].input_key: Moments.none(same[0].weight.columns) for same in together}
     banks = {same[0].weight for same in together if same[0].expert is not None}
@@ -139,8 +143,8 @@ def _solve(
     group: int,
     found: SolvedStage,
 ) -> None:
-    """Quantizes the products of one input as one matrix. Their rows do not affect each other, and results that depend
-    on the inputs alone are computed once."""
+    """Quantizes the products of one input as one matrix, and adds the result to `found`. Their rows do not affect each
+    other, and results that depend on the inputs alone are computed once."""
     names = [name for product in same for name in product.tensors]
     originals = [tensor_values(checkpoint, name) for name in names]
     matrices = [found.scaled(name, each) for name, each in zip(names, originals, strict=True)]
@@ -175,7 +179,8 @@ def scale_stage(
     group: int,
     found: SolvedStage,
 ) -> None:
-    """Chooses scales for every input whose division can be folded into a tensor before it."""
+    """Chooses scales (AWQ, SmoothQuant) for every input of products that can be divided by them, and adds the changed
+    tensors to `found`."""
     folds = find_folds(staged.stages[index], products, tensor_users(staged.model.plain))
     together = [same for same in products.by_input() if same[0].input_key in folds]
     if not together or method.scales is None:

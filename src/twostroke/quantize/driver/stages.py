@@ -1,6 +1,8 @@
-"""Runs a program stage by stage on a text. Memory holds the weights of one stage, and the values between two stages.
+"""Runs a program stage by stage on a text. Memory holds the weights of one stage, and the hidden states between two
+stages.
 
-A stage is mostly half a layer (ops/passes/cut.py). Each run of the text is one step that needs no earlier cache.
+A stage is mostly half a layer (ops/passes/cut.py). The text is cut into sequences ("runs"); each is one step that needs
+no earlier cache.
 """
 
 from __future__ import annotations
@@ -30,18 +32,19 @@ LOGIT_ROWS = 64
 """The most rows of logits that are computed at a time."""
 
 Visit = Callable[[Op, Callable[[Value], F32Array]], None]
-"""Called as visit(call, array_of) before each call. array_of returns the rows of a value, valid until the next call."""
+"""A function that sees a stage's calls before they run: visit(call, array_of). array_of returns the rows of a value,
+valid until the next call."""
 
 
 def exact_formats(weight: Weight) -> WeightFormat:
-    """Returns float32 for all matrices."""
+    """Returns float32 for every matrix: the choice of formats that rounds nothing."""
     return F32
 
 
 @dataclass(frozen=True, eq=False)
 class StagedModel:
-    """A model in stages. checkpoint: the tensors under the program's names. formats, kv: the formats of matrices, and
-    of K and V. ops, packer: the caller made them and closes them."""
+    """A model that runs stage by stage. checkpoint: the tensors under the program's names. formats, kv: the formats of
+    matrices, and of K and V. The caller makes and closes `ops` and `packer`."""
 
     model: Model
     checkpoint: Checkpoint
@@ -52,11 +55,12 @@ class StagedModel:
 
     @made_once
     def stages(self) -> tuple[Stage, ...]:
-        """The stages in order."""
+        """The smallest parts in which the model's program can be cut, in order: mostly half layers."""
         return smallest_stages(self.model.plain)
 
     def weights(self, index: int, checkpoint: Checkpoint | None = None) -> ModelWeights:
-        """Returns the weights of one stage. checkpoint: read in place of the model's own. Raises ModelError."""
+        """Returns the packed weights of one stage. checkpoint: is read in place of the model's own. Raises
+        ModelError."""
         part = replace(self.model, program=self.stages[index].program)
         target = MemoryTarget(plan_blobs(part, self.formats))
         pack_into(target, checkpoint or self.checkpoint, part, self.formats, self.packer)
@@ -70,8 +74,9 @@ class StagedModel:
         given: Sequence[F32Array],
         visit: Visit | None = None,
     ) -> list[F32Array]:
-        """Runs a stage on each run of the text and returns its output for each. runs: token ids (T,). given: the output
-        of the stage before (T, width).
+        """Runs a stage on each sequence of the text and returns its output for each. runs: the sequences, as token ids
+        (T,). given: the output of the stage before, (T, width) for each. visit: is called before each op, to read its
+        inputs.
 
         The output of the last stage is not computed: see `logits`.
         """
@@ -85,8 +90,8 @@ class StagedModel:
         return found
 
     def logits(self, weights: ModelWeights, ids: I32Array, given: F32Array | None) -> Iterator[F32Array]:
-        """Runs the last stage on one run. Yields logits (some rows, vocabulary), all rows in order; each array is valid
-        until the next."""
+        """Runs the last stage on one sequence. given: the output of the stage before; None for a model with one stage.
+        Yields logits (some rows, vocabulary), all rows in order; each array is valid until the next."""
         stage = self.stages[-1]
         memory = self._memory(stage, weights, len(ids))
         sizes = self._fill(memory, stage, ids, given)

@@ -1,4 +1,4 @@
-"""A stage as it is stored: the tensors in its file, and its weights read back from the file.
+"""Converts a quantized stage to the tensors of its file, and reads its weights back from the file.
 
 The input of the next stage is computed with weights from the file, read by the loader that serves the model later. A
 file that cannot be read is therefore found at once.
@@ -34,8 +34,8 @@ COPY_BYTES = 16 << 20
 
 @dataclass(frozen=True, eq=False)
 class StoredStage:
-    """A stage as it is stored. source: the model under the program's names; its tensors know their names on the disk.
-    """
+    """Writes and reads the files of stages. source: the original model under the program's names; its tensors know
+    their names on the disk. layout, group: how quantized matrices are stored."""
 
     source: StagedModel
     layout: Layout
@@ -58,13 +58,13 @@ class StoredStage:
         return found
 
     def rest(self, written: Mapping[str, str]) -> dict[str, TensorToWrite]:
-        """Returns the tensors that no stage reads."""
+        """Returns the tensors that no stage reads and that no earlier file contains (`written`)."""
         done = {name for index in range(len(self.source.stages)) for name in self._read_by(index)}
         names = sorted(self.source.checkpoint.names - done)
         return {self.on_disk(name): self._copied(name) for name in names if self.on_disk(name) not in written}
 
     def names_in(self, file: Path) -> list[str]:
-        """Returns the names in a finished file. Raises CorruptModel."""
+        """Returns the names of the tensors in a stage's finished file. Raises CorruptModel."""
         opened = SafetensorsFile.open(file)
         try:
             return list(opened.tensors)
@@ -86,7 +86,8 @@ class StoredStage:
             opened.close()
 
     def estimate(self, products: list[StageProducts]) -> int:
-        """Returns the expected bytes of the whole result."""
+        """Returns the expected bytes of the whole quantized model. products: the matrices of all stages that are
+        quantized."""
         quantized = {
             name: shape for each in products for product in each.products for name, shape in product.tensors.items()
         }
@@ -112,8 +113,8 @@ class StoredStage:
         return list(dict.fromkeys(names))
 
     def _changed(self, name: str, values: F32Array) -> TensorToWrite:
-        """Returns the tensor in bfloat16 where the original is in bfloat16 and no digit is lost, otherwise in float32.
-        """
+        """Returns a changed tensor in bfloat16 where the original is in bfloat16 and no digit is lost, otherwise in
+        float32."""
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         if self.source.checkpoint.info(name).dtype != "BF16" or (bits & np.uint32(0xFFFF)).any():
             return TensorToWrite.of(values)

@@ -1,4 +1,5 @@
-"""The text that a model is calibrated with: token ids in runs of equal length, some of them held out for the report."""
+"""The text that a model is calibrated with: token ids in sequences of equal length, some of them held out for the
+report."""
 
 from __future__ import annotations
 
@@ -20,14 +21,16 @@ inputs.
 LENGTHS = (512, 256, 128)
 LEAST_RUNS = 8
 HELD_OUT_SHARE = 8
-"""One run of every HELD_OUT_SHARE runs is held out."""
+"""One of every HELD_OUT_SHARE sequences of the text is not used for calibration, but held out to measure the result."""
 MOST_HELD_OUT = 16
 MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CalibrationText:
-    """The runs of a text. used, held_out: (runs, tokens) int32. digest: a digest of the ids, for comparing jobs."""
+    """The sequences of a text. used: those for calibration. held_out: those that measure the result. Both are
+    (sequences, tokens) int32. digest: a digest of the ids, by which an interrupted job finds that the text is the
+    same."""
 
     used: I32Array
     held_out: I32Array
@@ -35,7 +38,7 @@ class CalibrationText:
 
 
 def read_texts(file: Path | None, tokenizer: Tokenizer, max_positions: int, most_tokens: int) -> CalibrationText:
-    """Returns the token ids of a file of UTF-8 text, or of the embedded text where `file` is None.
+    """Returns the token ids of a file of UTF-8 text, or of the text in this package where `file` is None.
 
     Raises ConfigError where the file cannot be read or the text is too short.
 

@@ -1,4 +1,5 @@
-"""Checks whether the keys of a file to be written describe the model: they are read as the reader will read them.
+"""Checks whether the keys (metadata) of a GGUF file describe the model, before it is written: they are read as the
+reader will read them.
 
 The config that the reader makes of the keys must trace to the same program as config.json does. The program must have
 the same calls with the same numbers, matrices of the same tensors, and the same tables of rotations. Numbers may differ
@@ -40,7 +41,8 @@ def read_back(
     types: Mapping[str, WrittenBlock],
     divisors: Mapping[str, list[float]],
 ) -> dict[str, Any]:
-    """Returns the config.json that the reader makes of the file. types: the types of the tensors. Raises ModelError."""
+    """Returns the config.json that this engine's reader would make of the file. types: the types of the tensors. Raises
+    ModelError."""
     values = {name: as_read(value) for name, value in keys.items()}
     tensors = {name: StoredTensor(BLOCK_TYPES[types[name].number], plan.shape, 0) for name, plan in plans.items()}
     _, family, own = family_of(values, "The file", tensors)
@@ -49,7 +51,7 @@ def read_back(
 
 
 def as_read(value: KeyValue) -> Any:
-    """Returns a value as the reader of files returns it."""
+    """Returns the value of a key as the reader of GGUF files would return it."""
     if isinstance(value, float):
         return float(np.float32(value))
     if isinstance(value, str | bool | int):
@@ -95,8 +97,8 @@ def difference(one: Model, two: Model) -> str:
 
 
 def _differs(one: Any, two: Any, seen: dict[int, int], positions: int) -> str:
-    """Returns the place in which two operands differ; an empty text where they are the same. seen: objects that were
-    found to be the same."""
+    """Returns the place in which two operands of a call, or parts of them, differ; an empty text where they are the
+    same. seen: pairs of objects that were compared before, by id. positions: the longest context, for rope tables."""
     if type(one) is not type(two):
         return "the type"
     if isinstance(one, Rope):

@@ -1,7 +1,7 @@
 """Makes the keys of a GGUF file from config.json, all but those of the tokenizer.
 
-The usual keys are the reader's tables the other way round. Keys from which a family's reader computes fields are in
-own_keys.py.
+Most keys follow from the tables of the reader of GGUF files, used in the other direction. Keys from which a family's
+reader computes fields are in own_keys.py.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ FLOATS = ("epsilon", "freq_base", "freq_base_swa", "softcapping", "scale")
 def model_keys(
     config: Config, entry: str, arch: str, family: Family, tensors: Mapping[str, Shape]
 ) -> dict[str, KeyValue]:
-    """Returns the keys that begin with the architecture's name. entry: the architecture's name in the tables. tensors:
-    stored names and shapes."""
+    """Returns the keys that begin with the architecture's name. entry: the name under which the reader's tables
+    (FAMILIES) describe the architecture. arch: the name that the file gives it. tensors: the names in the file, and
+    shapes."""
     rope = rope_of(config)
     said = {**config, **({"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {})}
     if not config.get("use_sliding_window", True):
@@ -61,7 +62,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "intermediate_size": ("n_inner",),
     "rope_theta": ("rotary_emb_base",),
 }
-"""Other names of usual fields of config.json."""
+"""Usual fields of config.json, each with the other names that some families have for it."""
 
 
 def general_keys(arch: str, name: str, file_type: int) -> dict[str, KeyValue]:
@@ -127,8 +128,8 @@ def _scaled(rope: Mapping[str, Any], config: Config) -> dict[str, KeyValue]:
 
 
 def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Returns stored tensors of divisors of the frequencies; none for plain rotations and those scaled by a rule.
-    Raises UnsupportedModel."""
+    """Returns the tensors, by their names in the file, that hold divisors of the rotary frequencies. Plain rotations,
+    and scaling that keys describe, have none. Raises UnsupportedModel."""
     rope = rope_of(config)
     kind = rope.get("rope_type", rope.get("type"))
     if kind in (*PLAIN_ROPE, "yarn", "linear"):

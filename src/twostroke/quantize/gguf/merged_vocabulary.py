@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 WHOLE = "tokenizer.huggingface.json"
 PIECES_OF_TEXT = 512
-"""The number of pieces of the vocabulary in one text that is compared."""
+"""To compare tokenizers, the vocabulary is turned into texts; this is the number of pieces in each."""
 MARKS = 64
-"""How many of the first and of the last added tokens are compared."""
+"""Texts around added tokens are made for this many of the first and of the last added tokens, to compare the two
+tokenizers."""
 NEWLINE = "\n"
 ODD = "a\x00\x01\x7f é e\u0301 \u200d\U0001f9d1\u200d\U0001f680 \ue000  \t \r\n   x  "
 """A text with control characters, composed and rare characters, and runs of blanks."""
 
 
 def merged_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """Returns the keys of the kind `llama`. Raises UnsupportedModel where the tokenizer's steps have no form in GGUF.
-    """
+    """Returns the GGUF keys of a tokenizer, as the kind `llama`. Raises UnsupportedModel where the tokenizer has steps
+    that GGUF cannot describe."""
     model = said["model"]
     prefix = _adds_space(said)
     merges = [_pair(each) for each in model["merges"]]
@@ -65,12 +66,12 @@ def merged_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]
 def checked_keys(
     original: tokenizers.Tokenizer, said: Mapping[str, Any], keys: dict[str, KeyValue]
 ) -> dict[str, KeyValue]:
-    """Returns the keys of the kind that gives the original's tokens. keys: all keys of the tokenizer, of the kind
-    `llama`.
+    """Writes the tokenizer as the kind `llama`, or else as `gemma4`, and returns the keys of the first kind whose
+    tokens are those of the original. keys: all keys of the tokenizer as the kind `llama`.
 
     Where plain texts have the same tokens, but texts with special tokens have others, or tokens decode to another text,
     the original is written into the file as well. This engine reads it; llama.cpp reads the keys. Raises
-    UnsupportedModel where texts have other tokens.
+    UnsupportedModel where plain texts have other tokens.
     """
     marks = _marks(said, keys)
     ids_of_marks = frozenset(marks.values())
@@ -90,8 +91,8 @@ def checked_keys(
 def _differing(
     original: tokenizers.Tokenizer, found: tokenizers.Tokenizer, texts: list[str], *, special: bool
 ) -> list[tuple[str, list[int]]]:
-    """Returns the texts for which the two tokenizers make different tokens, and the original's tokens. special: adds
-    the special tokens around a text, and counts texts whose tokens decode differently, too."""
+    """Returns the texts for which the two tokenizers make different tokens, each with the original's tokens. special:
+    also adds the special tokens around each text, and returns texts whose tokens decode differently."""
     pairs = (each.encode_batch(texts, add_special_tokens=special) for each in (original, found))
     differing = []
     for text, one, two in zip(texts, *pairs, strict=True):
@@ -140,8 +141,8 @@ def _put_spaced(token: Mapping[str, Any], order: Mapping[str, int], tokens: list
 
 
 def _listing_merges(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> Iterator[dict[str, KeyValue]]:
-    """Yields the same tokenizer as the kind `gemma4`, which has merges in place of scores. That kind puts no space
-    before a text, so nothing is yielded for a tokenizer that does."""
+    """Yields the keys of the same tokenizer as the kind `gemma4`, which has merges in place of scores. That kind puts
+    no space before a text, so nothing is yielded for a tokenizer that does."""
     if keys[PREFIX + "add_space_prefix"]:
         return
     left_out = {PREFIX + name for name in ("scores", "pre", "add_space_prefix")}
@@ -155,8 +156,8 @@ def _read_back(keys: Mapping[str, KeyValue]) -> TokenList:
 
 
 def _marks(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> dict[str, int]:
-    """Returns the tokens that are found in a text before it is split, and their ids. The unknown token of a file is
-    always one of them."""
+    """Returns the added tokens, which are found in a text before it is split, and their ids. The unknown token of a
+    file is always one of them."""
     found = {token["content"]: token["id"] for token in said.get("added_tokens", ())}
     unknown = said["model"].get("unk_token")
     if unknown in said["model"]["vocab"]:
@@ -167,8 +168,9 @@ def _marks(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> dict[str, i
 
 
 def _texts(said: Mapping[str, Any], marks: Collection[str]) -> Iterator[str]:
-    """Yields the texts to compare: each line of the embedded text, and texts that consist of PIECES_OF_TEXT pieces of
-    the vocabulary each. No text begins with a space, because only some tokenizers put another space before it."""
+    """Yields the plain texts on which the written tokenizer is compared with the original: each line of the calibration
+    text, and texts of PIECES_OF_TEXT pieces of the vocabulary each. No text begins with a space, because only some
+    tokenizers put another space before it."""
     for line in calibration_text().split(NEWLINE):
         yield line.lstrip()
     pieces = [piece.replace(SPACE, " ") for piece in said["model"]["vocab"] if piece not in marks]
@@ -177,8 +179,8 @@ def _texts(said: Mapping[str, Any], marks: Collection[str]) -> Iterator[str]:
 
 
 def _marked(marks: Sequence[str]) -> Iterator[str]:
-    """Yields texts with added tokens at both ends and inside, with and without blanks around, and texts that begin with
-    spaces."""
+    """Yields the texts that test added tokens: at both ends and inside, with and without blanks around. It also yields
+    texts that begin with spaces."""
     yield from (" a", "  b c")
     for mark in dict.fromkeys([*marks[:MARKS], *marks[-MARKS:]]):
         yield f"{mark}a {mark} b{mark}\n c x{mark}y  {mark}"

@@ -1,4 +1,5 @@
-"""Finds the names of a checkpoint's tensors in a GGUF file, by the reader's tables read in the other direction."""
+"""Finds the names that a checkpoint's tensors have in a GGUF file. The tables that read GGUF files are used in the
+other direction."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ _BIASES = (".weight", ".bias")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StoredPlan:
-    """One tensor of the file. name: its name in the file. ours: the checkpoint's tensors from which it is made: one, or
-    one for each expert. shape: the stored shape, rows first. stem: its name in the layer without the ending. layer: -1
-    for a tensor outside the layers.
+    """How one tensor of the GGUF file is made. name: its name in the file. ours: the checkpoint's tensors from which it
+    is made: one, or one for each expert. shape: the stored shape, rows first. stem: its name in the layer without the
+    ending. layer: -1 for a tensor outside the layers.
 
-    place: our tensor's name, and how its rows were moved, where it is stored by itself. turned: whether it is stored
-    transposed. less_one: whether the stored numbers are 1 more than ours. joined, piece: the joined tensor of which it
-    is a piece, and the piece's index. rows: the rows of each piece in our tensor.
+    place: our tensor's name, and how its rows were moved, for a tensor that is stored by itself. turned: whether it is
+    stored transposed. less_one: whether the stored numbers are 1 more than ours. joined, piece: where our tensor joins
+    several tensors of the file, its description, and the index of this one. rows: how many of our rows each of them
+    has.
     """
 
     name: str
@@ -43,8 +45,8 @@ class StoredPlan:
 
 
 def entries_to_write(config: Mapping[str, Any]) -> list[tuple[str, str, Family]]:
-    """Returns (entry, general.architecture, the entry's family) for each entry of the reader's tables as which a
-    config's architecture may be written. Raises UnsupportedModel."""
+    """Returns the ways in which a config's architecture can be written: (entry of the reader's tables,
+    general.architecture, the entry's family). There may be several. Raises UnsupportedModel where there is none."""
     named = str((config.get("architectures") or [""])[0])
     sought = "LlamaForCausalLM" if named == "MistralForCausalLM" else named
     written = {name: family for name, family in FAMILIES.items() if family.written}
@@ -60,8 +62,8 @@ def entries_to_write(config: Mapping[str, Any]) -> list[tuple[str, str, Family]]
 
 
 def plan_tensors(family: Family, config: Config, layers: int, shapes: Mapping[str, Shape]) -> dict[str, StoredPlan]:
-    """Returns the plans of the file's tensors, by stored name. shapes: the shapes of the checkpoint's tensors. Tensors
-    that have no place in the file are left out."""
+    """Returns how each tensor of the file is made, by its name in the file. shapes: the shapes of the checkpoint's
+    tensors. Tensors of the checkpoint that have no place in the file are left out."""
     found: dict[str, StoredPlan] = {}
     for layer in range(-1, layers):
         prefix = "" if layer < 0 else f"{family.layers}{layer}."
@@ -82,8 +84,8 @@ def plan_tensors(family: Family, config: Config, layers: int, shapes: Mapping[st
 def _own(
     family: Family, table: Mapping[str, str | Place], prefix: str, shapes: Mapping[str, Shape], mixture: bool
 ) -> Iterator[StoredPlan]:
-    """Yields the tensors that are stored one by one, or expert by expert. Where one of our tensors has two known names,
-    the one that llama.cpp's converter writes comes first."""
+    """Yields the tensors of the file that are made of one tensor of ours, or of one for each expert. Where a tensor of
+    ours has two known names, the one that llama.cpp's converter writes comes first."""
     for rest, said in sorted(table.items(), key=lambda item: _rank(item[0], mixture)):
         place = said if isinstance(said, Place) else Place(said)
         ending = _ENDING.search(rest)
@@ -154,14 +156,15 @@ SHARES: Mapping[str, Callable[[Config, int], tuple[int, ...]]] = {
     "self_attn.kv_b_proj.weight": _of_latent,
     "linear_attn.in_proj_qkvz.weight": _of_delta,
 }
-"""Functions that return the number of rows of each piece, where the pieces do not all have the same number."""
+"""Functions that return how many rows each tensor of the file gets of one of our joined tensors, where the numbers
+differ."""
 
 
 def _joined(
     family: Family, config: Config, prefix: str, shapes: Mapping[str, Shape], mixture: bool
 ) -> Iterator[StoredPlan]:
-    """Yields the pieces of tensors that are stored in several pieces. Where one of our tensors can be stored in two
-    ways, the way that suits the layer is taken."""
+    """Yields the tensors of the file that are parts of one of our tensors, such as q, k and v of a joined qkv. Where
+    our tensor can be stored in two ways, the way that suits the layer is taken."""
     chosen: dict[str, Joined] = {}
     for joined in sorted(family.joined, key=lambda each: ("_shexp" in each.pieces[0]) != mixture):
         if prefix + joined.name in shapes:

@@ -1,4 +1,5 @@
-"""Keys of single families for which the reader's table has no row: the inverse of what the family's `more` computes.
+"""Keys of GGUF files that only single families have, and that the reader's tables do not describe. They are the inverse
+of what the family's reader (`more`) computes.
 
 A key that is missing here makes the file read as another model. The check of the file that is read back then refuses
 it.
@@ -75,8 +76,8 @@ def _deepseek3(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _mistral4(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys for queries that grow with their position, which is counted in the positions of the model's
-    training."""
+    """Returns the keys for queries that are multiplied by 1 + beta * log(1 + floor(position / L)). L is the context
+    length of the model's training."""
     rope = rope_of(config)
     growth = float(rope.get("llama_4_scaling_beta") or 0.0)
     return {
@@ -116,7 +117,7 @@ def _gpt_oss(config: Config, _: Names) -> dict[str, Any]:
 
 
 def _shared_width(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the key for the width of the block that every row meets, taken from its matrix."""
+    """Returns the key for the width of the shared expert, taken from the shape of its gate matrix."""
     found = [shape[0] for name, shape in names.items() if name.endswith("ffn_gate_shexp.weight")]
     return {"expert_shared_feed_forward_length": found[0]} if found else {}
 
@@ -138,8 +139,8 @@ def _falcon(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _whole_heads(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the key for a block's width, taken from its matrix, and removes the sizes of heads, which the family does
-    not have."""
+    """Returns the key for the width of the feed-forward block, taken from the shape of its matrix ffn_up. Removes the
+    sizes of heads, which this family's files do not have."""
     width = next(shape[0] for name, shape in names.items() if name.endswith("ffn_up.weight"))
     absent = dict.fromkeys(("attention.key_length", "attention.value_length", "rope.dimension_count"))
     return {**absent, "feed_forward_length": width}
@@ -309,4 +310,5 @@ OWN_KEYS: Mapping[str, Own] = {
     "gemma-embedding": _swa_base,
     "modern-bert": _modern_bert,
 }
-"""The function that writes a family's own keys, by the entry of the reader's table."""
+"""The functions that write the keys of single families. Their names are those under which the reader's tables
+(FAMILIES) describe the families."""

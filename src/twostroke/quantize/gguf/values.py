@@ -1,4 +1,5 @@
-"""Makes the numbers of a stored tensor from ours. It does the inverse of the reader's changes."""
+"""Makes the numbers of a tensor in a GGUF file from the checkpoint's tensors ("ours"). It does the inverse of what the
+reader of GGUF files changes."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from twostroke.weights.gguf.naming import order_of_pairs
 from twostroke.weights.tensor_source import as_f32
 
 PIECE_ELEMENTS = 1 << 22
-"""The elements that are made at a time, where rows keep their order. The searches of scales hold a few copies of them.
-"""
+"""How many elements are converted at a time, where rows keep their order. The searches of scales hold a few copies of
+them."""
 
 
 def stored_values(plan: StoredPlan, family: Family, config: Config, checkpoint: Checkpoint) -> Iterator[F32Array]:
-    """Yields the rows of the stored tensor in order, (rows, columns) each time. config: the config that the reader
+    """Yields the rows of a tensor of the file in order, (rows, columns) each time. config: the config that the reader
     makes of the file's keys, because the orders of rows depend on it."""
     if plan.joined is not None:
         yield from _of_joined(plan, config, checkpoint)
@@ -53,7 +54,8 @@ def _moved(plan: StoredPlan, values: F32Array, order: I32Array | None, columns: 
 
 
 def _back(values: F32Array, order: I32Array | None) -> F32Array:
-    """Moves our rows to their stored places. order: our row -> the stored one; None where rows stay."""
+    """Moves our rows to their places in the file. order: for each of our rows its row in the file; None where rows
+    stay."""
     if order is None:
         return values
     stored = np.empty_like(values)
@@ -62,7 +64,8 @@ def _back(values: F32Array, order: I32Array | None) -> F32Array:
 
 
 def _of_joined(plan: StoredPlan, config: Config, checkpoint: Checkpoint) -> Iterator[F32Array]:
-    """Yields the rows of one piece of a joined tensor. Stacks are read matrix by matrix."""
+    """Yields the rows of a tensor of the file that is one part of a joined tensor of ours, such as q of a joined qkv. A
+    stack (matrices, rows, columns) of ours is read matrix by matrix."""
     joined = plan.joined
     if joined is None:
         raise ValueError(f"{plan.name} is no piece")
@@ -89,7 +92,8 @@ def _of_joined(plan: StoredPlan, config: Config, checkpoint: Checkpoint) -> Iter
 
 
 def _order(plan: StoredPlan, config: Config) -> I32Array | None:
-    """Returns for each of our rows its place in the pieces laid end to end; None where the order is the same."""
+    """Returns where each row of our joined tensor goes in the file: its index when the file's parts lie one after the
+    other. None where the order is the same."""
     if plan.joined is None or plan.joined.order is None:
         return None
     return plan.joined.order(config, _shapes(plan))
@@ -106,7 +110,7 @@ def _inverse(plan: StoredPlan, config: Config, matrices: int) -> I32Array:
 
 
 def _shapes(plan: StoredPlan) -> tuple[Shape, ...]:
-    """Returns the shapes of all pieces as stored."""
+    """Returns the shapes, in the file, of all parts of our joined tensor."""
     joined, shape, found = plan.joined, plan.shape, []
     if joined is None:
         return ()

@@ -1,7 +1,7 @@
-"""Writes a folder as a GGUF file in one of llama.cpp's mixes.
+"""Writes the model of a folder as a GGUF file in one of llama.cpp's mixes.
 
 There is no calibration: blocks are small, and their scales are searched. The work is one pass over the weights, and an
-interrupted one starts from the beginning.
+interrupted run starts from the beginning.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class GgufMix:
-    """A mix of types. file_type: its number in the file. usual, finer: types of matrices. `finer` is for the head, and
-    in Q4_K_M for some of the matrices that make V or end a feed-forward block."""
+    """A mix of llama.cpp's types, such as Q4_K_M. file_type: its number in the file. usual: the type of most matrices.
+    finer: the type of the head, and in Q4_K_M of some of the matrices that make V or end a feed-forward block."""
 
     name: str
     file_type: int
@@ -73,7 +73,8 @@ NARROW: Mapping[str, str] = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}
 
 
 def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: Progress) -> Path:
-    """Makes the folder `output` and writes the file into it; returns the file. Raises ConfigError, ModelError."""
+    """Makes the folder `output`, writes the GGUF file into it, and returns the file's path. Raises ConfigError,
+    ModelError."""
     config = read_object(folder / "config.json")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ConfigError(
@@ -118,8 +119,8 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Described:
-    """A model as the file describes it. plans, types: the plans and the types of its tensors, by stored name. config:
-    the config that the reader will make of the keys."""
+    """A model as a GGUF file describes it. plans, types: for each tensor of the file, by its name there, how it is made
+    from the checkpoint, and its type. config: the config that the reader will make of the keys."""
 
     arch: str
     family: Family
@@ -143,8 +144,8 @@ def describe(
     pooling: Pooling | None,
     mix: GgufMix,
 ) -> Described:
-    """Tries the entries of the reader's tables in order. Returns the description for the first entry with which the
-    file is read back as the same model.
+    """Tries the architectures (entries of the reader's tables) that the model can be written as. Returns the
+    description for the first with which the file is read back as the same model.
 
     shapes: the shapes of the checkpoint's tensors, by name. read: returns the numbers of one tensor. Raises
     UnsupportedModel.
@@ -191,7 +192,7 @@ def _require_all(plans: Mapping[str, StoredPlan], shapes: Mapping[str, Shape], m
 
 
 class _Tensors:
-    """All tensors of a checkpoint under llama.cpp's names."""
+    """The tensors of a GGUF file, which are made from the checkpoint while the file is written."""
 
     def __init__(self, checkpoint: Checkpoint, described: Described, progress: Progress) -> None:
         self._checkpoint, self._described = checkpoint, described

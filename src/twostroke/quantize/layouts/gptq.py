@@ -23,14 +23,14 @@ from twostroke.quantize.mathematics.solved import Solved
 
 @dataclass(frozen=True, slots=True)
 class GptqLayout:
-    """The layout of 4 bits, symmetric, with act-order. Satisfies `Layout`."""
+    """GPTQ's layout with 4 bits, symmetric, with act-order. Satisfies `Layout`."""
 
     rule: GridRule = GridRule(4, symmetric=True)
     order: Order = Order.MOVED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """Returns the group that was asked for; None unless rows and columns fill whole words and columns fill whole
-        groups."""
+        """Returns the group size `asked`; None where rows or columns do not fill whole 32-bit words, or columns no
+        whole groups."""
         each = WORD_BITS // self.rule.bits
         return None if rows % each or columns % each or columns % asked else asked
 
@@ -44,7 +44,8 @@ class GptqLayout:
         }
 
     def config(self, group: int, left_out: tuple[str, ...]) -> dict[str, Any]:
-        """See Layout. GPTQModel and vLLM read `dynamic`."""
+        """Returns `quantization_config` of config.json. Its field `dynamic`, which GPTQModel and vLLM read, names the
+        modules in `left_out` as not quantized."""
         found: dict[str, Any] = {
             "quant_method": "gptq",
             "bits": self.rule.bits,

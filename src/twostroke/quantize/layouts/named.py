@@ -1,4 +1,5 @@
-"""The arrays that a file stores, the names of their types there, and the form of a layout."""
+"""What all layouts of quantized matrices have in common: the arrays that a file stores, their types' names, and the
+protocol of a layout."""
 
 from __future__ import annotations
 
@@ -26,22 +27,23 @@ TYPES: Mapping[np.dtype[Any], str] = {
 
 
 class Layout(Protocol):
-    """A format of the hub for quantized matrices."""
+    """A file format of the Hugging Face hub for quantized matrices, such as GPTQ's."""
 
     @property
     def rule(self) -> GridRule:
-        """The rule of the grids that the layout can store."""
+        """How codes are chosen for this layout: the number of bits, whether they are symmetric, whether scales are
+        searched."""
 
     @property
     def order(self) -> Order:
-        """The rule for which columns may share a grid."""
+        """The rule for which columns share a scale: neighbours, or with act-order any columns."""
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """Returns the group for a matrix of this shape, where `asked` is the usual one; None where the matrix cannot be
-        stored."""
+        """Returns how many columns share a scale in a matrix of this shape, where `asked` is the usual number; None
+        where the matrix cannot be stored."""
 
     def arrays(self, solved: Solved) -> Arrays:
-        """Returns the arrays that are stored for a matrix."""
+        """Returns the arrays that are stored for a quantized matrix."""
 
     def config(self, group: int, left_out: tuple[str, ...]) -> dict[str, Any]:
-        """Returns `quantization_config` of config.json. left_out: modules that are stored as they were."""
+        """Returns `quantization_config` of config.json. left_out: modules that are stored as floats."""

@@ -27,16 +27,17 @@ MOST_EXPONENT = 24
 
 
 class KeyChoice(NamedTuple):
-    """The chosen factors. exponents: (head_dim,), the exponents of two. error: the expected squared error of scores,
-    divided by the error without factors."""
+    """The factors for the channels of one KV head. exponents: (head_dim,), the factors' exponents of two. error: the
+    expected squared error of scores, divided by the error without factors."""
 
     exponents: NDArray[np.int64]
     error: float
 
 
 def choose_exponents(keys: F32Array, queries: F32Array, steps: int) -> KeyChoice:
-    """Chooses the factors. keys: (T, head_dim) of one KV head. queries: (N, head_dim) of its query heads. steps: the
-    format's steps on one side of 0, 127 or 7."""
+    """Chooses the exponents e of a KV head's factors 2^e, by which each channel of K is divided before it is rounded.
+    keys: (T, head_dim) of the head. queries: (N, head_dim) of its query heads. steps: the format's largest code, 127 or
+    7."""
     sizes = np.maximum(np.abs(keys).max(axis=0), SMALLEST).astype(np.float64)
     logs = np.log2(sizes)
     logs -= logs.mean()

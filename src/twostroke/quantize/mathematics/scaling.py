@@ -23,7 +23,8 @@ import numpy as np
 from twostroke.quantize.mathematics.moments import F32Array, Moments, output_error
 
 SHARES = tuple(step / 10 for step in range(11))
-"""The values that are tried for a. With 0 and columns of equal size there is nearly no scaling."""
+"""The values that are tried for a (see the module). With a = 0 and columns whose mean magnitudes are equal, s is nearly
+1."""
 SMOOTH_SHARE = 0.5
 MOST_ROWS = 512
 """The search uses about this many rows of a matrix, evenly spaced."""
@@ -31,11 +32,12 @@ MOST_SCALE = np.float32(2.0**10)
 _TINY = np.float32(1e-5)
 
 Rounded = Callable[[F32Array], F32Array]
-"""Called as rounded(matrix). Returns the values for which the matrix's codes stand."""
+"""A function rounded(matrix) that quantizes a matrix and returns the values for which its codes stand."""
 
 
 def balanced(scales: F32Array, exact: bool) -> F32Array:
-    """Returns the scales moved to around 1, within MOST_SCALE and its inverse; powers of two where `exact`."""
+    """Returns the scales divided by their geometric mean, within MOST_SCALE and its inverse; powers of two where
+    `exact`."""
     usable = np.where(np.isfinite(scales) & (scales > 0), scales, np.float32(1))
     centre = np.exp(np.mean(np.log(usable), dtype=np.float64))
     found: F32Array = np.clip(usable / np.float32(centre), 1 / MOST_SCALE, MOST_SCALE).astype(np.float32)
@@ -43,8 +45,8 @@ def balanced(scales: F32Array, exact: bool) -> F32Array:
 
 
 def awq_scales(matrix: F32Array, moments: Moments, rounded: Rounded, exact: bool) -> F32Array:
-    """Returns scales (columns,) for all products of one input, whose matrices (rows, columns) lie one after the other;
-    all ones where no scales are better."""
+    """Returns AWQ's scales (columns,) for all products that read one input; all ones where no scales are better.
+    matrix: the rows of all these products' matrices, joined. moments: those of the input."""
     some = matrix[:: max(1, len(matrix) // MOST_ROWS)]
     columns = matrix.shape[1]
     inputs = np.maximum(moments.magnitudes / max(1, moments.rows), _TINY)
@@ -60,7 +62,8 @@ def awq_scales(matrix: F32Array, moments: Moments, rounded: Rounded, exact: bool
 
 
 def smooth_scales(matrix: F32Array, moments: Moments, exact: bool, share: float = SMOOTH_SHARE) -> F32Array:
-    """Returns scales (columns,) for all products of one input."""
+    """Returns SmoothQuant's scales (columns,) for all products that read one input. matrix: the rows of all these
+    products' matrices, joined."""
     inputs = np.maximum(moments.largest, _TINY)
     weights = np.maximum(np.abs(matrix).max(axis=0), _TINY)
     return balanced((inputs**share / weights ** (1 - share)).astype(np.float32), exact)

@@ -27,9 +27,9 @@ def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int
 
 
 class AdapterBank:
-    """The numbers of all adapters. matrices, vectors: these numbers, by the keys that only the adapted program has, and
-    not the model itself. memory: the device memory that holds these numbers. The process keeps a copy of the vectors of
-    ranks, because one adapter's ranks change at a time."""
+    """The memory of all adapters. matrices, vectors: banks and ranks by their keys; only the program with adapters has
+    these keys, not the model itself. memory: the device's memory that holds them. The host keeps a copy of each vector
+    of ranks: when one adapter's rank changes, the whole vector is written again."""
 
     def __init__(
         self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat, memory: DeviceMemory = HOST
@@ -43,8 +43,8 @@ class AdapterBank:
         self.count = parts[0].ranks.length if parts else 0
 
     def require_room(self, folder: LoraFolder) -> None:
-        """Raises ConfigError where an adapter changes a module that has no bank, or has a rank that its bank has no
-        room for."""
+        """Raises ConfigError where an adapter changes a module that has no bank, or has a larger rank than the module's
+        bank."""
         rooms = {part.module: part.down.columns for part in self._parts}
         for name, module in folder.modules.items():
             if module.rank > rooms.get(name, 0):

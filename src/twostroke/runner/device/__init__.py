@@ -1,2 +1,2 @@
-"""Steps that run on a device. They are begun before the host has looked at the step ahead, and tokens are sampled on
-the device."""
+"""Steps that run on a device (GPU). A step is begun before the host has read the results of the step before it, and
+tokens are sampled on the device."""

@@ -34,8 +34,8 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult
 
 SLOTS = 4
-"""The number of steps whose results may be pending: a step that was begun early, a step with the other rows of its
-plan, and the next one."""
+"""How many steps may have results that the host has not read. There are at most three: two steps of one plan (rows that
+were begun early, and the plan's other rows), and the step after them."""
 
 
 class EarlyForward(Protocol):
@@ -51,21 +51,24 @@ class EarlyForward(Protocol):
         slot: int,
         result_bytes: int,
     ) -> None:
-        """Starts a step and the sampling of its rows; see SamplingForward.sampled. Its results, of result_bytes for
-        each row, are those of `slot`.
+        """Starts a step and the sampling of its rows, without waiting for it. asked, lists: what is sampled for each
+        row; see SamplingForward.sampled. The step's results, of result_bytes for each row, are read by the number
+        `slot`.
 
         follows: (slot of an earlier step, pairs (N, 2)): the token of each row pairs[i, 0] is the result of row
-        pairs[i, 1] of that step. The pairs lie between asked and lists.
+        pairs[i, 1] of that step. In the copy to the device, the pairs lie after `asked` and before `lists`.
         """
 
     def results(self, slot: int, row_results: Rows) -> float:
-        """Waits for a step and fills in its results. Returns how many seconds the device worked on it."""
+        """Waits for the step with the number `slot` and fills in its results. Returns how many seconds the device
+        worked on it."""
 
 
 @dataclass(slots=True)
 class _Begun:
-    """A step that was started. ordered: its sequences. tokens: the tokens sampled in the step before it, by request id,
-    once they are known. found: those of its sequences that the plan asks for."""
+    """A step that the device has started and whose results are not read yet. ordered: its sequences, in the order of
+    its rows. wanted, found: what is sampled; `keep` removes from `found` the sequences that the step's plan does not
+    contain. tokens: the tokens sampled in the step before it, by request id, once they are known."""
 
     slot: int
     ordered: Sequence[PlannedSequence]
@@ -76,7 +79,8 @@ class _Begun:
     device_s: float = 0.0
 
     def keep(self, plan: Plan) -> set[str]:
-        """Drops the rows that the plan does not ask for. Returns the request ids of the rows that are kept."""
+        """Compares this step, which was begun by a guess of its plan, with the plan. Drops the rows that the plan does
+        not contain. Returns the request ids of the rows that are kept."""
         tokens, begun = self.tokens, {each.request.request_id: each for each in self.ordered}
         same = {
             name
@@ -88,18 +92,17 @@ class _Begun:
         return same
 
     def goes_on(self, sequences: Sequence[PlannedSequence]) -> bool:
-        """Returns whether `sequences` are all sequences of this step in the same order. Each of them has one row in the
-        step, which samples."""
+        """Returns whether `sequences` are exactly this step's sequences in the same order, each with one row that
+        samples."""
         if not len(self.found) == len(self.ordered) == len(sequences):
             return False
         return all(one.request is other.request for one, other in zip(self.ordered, sequences, strict=True))
 
 
 class EarlyRunner:
-    """Satisfies `engine.executor.Executor`. plain: runs the plans that need more than the tokens that a device samples.
-
-    kept: how many rows were begun early and asked for. dropped: how many were begun early and not asked for.
-    """
+    """Executes plans on a device, and begins the next step early. Satisfies `engine.executor.Executor`. plain: runs the
+    plans that need more than the tokens that a device samples. kept: how many rows that were begun early were in their
+    plan. dropped: how many were not."""
 
     def __init__(
         self,
@@ -156,8 +159,9 @@ class EarlyRunner:
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 
     def _begin_early(self, later: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
-        """Starts the next step after these parts. Returns None where the step cannot be started; then the error is
-        raised when the step's plan is executed."""
+        """Starts the step of the guessed next plan. later: its sequences. parts: the one or two steps that compute the
+        present plan. Returns None where the step cannot be started; then the error is raised when the step's plan is
+        executed."""
         if not later:
             return None
         try:
@@ -166,8 +170,8 @@ class EarlyRunner:
             return None
 
     def _begin(self, sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
-        """Starts a step. parts: the parts of the step ahead, where its tokens are not known yet. Returns None where
-        logits are needed."""
+        """Starts a step of these sequences. parts: the steps of the plan before, if their tokens are not read yet; the
+        device copies the tokens from their results. Returns None where sampling needs logits on the host."""
         follows = _follows(sequences, parts)
         wanted = None
         if len(parts) == 1 and parts[0].goes_on(sequences):
@@ -184,8 +188,8 @@ class EarlyRunner:
 
 
 def _follows(sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> list[tuple[int, I32Array]]:
-    """Returns the argument `follows` of `EarlyForward.begin`: for each part its slot, and pairs of a sequence's row and
-    the row of the part that gives the token for it."""
+    """Returns the argument `follows` of `EarlyForward.begin`. parts: the earlier steps. For each of them it has the
+    slot, and pairs: the row of one of `sequences`, and the row of the earlier step whose result is its token."""
     rows = {each.request.request_id: row for row, each in enumerate(sequences)} if parts else {}
     found: list[tuple[int, I32Array]] = []
     for part in parts:

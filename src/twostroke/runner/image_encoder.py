@@ -33,13 +33,15 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 FILLED_ROWS = 256
 """How many rows of pixels are made at a time. The arrays between the image's bytes and the rows then stay in caches.
-The arrays for all patches of an image of 4,096 x 4,096 pixels would take hundreds of megabytes that no plan counts."""
+For all patches of an image of 4,096 x 4,096 pixels, these arrays would take hundreds of megabytes, which no estimate of
+the server's memory includes."""
 
 
 class TowerValues(Struct, frozen=True, eq=False):
-    """Values of an encoder's program. pixels: the input with the pixels of patches. places: the input with the learned
-    embeddings of their places; None where there are none. added: the rows that are added after layers of the language
-    model, in addition to the encoder's result. fold: the place at which patches become fewer rows."""
+    """The inputs and outputs of an image encoder's program that the host reads or writes. pixels: the input for the
+    pixels of patches. places: the input for learned position embeddings; None where there are none. added: further
+    outputs, which are added to hidden states after layers of the language model. fold: where groups of neighbouring
+    rows become one row each; None where they never do."""
 
     pixels: Value
     places: Value | None = None
@@ -48,7 +50,7 @@ class TowerValues(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, encoder: SightEncoder, program: Program) -> TowerValues:
-        """Returns the values of an encoder. program: the encoder's program as it computes."""
+        """Returns these values for an encoder. program: the encoder's program, after all passes."""
         fold = fold_of(program)
         return cls(encoder.pixels, encoder.places, program.kept if fold is None else (), fold)
 
@@ -56,8 +58,8 @@ class TowerValues(Struct, frozen=True, eq=False):
 class ImageEncoder:
     """Encodes one tile at a time, in pieces. The values between two pieces stay in the encoder's own memory.
 
-    parts: the body between its cuts, and the head. cost: divides a tile into pieces. A window is a sequence of its own,
-    because its patches see only each other.
+    parts: the programs that run one after the other, of which the last is the head. cost: divides a tile into pieces. A
+    window of patches is run as a sequence of its own, because its patches see only each other.
     """
 
     def __init__(
@@ -121,7 +123,8 @@ class ImageEncoder:
         return piece
 
     def _fill(self, square: ImageTile, piece: EncodePiece, sizes: StepSizes) -> None:
-        """Writes, block by block, the inputs that the first part reads for these rows."""
+        """Writes the inputs of the encoder's first program for the rows of a piece: rotary positions, pixels and
+        position embeddings. It works on FILLED_ROWS rows at a time."""
         memory = self._memory
         for first in range(piece.first, piece.end, FILLED_ROWS):
             own = slice(first, min(first + FILLED_ROWS, piece.end))
@@ -142,8 +145,9 @@ class ImageEncoder:
         self._memory.fill(fold.target, sizes, made)
 
     def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
-        """Runs the head for a piece, and keeps its image rows: (rows, width of the text model), followed by the same
-        width for each value that is added. before: the number of rows of the squares before this one."""
+        """Runs the encoder's head for a piece, and stores its image rows: (rows, width of the text model), followed by
+        the same width for each value that is added after layers. before: the number of image rows of those squares of
+        the image that were encoded earlier."""
         back = order.back[piece.first : piece.end]
         self._memory.choose_logit_rows(back)
         sizes = StepSizes(order.rows, 1, len(back))
@@ -155,7 +159,8 @@ class ImageEncoder:
         np.concatenate(found, axis=1, out=self._rows[before + piece.first : before + piece.end])
 
     def _read(self, tile: ImageTile, piece: EncodePiece) -> None:
-        """Makes the rows of a piece of a sheet from the rows of its squares."""
+        """Makes the image rows of a piece of a whole image that is divided into squares, from the rows of these
+        squares."""
         newline = self._layout.newline
         if self._rows is None or newline is None or tile.sheet is None:
             raise ValueError("no squares were encoded")
@@ -310,8 +315,8 @@ class ImageRows:
         return made
 
     def write(self, plan: Plan, sizes: StepSizes) -> EncodedTiles:
-        """Writes the marks and rows of the plan's positions that show images. Computes pieces of the plan's tile, for
-        as long as the step allows. Returns all work on images since the call before."""
+        """Writes the plan's image rows into the inputs of the step, and marks which rows show images. Computes pieces
+        of the plan's tile, for as long as the step allows. Returns all work on images since the last call."""
         begin_s = self._clock()
         if plan.encode is not None:
             self._work(plan.encode, plan.encode_s, plan.encode_pace)

@@ -14,7 +14,9 @@ NEVER = np.float32(-1e30)
 
 
 class OwnVocabulary:
-    """Satisfies Forward. tokens: for each token of the inner head, the model's token id."""
+    """Runs a draft head that has a smaller vocabulary than the model, and returns logits over the model's vocabulary.
+    Tokens that the draft head lacks get the logit NEVER. Satisfies Forward. tokens: the model's token id of each logit
+    of the draft head."""
 
     def __init__(self, inner: Forward, tokens: I32Array, vocab_size: int) -> None:
         self._inner, self._tokens, self._vocab_size = inner, tokens, vocab_size

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def no_delay() -> float:
-    """Returns 0: the delay for callers that do not ask the system."""
+    """Returns 0. It stands for the time in which other processes kept this thread off the processor, where that is not
+    measured."""
     return 0.0
 
 
@@ -53,8 +54,9 @@ class ModelRunner:
         self._sampler = sampler or HostSampler(forward)
 
     def execute(self, plan: Plan) -> StepResult:
-        """Runs one forward pass, and then the pieces of a span. For each sequence that samples, returns the draft
-        tokens that are right, and one more token.
+        """Runs one forward pass. If the plan also has rows of an image that see each other, it then computes the
+        planned pieces of these rows. For each sequence that samples, returns the accepted draft tokens, and one more
+        token.
 
         A fault in sampling one request ends only that request. Raises BackendError where a kernel refuses its operands.
         """

@@ -61,7 +61,7 @@ class Changes(Struct, frozen=True):
 
 def changes_of(sequence: PlannedSequence) -> Changes | None:
     """Returns the changes of this sequence's request to its next row; None where there are none. Raises ValueError
-    where its mask has failed."""
+    where its grammar has failed."""
     params, request = sequence.request.params, sequence.request
     num_output = sequence.num_output_tokens
     banned = set(request.end_token_ids) | set(params.stop_token_ids) if num_output < params.min_tokens else set()
@@ -103,8 +103,8 @@ def _lowered(output: Sequence[int], params: SamplingParams) -> tuple[IdArray, F3
 
 
 def _both(ids: IdArray, by: F32Array, more_ids: IdArray, more_by: F32Array) -> tuple[IdArray, F32Array]:
-    """Joins two lists of tokens in one in which no token comes twice. The numbers of a token in both lists are added.
-    """
+    """Joins two lists of tokens to one list in which no token occurs twice. For a token of both lists, its two numbers
+    are added."""
     joined = np.union1d(ids, more_ids)
     total = np.zeros(len(joined), np.float32)
     total[np.searchsorted(joined, ids)] += by
@@ -119,8 +119,8 @@ def _window(known_token_ids: Sequence[int], size: int | None) -> Sequence[int]:
 
 
 def _bits(mask: TokenMask, num_output: int) -> bytes:
-    """Returns which tokens may come after `num_output` output tokens. Raises ValueError where the mask is at another
-    token, which is a fault."""
+    """Returns which tokens the grammar allows after `num_output` output tokens. Raises ValueError where the grammar has
+    taken in another number of tokens, which is a fault."""
     if mask.num_tokens != num_output:
         raise ValueError(f"the grammar is at token {mask.num_tokens}, the output at {num_output}")
     return mask.bits()

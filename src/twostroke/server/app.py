@@ -103,14 +103,15 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
 
 def attach_stored(app: ASGIApp, parts: ServerParts, may_run: MayRun = at_any_time) -> None:
-    """Let stored work send its requests to this app, which is inside the gate. may_run: see StoredWork.attach."""
+    """Lets stored batches and background responses send their requests to `app`, which does not check API keys.
+    may_run: see StoredWork.attach."""
     serving, door = parts.serving, parts.admission.door
     if serving.stored is not None:
         serving.stored.attach(app, lambda: door.draining or not serving.engine.alive, may_run)
 
 
 def open_app(parts: ServerParts) -> Starlette:
-    """Returns all routes of one model, without the gate. Call once for a ServerParts, like create_app."""
+    """Returns all routes of one model, without the check of API keys. Call once for a ServerParts, like create_app."""
     serving, metrics = parts.serving, parts.telemetry.metrics
     metrics.attach(serving.engine.gauges, parts.telemetry.work, serving.adapters.shelf)
     metrics.registry.register(HistoryCollector(serving.view.ledger, metrics.recent))
@@ -143,7 +144,7 @@ def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
 
 
 def routes_of(parts: ServerParts) -> list[Route]:
-    """Returns every path of the public API: all but the page and its view of the engine."""
+    """Returns every path of the public API: all but the web page and its live view of the engine."""
     serving, admission = parts.serving, parts.admission
     return [
         *_task_routes(parts),

@@ -58,8 +58,8 @@ class Problem:
 
     @property
     def placed_message(self) -> str:
-        """The message for APIs whose errors name no field. It begins with the field's name when the field is one of
-        several."""
+        """The message for APIs whose errors have no field for the parameter. Where the parameter is an element of a
+        list, such as messages[2], the message begins with its name."""
         named = self.param is not None and "[" in self.param and self.param not in self.message
         return f"{self.param}: {self.message}" if named else self.message
 
@@ -76,7 +76,7 @@ MODEL_STATE = "x-twostroke-model-state"
 
 
 class HttpProblem(Exception):
-    """Ends a request with this problem."""
+    """Raised to end a request with this problem as its answer."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -84,11 +84,12 @@ class HttpProblem(Exception):
 
 
 class EngineFault(TwostrokeError):
-    """The engine ended one request by itself; the text stays in the log."""
+    """Raised when the engine ended one request by itself. The client gets a 500 without the text, which is in the log.
+    """
 
 
 class SlowReader(Exception):
-    """The client did not read a write for too long; its request is dropped."""
+    """Raised when the client did not read its answer for too long; its request is dropped."""
 
 
 INTERNAL = Problem(500, "The server failed to answer this request; its log says why.", SERVER, code="internal_error")
@@ -216,7 +217,8 @@ def unknown_among(asked: str, names: Sequence[str]) -> Problem:
 
 
 def unknown_request(asked: str) -> Problem:
-    """Returns 404 for an explanation of a request that has not ended here, or ended long ago."""
+    """Returns 404 for GET /v1/requests/{id}/explain, when no request with this id has ended on this server, or when it
+    ended too long ago."""
     return Problem(
         404,
         f"No request with the id {asked[:200]!r} has ended here; it may still run, or newer ones took its place.",
@@ -226,7 +228,7 @@ def unknown_request(asked: str) -> Problem:
 
 
 def unknown_response(asked: str) -> Problem:
-    """Returns 404 for an answer of /v1/responses that a client asks for again."""
+    """Returns 404 for a response of /v1/responses that a client asks for again, on a server that stores none."""
     return Problem(
         404,
         f"No response with the id {asked[:200]!r} is kept. This server keeps none: `store` is answered with false. "
@@ -289,7 +291,8 @@ _PROBLEMS: dict[type[Exception], Problem] = {
 
 
 def fault_of(delta: Delta) -> TwostrokeError | None:
-    """Returns the error that a piece carries when the engine ended the request by itself; None when there is none."""
+    """Returns the error of an answer's last piece when the engine ended the request by itself; None when there is none.
+    """
     if delta.finish_reason == FinishReason.ERROR and (delta.error or "").startswith(TOO_HEAVY):
         return InvalidRequest(
             TOO_HEAVY, param="grammar", code="grammar_too_heavy", fix="Ask for a simpler form, with fewer repetitions."

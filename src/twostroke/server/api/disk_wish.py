@@ -59,8 +59,8 @@ def _forbids(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
-    """Returns the call with its slot and with the `disk_s` of its prompts, as the body and the headers ask. Raises
-    InvalidRequest."""
+    """Returns the call with its slot, and with the time that its prompts' pages stay on a disk, as the body and the
+    headers ask. Raises InvalidRequest."""
     disk_s = NEVER_S if sender.memory_only else 0.0
     if FIELD.encode() in body or b'"store"' in body or SLOT in body:  # most bodies have none and are not parsed again
         asked = decoded(body, _asked)
@@ -75,7 +75,8 @@ def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
 
 
 def with_disk_s(call: Call, disk_s: float) -> Call:
-    """Returns the call with this `disk_s` in all its prompts."""
+    """Returns the call with another time on disk for all its prompts. disk_s: the seconds that their pages stay there
+    in addition to the usual time; NEVER_S keeps them off the disk."""
     return replace(call, prompts=tuple(replace(prompt, disk_s=disk_s) for prompt in call.prompts))
 
 

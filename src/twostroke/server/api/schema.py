@@ -42,7 +42,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class GenerationRequest(AskedSamplers, kw_only=True):
-    """The fields that both kinds of request share. Every optional field may be null."""
+    """The fields that chat and completion requests share. Every optional field may be null."""
 
     model: str | None = None
     n: int | None = None
@@ -105,7 +105,7 @@ class GenerationRequest(AskedSamplers, kw_only=True):
 
 @body_kind
 class ChatRequest(GenerationRequest, kw_only=True):
-    """POST /v1/chat/completions. messages: checked by the chat template's package."""
+    """POST /v1/chat/completions. The chat template renderer checks `messages`."""
 
     messages: list[dict[str, Any]] = []
     max_completion_tokens: int | None = None
@@ -139,8 +139,8 @@ class ChatRequest(GenerationRequest, kw_only=True):
 
 
 class MediaPrompt(msgspec.Struct):
-    """A text with images, as clients of llama.cpp send it. multimodal_data: files in base64; each stands where the text
-    has the next mark <__media__>."""
+    """A text with images, as clients of llama.cpp send it. multimodal_data: files in base64, one for each mark
+    <__media__> in the text, in order."""
 
     prompt_string: str
     multimodal_data: list[str] = []
@@ -240,8 +240,8 @@ def in_words_of(error: InvalidRequest, names: Mapping[str, str]) -> InvalidReque
 
 
 def _check_continued(request: ChatRequest) -> None:
-    """Check continue_final_message, which needs a last message to continue. The server never makes a prompt of a chat
-    that does not open the answer."""
+    """Checks continue_final_message and add_generation_prompt. One of them must be true, so that the prompt ends where
+    an answer begins or goes on. continue_final_message needs a last message of the assistant with a text."""
     if not request.continue_final_message:
         if request.add_generation_prompt is False:
             raise InvalidRequest(

@@ -103,7 +103,7 @@ def _piece(data: bytes) -> str | list[int]:
 
 
 def chat_of(request: TokenizeRequest, serving: Serving) -> ChatRequest:
-    """Returns the chat request whose prompt is meant."""
+    """Returns the chat request whose prompt /tokenize must render: the messages and tools of the request."""
     return ChatRequest(
         model=serving.served_name,
         messages=request.messages or [],

@@ -85,8 +85,8 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[_Read]) -> _Read:
 
 
 def _half_pairs(body: bytes) -> list[int]:
-    """Returns the places of escaped surrogates that have no other half. Takes time linear in the body, and other
-    threads may run at each surrogate."""
+    """Returns the indices of escaped surrogates that have no other half. Takes time linear in the body. The interpreter
+    can switch to another thread after each surrogate, so a long body does not hold up others."""
     found: list[int] = []
     high = -1  # the place of a first half whose second half may come
     for each in _SURROGATE.finditer(body):

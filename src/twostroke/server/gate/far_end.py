@@ -11,7 +11,8 @@ from twostroke.system import here
 
 
 class FarEnd:
-    """The peer of an asyncio transport. When the system gives no information, its kernel's buffer counts as empty."""
+    """The peer of an asyncio transport. If the system does not report how many bytes the peer has not acknowledged, 0
+    is assumed."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -12,7 +12,8 @@ LEAST_S = 1e-6
 
 
 class FleetForecast(TypicalAnswer):
-    """Satisfies the interface that Door needs of a forecast. members: returns the present replicas."""
+    """Predicts how long requests at a front wait for their first token; `Door` uses this for Retry-After. members:
+    returns the present replicas."""
 
     def __init__(self, members: Callable[[], Sequence[FleetMember]]) -> None:
         super().__init__()

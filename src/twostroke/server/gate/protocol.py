@@ -31,7 +31,7 @@ TWO_LENGTHS = Problem(
     code="invalid_http",
 )
 LOOK_S = 0.25
-"""The seconds between two looks at whether a client reads its answer."""
+"""The seconds between two checks of whether a client reads its answer."""
 FIRST_ASK_S = 0.01
 log = logging.getLogger("twostroke.server")
 _quiet = logging.getLogger("twostroke.http")
@@ -43,8 +43,8 @@ class Patience(Struct, frozen=True):
 
     header_s: from the connection, or from a further request's first byte, until its headers are complete. stalled_s:
     the time in which a client reads no byte of its answer, after which it is cut off. crowded_s: the time in which it
-    reads no byte, after which its request is parked, if the client's own buffer is full and `crowded` returns True.
-    `crowded`: returns True when other requests wait for a place. A parked request goes on when its client has read half
+    reads no byte, after which its request is paused, if the client's own buffer is full and `crowded` returns True.
+    `crowded`: returns True when other requests wait for a place. A paused request goes on when its client has read half
     of the bytes that were written, so that a slow client loses nothing.
     """
 
@@ -106,25 +106,24 @@ def chunk(data: bytes) -> bytes:
 
 
 class ChunkWriter:
-    """Satisfies BodyWriter, for the present answer of a connection."""
+    """Writes pieces of the present answer of a connection to its socket. Satisfies BodyWriter."""
 
     def __init__(self, conn: ChunkConnection, transport: asyncio.Transport, flow: FlowControl) -> None:
         self._conn, self._transport, self._flow = conn, transport, flow
 
     @property
     def takes_now(self) -> bool:
-        """See BodyWriter."""
         return self._conn.in_chunks and not (self._flow.write_paused or self._transport.is_closing())
 
     def write(self, data: bytes) -> None:
-        """See BodyWriter."""
         raw = chunk(data)
         self._conn.written_bytes += len(raw)
         self._transport.write(raw)
 
 
 class DeadlineProtocol(H11Protocol):
-    """Bounds the bytes of an answer that wait for a slow reader; at the bound, the writer waits.
+    """uvicorn's protocol, with a bound on the bytes of an answer that wait for a slow client: at the bound, the writer
+    waits.
 
     A client that has ended its side after its request gets its answer when it is still connected.
     """
@@ -160,7 +159,8 @@ class DeadlineProtocol(H11Protocol):
         self._watch()
 
     def handle_events(self) -> None:
-        """Read requests from the received bytes. The app gets the body writer with its scope."""
+        """Reads requests from the received bytes. Adds a ChunkWriter to the ASGI scope of each POST request, by which
+        the app can write to the socket directly. Starts the checks of whether the client reads."""
         super().handle_events()
         if self.cycle is not None and self._look is None:
             self._moved_s = self.loop.time()
@@ -224,8 +224,8 @@ class DeadlineProtocol(H11Protocol):
         return waits and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
 
     def _still_there(self, waited_s: float) -> None:
-        """Check again whether the client is gone, after twice the time, up to LOOK_S: the answer to `ask` takes as long
-        as the network needs."""
+        """Checks whether a client that has ended its side of the connection is gone. FarEnd.ask has sent it a byte; how
+        long the reply takes depends on the network. So the check is repeated after twice the time, up to LOOK_S."""
         if self._far_end.gone:
             self._far_end.drop()
         elif self._answers:
@@ -236,7 +236,7 @@ class DeadlineProtocol(H11Protocol):
         self._look = self.loop.call_later(min(LOOK_S, self._patience.stalled_s / 4), self._look_at_reader)
 
     def _look_at_reader(self) -> None:
-        """Cut off a client that has taken nothing of the written bytes for too long. The checks go on until all is
+        """Cuts off a client that has taken nothing of the written bytes for too long. The checks go on until all is
         taken."""
         untaken, now = self._far_end.untaken_bytes, self.loop.time()
         delivered = self._chunks.written_bytes - untaken
@@ -254,11 +254,11 @@ class DeadlineProtocol(H11Protocol):
             self._look_later()
 
     def _share_place(self, untaken: int, still_s: float) -> None:
-        """Park the request of a client that has stopped reading while others wait. Let it go on when its client goes
-        on.
+        """Pauses the generation for a client that has stopped reading while other requests wait, and resumes it when
+        the client reads again.
 
-        The request is parked again at each look, because a step that had begun when it was parked may have kept its
-        place.
+        The request is paused again at each check, because a step that was running at the first pause may have kept it
+        in the batch.
         """
         patience = self._patience
         if self._parked is not None and 2 * untaken <= self._parked_bytes:

@@ -12,7 +12,8 @@ PERCENTILES = (50, 90, 99)
 
 
 class Recent:
-    """The thread that steps writes; any thread may read. The latest 512 TTFTs and 4,096 gaps count."""
+    """Holds the latest 512 TTFTs and the latest 4,096 gaps between two tokens of an answer. The thread that runs the
+    engine's steps adds values; any thread may read them."""
 
     def __init__(self) -> None:
         self.ttft_s: deque[float] = deque(maxlen=MOST_FIRST)

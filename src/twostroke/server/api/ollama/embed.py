@@ -20,7 +20,8 @@ from twostroke.types.output import Delta, Timings
 
 
 def ollama_embed(body: bytes, serving: Serving) -> Call | None:
-    """Returns the call; None when there is no text. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of POST /api/embed. Returns its texts as prompts for the engine; None when there is no text.
+    Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, OllamaEmbed)
     name = served_name(request.model, serving)
     if not request.input:
@@ -33,7 +34,8 @@ def ollama_embed(body: bytes, serving: Serving) -> Call | None:
 
 
 def ollama_embeddings(body: bytes, serving: Serving) -> Call | None:
-    """Returns the call; None when there is no text. Raises the errors of ollama_embed."""
+    """Reads the body of POST /api/embeddings. Returns its text as a prompt for the engine; None when there is no text.
+    Raises the errors of ollama_embed."""
     request = decode(body, OllamaEmbeddings)
     name = served_name(request.model, serving)
     if not request.prompt:

@@ -74,8 +74,8 @@ _READ: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
 
 
 def read_options(options: Mapping[str, Any] | None) -> ReadOptions:
-    """Returns the options as they were read. Raises InvalidRequest, naming the option, for a wrong value and for an
-    option that would have to change the answer."""
+    """Reads Ollama's `options`. Raises InvalidRequest, naming the option, for a wrong value, and for an option that is
+    not implemented here if its value would change the answer."""
     fields: dict[str, Any] = {}
     ignored: list[str] = []
     context = None

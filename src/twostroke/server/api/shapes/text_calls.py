@@ -1,4 +1,5 @@
-"""Calls of tools that take a text: the model writes `{"input": "..."}`, the client gets the text.
+"""Tool calls whose argument is a plain text, such as apply_patch: the model writes `{"input": "..."}`, and the client
+gets the text alone.
 
     unwrap = TextCalls(frozenset({"apply_patch"}))
     pieces = unwrap.feed(pieces) ... unwrap.finish()
@@ -23,7 +24,7 @@ _HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
 
 
 class TextCalls:
-    """names: the names of the tools whose calls are texts."""
+    """Takes the text out of the JSON arguments of tools that take a plain text. names: the names of these tools."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
@@ -33,7 +34,8 @@ class TextCalls:
         self._at = 0  # the position of the value's next character; 0: the value has not begun
 
     def feed(self, pieces: Iterable[Piece]) -> list[Piece]:
-        """Returns the pieces. The arguments of such calls are replaced by their text."""
+        """Returns the pieces of an answer, in which the JSON arguments of the named tools are replaced by the text that
+        they contain."""
         if not self._names:
             return list(pieces)
         made: list[Piece] = []
@@ -49,7 +51,7 @@ class TextCalls:
         return made
 
     def finish(self) -> list[Piece]:
-        """Returns the text that was held back, once the call has ended."""
+        """Returns the text that was held back, once the tool call has ended."""
         if self._open is None:
             return []
         index, raw, given = self._open, self._raw, self._text

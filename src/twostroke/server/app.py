@@ -275,8 +275,7 @@ def _chat_shape(call: Call, serving: Serving) -> Shape:
 
 
 def _read(parts: ServerParts, make: Callable[[bytes, Serving], dict[str, Any] | Response]) -> Endpoint:
-    """Returns an endpoint whose answer depends on the body alone. The answer is made and written as JSON in a worker
-    thread."""
+    """Returns an endpoint whose answer depends on the body alone; the answer is made in a worker thread."""
     serving, admission = parts.serving, parts.admission
 
     def answer(body: bytes, looks: Looks | None) -> Response:

@@ -34,12 +34,12 @@ _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"
 
 
 class TemplateRefusal(InvalidRequest):
-    """The template does not accept these messages; it may accept them in another shape."""
+    """Raised when the template does not accept these messages; it may accept them in another shape."""
 
 
 class ChatTemplate:
-    """A template that is compiled once. `render` may be called from several threads, but not from the thread of an
-    event loop, because it can take a while."""
+    """A chat template of a model, compiled once. `render` may be called from several threads, but not from the thread
+    of an event loop, because it can take a while."""
 
     def __init__(
         self,
@@ -50,8 +50,9 @@ class ChatTemplate:
         render_limit_s: float = RENDER_LIMIT_S,
         max_output_characters: int = MAX_OUTPUT_CHARACTERS,
     ) -> None:
-        """sources: name -> template; either "default" is one of the names, or there is only one template. described:
-        the description of the model's answers in the checkpoint. Raises CorruptModel for broken syntax."""
+        """sources: maps the names of templates to their texts; either "default" is one of the names, or there is only
+        one template. described: the checkpoint's own schema for parsing the model's answers (response_template or
+        response_schema in tokenizer_config.json). Raises CorruptModel for broken syntax."""
         self.described = described
         sandbox = Sandbox()
         try:
@@ -96,7 +97,7 @@ class ChatTemplate:
         asks for. notes: collects the changes that the messages needed. pictures: the marks of the images in the
         messages.
 
-        each_text: gives the replacement of each string of the messages, tools and variables (quoting.py).
+        each_text: returns the replacement of each string of the messages, tools and variables (quoting.py).
 
         Raises InvalidRequest for messages that are wrong or that the template refuses (with the template's own words).
         It also raises InvalidRequest for unknown variables, and where rendering takes more time or text than allowed.
@@ -160,8 +161,9 @@ class ChatTemplate:
         return {"tools": list(tools) if tools else None, **(needed(tools) if needed else {})}
 
     def _values_needed(self, name: str) -> OtherValues | None:
-        """Returns the first function of OTHER_VALUES with whose values the template renders a question. Returns None
-        where the template needs no such values, or fails with all of them."""
+        """Finds the additional variables that a template needs, such as a list of tools under another name. Returns the
+        first function of OTHER_VALUES with which the template renders a short question. Returns None where the template
+        needs no such variables, or fails with all of them."""
         asked = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True, "documents": None}
         for values in (None, *OTHER_VALUES):
             given = {"tools": None, **(values(None) if values else {})}
@@ -181,8 +183,8 @@ class ChatTemplate:
         return [{**each, "role": "system"} if each["role"] == "developer" else each for each in messages]
 
     def _knows_developers(self, name: str) -> bool:
-        """Returns True where the template shows a developer's message in its own way. A template that only writes any
-        given role does not count."""
+        """Returns True where the template treats the role developer in a way of its own. A template that copies the
+        name of any role into the prompt does not count."""
         known = self._knowing.get(name)
         if known is None:
             developer, stranger = (self._with_role(name, role) for role in ("developer", _NO_ROLE))

@@ -59,7 +59,7 @@ class Forecast(TypicalAnswer):
 
     def wait_s(self, requests: int, tokens: int, places_free: bool = True) -> float:
         """Returns the seconds until this many waiting requests, with this many prompt tokens, have their first token.
-        places_free: False when free places in the batch cannot be used, for example because pages are missing. A
+        places_free: False when free places in the batch do not help, as when a request waits although there are some. A
         running request must then end before the next one is admitted."""
         planned, sampled = self._last
         going = [s for s in planned if s.request.request_id in sampled]

@@ -94,8 +94,8 @@ _BATCH = json_decoder(Batch)
 
 
 class StoredBatches:
-    """For one event loop. width: how many lines run at a time. stopping: returns True when the server takes no more
-    work. may_run: returns True when a line of this model may be run now."""
+    """The batches of all clients, for one event loop. width: how many lines run at a time. stopping: returns True when
+    the server takes no more work. may_run: returns True when a line of this model may be run now."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class StoredBatches:
         self.may_run: MayRun = at_any_time
 
     def resume(self) -> None:
-        """Continue all batches that have not ended."""
+        """Continues all batches that have not ended."""
         for client in self._records.clients():
             for name in reversed(self._records.names(client)):
                 data = self._records.get(client, name)
@@ -128,7 +128,7 @@ class StoredBatches:
                     self._journal(batch).remove()  # a server was killed before it removed the journal
 
     async def create(self, client: str, asked: AskedBatch) -> Batch:
-        """Begin a batch. Raises HttpProblem (400, 404, 507)."""
+        """Begins a batch that a client asks for with POST /v1/batches. Raises HttpProblem (400, 404, 507)."""
         window = _WINDOW.fullmatch(asked.completion_window)
         if asked.endpoint not in ENDPOINTS:
             raise _wrong(f"endpoint must be one of {', '.join(ENDPOINTS)}.", "endpoint")
@@ -142,7 +142,8 @@ class StoredBatches:
         return await self._begun(client, batch)
 
     async def begin(self, client: str, file: str, endpoint: str, window_s: int, prefix: str) -> Batch:
-        """Begin a batch of another API, whose name begins with `prefix`. Raises HttpProblem (507)."""
+        """Begins a batch of Anthropic's API of message batches. file: the id of the file with its lines. window_s: the
+        time in which it must end. prefix: the beginning of the batch's id. Raises HttpProblem (507)."""
         return await self._begun(client, self._new(file, endpoint, window_s, prefix))
 
     def _new(self, file: str, endpoint: str, window_s: int, prefix: str) -> Batch:
@@ -172,11 +173,11 @@ class StoredBatches:
         return sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)
 
     async def remove(self, client: str, name: str) -> None:
-        """Forget a batch that has ended."""
+        """Deletes the record of a batch that has ended."""
         await asyncio.to_thread(self._records.remove, client, name)
 
     async def cancel(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
-        """End a batch; lines that are done stay. Raises HttpProblem (404, 409)."""
+        """Cancels a batch; the results of lines that are done stay. Raises HttpProblem (404, 409)."""
         return await asyncio.shield(self._cancel(client, name, prefix))  # a client that leaves must not interrupt this
 
     async def _cancel(self, client: str, name: str, prefix: str) -> Batch:
@@ -200,7 +201,7 @@ class StoredBatches:
             return copy.deepcopy(batch)
 
     async def idle(self) -> None:
-        """Wait until no batch runs."""
+        """Waits until no batch runs."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
@@ -227,7 +228,7 @@ class StoredBatches:
                 await self._keep(client, batch)
 
     async def _tried(self, client: str, batch: Batch) -> bool:
-        """Run a batch until it ends or the server stops. Returns False when there was no room for its results, so that
+        """Runs a batch until it ends or the server stops. Returns False when there was no room for its results, so that
         it must be tried again."""
         try:
             async with self._turn:
@@ -334,13 +335,13 @@ class StoredBatches:
         await self._keep(client, batch)
 
     async def _file(self, client: str, name: str, lines: list[bytes]) -> str:
-        """Keep an output file and return its id. The id is computed from the name, so that a server that was killed
+        """Stores an output file and returns its id. The id is computed from the name, so that a server that was killed
         after it made the file makes no second one."""
         digest = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
         return (await self._files.add(client, SentFile(name, OUTPUT, b"".join(lines)), digest)).id
 
     async def _keep(self, client: str, batch: Batch) -> None:
-        """Write the batch's record. A write that has begun goes on when the caller is cancelled, so that the latest
+        """Writes the batch's record. A write that has begun goes on when the caller is cancelled, so that the latest
         state is always written last."""
         await asyncio.shield(self._kept(client, batch.id, msgspec.json.encode(batch)))
 

@@ -49,8 +49,9 @@ def narrowed_number(schema: Schema, at: str) -> Schema:
 
 
 def bounded(source: str) -> str | None:
-    """Returns the second grammar for a source in the compiler's language. Returns None where the source writes no
-    fraction, or contains a number of more than 19 digits."""
+    """Returns the grammar that bounds the lengths of numbers, to be enforced in addition to `source`; see the module.
+    source: a grammar in the compiler's language. Returns None where the source writes no fraction, or contains a number
+    of more than 19 digits."""
     places, free = 0, False
 
     def replaced(rule: re.Match[str]) -> str:

@@ -145,9 +145,9 @@ class ImageEncoder:
         self._memory.fill(fold.target, sizes, made)
 
     def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
-        """Runs the encoder's head for a piece, and stores its image rows: (rows, width of the text model), followed by
-        the same width for each value that is added after layers. before: the number of image rows of those squares of
-        the image that were encoded earlier."""
+        """Runs the encoder's head for a piece, and stores its image rows. A row has the width of the text model,
+        followed by the same width for each value that is added after layers. before: the number of image rows of those
+        squares of the image that were encoded earlier."""
         back = order.back[piece.first : piece.end]
         self._memory.choose_logit_rows(back)
         sizes = StepSizes(order.rows, 1, len(back))

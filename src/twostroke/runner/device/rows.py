@@ -1,5 +1,5 @@
-"""Packs what a device needs to sample a token from a row of logits, and unpacks what it returns: one record of the
-numpy dtype SAMPLE_INPUT and one of SAMPLE_RESULT for each row.
+"""Packs what a device needs to sample tokens from rows of logits, and unpacks what it returns. Each row has one record
+of the numpy dtype SAMPLE_INPUT and one of SAMPLE_RESULT.
 
 The layouts are those of csrc/cuda/include/twostroke/cuda/rows/sample_row.h; the device's token and sums are those of
 `sampler.sample`, bit for bit.
@@ -98,8 +98,8 @@ def scores_of(token_ids: Sequence[int], num_top: int) -> Rows:
 
 
 def lists_of(changes: Changes, vocabulary: int) -> list[Rows]:
-    """Returns the arrays by which a request changes the logits, in the order of LISTS: the tokens under the repetition
-    penalty, lowered tokens, raised tokens, banned tokens, and the mask of allowed tokens."""
+    """Returns the arrays by which a request changes the logits, in the order of LISTS: tokens under the repetition
+    penalty, lowered, raised and banned tokens, and the mask of allowed tokens."""
     raised = np.empty(len(changes.raised), TOKEN_BY)
     raised["token"], raised["by"] = list(changes.raised), list(changes.raised.values())
     lowered = np.empty(len(changes.lowered), TOKEN_BY)

@@ -49,9 +49,9 @@ class SlotTokens(Struct, frozen=True):
 
 
 class SavedSlot(Struct, frozen=True):
-    """A slot of llama.cpp's API as it is saved in a file: the tokens of a prompt and its answer, by which the pages
-    with their K and V are found. model: the name of the model that computed them. salt, adapter: the salt and the
-    adapter of the request."""
+    """A slot of llama.cpp's API as it is saved in a file. tokens: the tokens of a prompt and its answer, by which the
+    pages of K and V are found. model: the name of the model that computed them. salt, adapter: the salt and the adapter
+    of the request."""
 
     model: str
     tokens: tuple[int, ...]

@@ -46,8 +46,8 @@ def same_beginnings(tokens: Sequence[int]) -> list[int]:
 
 
 def runs_at_end(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
-    """Returns where the end of a sequence occurs earlier: for each earlier occurrence of its last token, the index of
-    that occurrence and how many tokens up to there are the same as those at the end. A repetition stops at a breaker.
+    """Returns where the end of a sequence occurs earlier. For each earlier occurrence of the last token, it maps the
+    index to the number of tokens up to there that are the same as those at the end. A repetition stops at a breaker.
     The mapping is in the order of indices, or in the reverse order."""
     size, found, place, compared = len(tokens), dict[int, int](), -1, 0
     if size < 2 or tokens[-1] in breakers:

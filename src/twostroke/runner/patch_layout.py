@@ -56,7 +56,7 @@ class PatchLayout:
         self.order = lru_cache(maxsize=64)(self._order)
 
     def grid(self, tile: ImageTile) -> tuple[int, int]:
-        """Returns how many patches a column and a line of a tile have."""
+        """Returns the height and the width of a tile in patches."""
         merge = self._sight.patching.merge
         return tile.lines * merge, tile.columns * merge
 
@@ -101,8 +101,8 @@ class PatchLayout:
         return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths), self._sight.rest)
 
     def _inner(self) -> tuple[I32Array, I32Array]:
-        """Returns the lines and the columns of one image row's patches inside the group that they form, in order. The
-        patches that become one row in the tower are neighbours."""
+        """Returns the line and the column of each patch inside the group of patches that becomes one image row, in the
+        order of the step. Patches that the encoder folds to one row earlier are next to each other."""
         merge, side = self._sight.patching.merge, self._sight.fold.side if self._sight.fold else 1
         square, own = np.divmod(np.arange(merge**2, dtype=np.int32), np.int32(side**2))
         line, column = np.divmod(square, np.int32(merge // side))
@@ -180,7 +180,7 @@ def _smooth(count: int, side: int) -> tuple[list[I32Array], list[F32Array]]:
 
 
 def _bicubic(distance: F32Array) -> F32Array:
-    """The kernel of Keys (1981) with a = -0.75."""
+    """Returns the weights of bicubic interpolation at these distances: the kernel of Keys (1981) with a = -0.75."""
     a = np.float32(-0.75)
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a

@@ -29,7 +29,7 @@ def no_delay() -> float:
 
 
 class ModelRunner:
-    """Satisfies `engine.executor.Executor`. It runs one step at a time.
+    """Runs the plans of the engine on a real model, one step at a time. Satisfies `engine.executor.Executor`.
 
     delay: returns the seconds, since its last call, in which this thread was ready to run but the processor ran
     something else. sampler: runs the model and chooses tokens; the default samples on the host from logits that
@@ -90,8 +90,8 @@ class ModelRunner:
         )
 
     def _score(self, plan: Plan, sizes: StepSizes) -> dict[str, tuple[TokenLogprob, ...]]:
-        """Returns prompt log probabilities. It computes as many rows at a time as there is memory for. It must run
-        after sampling, because it uses the same memory."""
+        """Returns the log probabilities of prompt tokens. It computes as many rows at a time as there is memory for. It
+        must run after sampling, because it overwrites the logits."""
         scored: dict[str, tuple[TokenLogprob, ...]] = {}
         first_row = 0
         for sequence in plan.sequences:

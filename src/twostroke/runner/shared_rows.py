@@ -15,7 +15,7 @@ from twostroke.types.images import EncodedTiles, ImageTile, keys_of
 from twostroke.types.request import Request
 
 Told = Callable[[EncodedTiles], None]
-"""A function that is called after each piece of an encode."""
+"""A function that is called after each piece of an image's encoding, with a report of what was encoded."""
 
 
 class EncodedRows:

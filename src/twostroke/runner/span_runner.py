@@ -105,8 +105,8 @@ class KeptHead:
 
 
 class SpanProgram(Struct, frozen=True, eq=False):
-    """A language model in parts. parts: see `span_parts`. bodies: each part as a program; a part that is an attention
-    is never run as a program. ops: has a method for each op, on arrays."""
+    """A language model that is divided at its attentions. parts: see `span_parts`. bodies: each part as a program; a
+    part that is one attention is run as a single op instead. ops: has a method for each op, on arrays."""
 
     parts: Sequence[SpanPart]
     bodies: Sequence[Forward]

@@ -264,8 +264,8 @@ def _responses(parts: ServerParts) -> Endpoint:
 
 
 def _answer(shape: Any, task: Task) -> Callable[[Call, ServerParts], Response]:
-    """Returns a function that makes the answer of a call. shape: makes the Shape of an answer; a WholeShape when the
-    task generates no text."""
+    """Returns a function that makes the HTTP response to a request that was read. shape: makes the object that gives
+    the answer the API's form; a WholeShape when the task generates no text."""
     made = Answer if task is Task.GENERATE else ComputedAnswer
     return lambda call, parts: made(call, shape(call, parts.serving), parts)
 

@@ -99,7 +99,7 @@ def scores_of(token_ids: Sequence[int], num_top: int) -> Rows:
 
 def lists_of(changes: Changes, vocabulary: int) -> list[Rows]:
     """Returns the arrays by which a request changes the logits, in the order of LISTS: tokens under the repetition
-    penalty, lowered, raised and banned tokens, and the mask of allowed tokens."""
+    penalty, lowered, raised and banned tokens, mask of allowed tokens."""
     raised = np.empty(len(changes.raised), TOKEN_BY)
     raised["token"], raised["by"] = list(changes.raised), list(changes.raised.values())
     lowered = np.empty(len(changes.lowered), TOKEN_BY)

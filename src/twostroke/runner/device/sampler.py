@@ -44,7 +44,8 @@ MANY_TOP = f"more than {MOST_TOP} likely tokens of a prompt's token"
 
 
 class SamplingForward(Protocol):
-    """A program bound to its memory on a device that samples."""
+    """A model on a device that also samples. It runs a step and returns tokens, and logits where the host needs them.
+    """
 
     @property
     def asked_bytes(self) -> int:

@@ -41,7 +41,8 @@ class SentenceFiles:
     file names it. include_prompt: False where a mean leaves out the rows of the prompt. prompts: text by name.
     default_prompt: the name of the prompt that is used where the request names none. max_tokens: the most tokens of a
     text; None where no file gives it. lower_case: whether texts are made lower case first. pairs: whether the
-    checkpoint scores pairs of texts. dense: the steps between pooling and the vector, in order."""
+    checkpoint scores pairs of texts. dense: the matrices of the modules Dense, by which a pooled vector is multiplied,
+    in order."""
 
     present: bool = False
     pooling: Pooling | None = None

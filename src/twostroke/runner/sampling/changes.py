@@ -30,10 +30,11 @@ IdArray = NDArray[np.int64]
 
 
 class Changes(Struct, frozen=True):
-    """The changes are applied in this order. seen: tokens that `repetition` makes less likely. lowered: tokens whose
-    logits are lowered by `lowered_by`. raised: the number that is added to the logit of each token. allowed: the only
-    tokens that may be sampled; None for all. banned: tokens that are never sampled. bits: a bit for each token, 1 where
-    a grammar allows it, lowest bit of a byte first; None allows all."""
+    """The changes of one request to one row of logits, in the order in which they are applied. seen: tokens that
+    `repetition` makes less likely. lowered: tokens whose logits are lowered by `lowered_by`. raised: the number that is
+    added to the logit of each token. allowed: the only tokens that may be sampled; None for all. banned: tokens that
+    are never sampled. bits: a bit for each token, 1 where a grammar allows it, lowest bit of a byte first; None allows
+    all."""
 
     seen: IdArray
     repetition: float

@@ -46,7 +46,7 @@ _asked = json_decoder(_Asked)
 
 
 def sender_of(scope: Scope) -> Sender:
-    """Returns the sender of a request that has passed the gate."""
+    """Returns the sender of a request whose API key was checked."""
     return Sender(client_of(scope), _forbids(scope["headers"]), INNER in scope)
 
 

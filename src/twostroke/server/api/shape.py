@@ -191,7 +191,7 @@ class ChatTurn:
         return self._count.tokens
 
     def take(self, delta: Delta) -> list[Step]:
-        """Returns what this delta changes in the blocks; the last delta closes them."""
+        """Returns how this delta changes the blocks; the last delta closes them."""
         self._count.add(delta.token_ids)
         pieces = self._turn.feed(delta.text)
         if delta.finish_reason is not None:
@@ -209,7 +209,7 @@ class ChatTurn:
     def passes(self, delta: Delta) -> bool:
         """Returns True when the delta only adds text to the open block. Then its tokens are counted, and the caller
         adds the text to the block where it is needed. When it returns False, nothing has changed. delta: must not be
-        the last delta, which ends the turn."""
+        the answer's last delta."""
         if self._calls_only or not (self.made.in_text and self._turn.passes(delta.text)):
             return False
         self._count.passed(delta.token_ids)

@@ -126,7 +126,7 @@ def _written(items: list[Any]) -> msgspec.Raw:
 
 
 def _listed(encode: Callable[[str, int], list[int]], text: str) -> list[int]:
-    """Returns the ids of a text. Raises InvalidRequest for a text of more tokens than are listed."""
+    """Returns the ids of a text. Raises InvalidRequest for a text of more than MAX_TOKENS tokens."""
     try:
         return encode(text, MAX_TOKENS + 1)
     except ContextLengthExceeded:

@@ -47,7 +47,7 @@ class ToolUse:
 
     def grammar(self, form: Format, special_id: SpecialId, prompt_end: str) -> Grammar | None:
         """Returns the grammar that the answer must fit in this format; None when there is none. prompt_end: the end of
-        the prompt, which may have opened a thought."""
+        the prompt, which may have opened the model's reasoning."""
         if self.held is None:
             return None
         if self.forced:
@@ -128,10 +128,10 @@ def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str
 
 
 def _held(tool: Tool, notes: Notes) -> tuple[Any, int]:
-    """Returns the schema of a tool's arguments for the compiler, and its size in bytes as JSON. Raises InvalidRequest
-    that names the tool.
+    """Returns the schema of a tool's arguments for the grammar compiler, and its size in bytes as JSON. Raises
+    InvalidRequest that names the tool.
 
-    A function takes only the arguments that it names. A function that names none takes none.
+    A function takes only the arguments that its schema names. A function whose schema names none takes none.
     """
     schema = tool.function.parameters or ANY_ARGUMENTS
     read = checked_in_words

@@ -31,8 +31,9 @@ Lowered = tuple[NDArray[np.int64], F32Array]
 
 
 class Dry(Struct, frozen=True):
-    """The sampler DRY. `_penalty` explains multiplier, base and allowed. last: the number of known tokens that the
-    sampler reads, counted from the end; -1 means all. breakers: the tokens at which a repetition stops."""
+    """The sampler DRY. A token that continues a repetition of n tokens gets a logit that is lower by multiplier * base
+    ^ (n - allowed); shorter repetitions than `allowed` are free. last: the number of known tokens that the sampler
+    reads, counted from the end; -1 means all. breakers: the tokens at which a repetition stops."""
 
     multiplier: float
     base: float

@@ -84,9 +84,9 @@ def _all_at_once(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
 
 
 class KeptRuns:
-    """Stores, for each place of one sequence, the length of the repetition of the sequence's end that ends there; DRY
-    reads it. size: the number of tokens of the sequence. known: the list of tokens that the sequence had at the last
-    row."""
+    """Stores, for each place in one sequence, how many tokens up to there are the same as those at the end of the
+    sequence. DRY needs these lengths. size: the number of tokens of the sequence. known: the list of tokens that the
+    sequence had at the last row."""
 
     def __init__(self, sequence: PlannedSequence, breakers: Set[int]) -> None:
         self.known, self.breakers, self.size = sequence.known_token_ids, breakers, len(sequence.known_token_ids)

@@ -1,4 +1,4 @@
-"""llama.cpp's requests for text made into completion requests: /completion and /infill."""
+"""Turns llama.cpp's requests for text, /completion and /infill, into completion requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LlamaCompletion(LlamaOptions, kw_only=True):
 
 
 class ExtraFile(msgspec.Struct):
-    """A file that may help to fill in."""
+    """Another file of the client's project, as context for the text to fill in."""
 
     text: str
     filename: str = ""

@@ -17,7 +17,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 def sampler_settings(params: SamplingParams) -> dict[str, Any]:
-    """Returns the fields of all samplers, by llama.cpp's names."""
+    """Returns the values of all sampling parameters of a request, by llama.cpp's names."""
     shown = {name: getattr(params, name) for name in FIELD_NAMES}
     return {**shown, "samplers": SAMPLERS if params.samplers is None else params.samplers}
 

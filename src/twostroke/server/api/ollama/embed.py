@@ -58,7 +58,7 @@ def _call(asked: EmbeddingRequest, request: OllamaEmbed | OllamaEmbeddings, serv
 
 
 class _VectorShape(WholeShape):
-    """The vectors of the texts, and the time that they took."""
+    """The code that the answers of /api/embed and /api/embeddings share."""
 
     def __init__(self, call: Call, serving: Serving) -> None:
         super().__init__(call, serving)
@@ -79,7 +79,7 @@ class _VectorShape(WholeShape):
 
 
 class OllamaEmbedShape(_VectorShape):
-    """/api/embed."""
+    """The answer of /api/embed."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         took = durations(self._timings)
@@ -93,7 +93,7 @@ class OllamaEmbedShape(_VectorShape):
 
 
 class OllamaEmbeddingsShape(_VectorShape):
-    """/api/embeddings."""
+    """The answer of /api/embeddings."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         return {"embedding": self.vectors()[0]}

@@ -29,8 +29,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 class ReadOptions(Struct, frozen=True):
-    """fields: the fields of our own request, by name. ignored: the names for the answer's header. context: the most
-    tokens of prompt and answer; None for the served length."""
+    """Ollama's `options` as they were read. fields: the fields of our own request, by name. ignored: the names for the
+    answer's header. context: the most tokens of prompt and answer; None for the served length."""
 
     fields: Mapping[str, Any]
     ignored: tuple[str, ...] = ()

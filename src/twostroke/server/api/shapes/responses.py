@@ -42,8 +42,8 @@ class ResponsesShape(TurnShape):
         return made
 
     def text_event(self, _index: int, delta: Delta) -> bytes | None:
-        """Unlike other APIs, this one repeats the whole text in its last events, so the text is also added to the block
-        here."""
+        """Makes the event as other shapes do. The text is also added to the block, because the last events of this API
+        repeat the whole text."""
         if not delta.text or delta.finish_reason is not None:
             return None
         if not (self._begun and self._turn.passes(delta)):
@@ -221,8 +221,9 @@ _ID_PREFIXES = {"text": "msg", "reasoning": "rs"}
 
 
 class _CallWords(NamedTuple):
-    """type: the item's type. key: the item's key for the text that the model wrote. event: the middle part of the names
-    of the item's events."""
+    """The words by which /v1/responses names one kind of tool call. type: the item's type. key: the item's key for the
+    text that the model wrote. event: the middle part of the names of the item's events. prefix: the beginning of the
+    item's id."""
 
     type: str
     key: str

@@ -49,7 +49,7 @@ class WholeShape(ABC):
 
     @abstractmethod
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
+        """Returns the answer, once all prompts are computed."""
 
     def scores(self) -> list[float]:
         """Returns the score of each pair, in the order of the documents; empty for a model that does not rank."""

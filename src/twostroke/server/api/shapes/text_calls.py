@@ -20,7 +20,8 @@ _OPENING = re.compile(r'\s*\{\s*"' + TEXT_ARGUMENT + r'"\s*:\s*"')
 _LONGEST_OPENING = 64
 _SAFE = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
-"""The first half of a character that JSON writes as two escapes."""
+"""Matches, at the end of a text, the first of the two escapes by which JSON writes one character outside of the basic
+plane."""
 
 
 class TextCalls:
@@ -79,7 +80,7 @@ def _decoded(value: str) -> str:
 
 
 def _text_of(raw: str) -> str:
-    """Returns the text of complete arguments, in whatever form the model wrote them."""
+    """Returns the text that the complete arguments of a tool call contain, in whatever form the model wrote them."""
     try:
         found = json.loads(raw, strict=False)
     except (ValueError, RecursionError):
@@ -90,5 +91,5 @@ def _text_of(raw: str) -> str:
 
 
 def _whole_characters(text: str) -> str:
-    """Returns the text with a replacement mark in place of half a character, which no answer could hold."""
+    """Returns the text with U+FFFD in place of half a surrogate pair, which cannot be written as UTF-8."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -108,8 +108,8 @@ def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None, 
 def load_folder(
     folder: Path, weight_format: WeightFormat, packer: Packer | None = None, progress: Progress | None = None
 ) -> tuple[Model, ModelWeights]:
-    """Reads a model and packs every matrix in one format; matrices with a role in KEPT_WIDE stay float32. packer: None
-    for the NumPy packer. Raises ModelError."""
+    """Reads a model and packs every matrix in one format; matrices with a role in KEPT_WIDE are packed as float32.
+    packer: None for the NumPy packer. Raises ModelError."""
     model = read_folder(folder)
 
     def format_for(weight: Weight) -> WeightFormat:

@@ -335,8 +335,8 @@ class ImageRows:
         return self.kept.take(early_s + self._clock() - begin_s)
 
     def of_span(self, planned: PlannedSequence) -> tuple[Mapping[Value, F32Array], int]:
-        """Returns two things about the one image that planned positions show: its image rows, by the input of the
-        program that takes them, and the position up to which these rows see."""
+        """Returns two things about the one image that planned positions show. The first is its image rows, by the input
+        of the program that takes them; the second is the position up to which these rows see."""
         ((_, rows, end),) = self._rows_in(planned.request.images, planned.start, planned.end)
         return self._inputs.by_value(rows), end
 

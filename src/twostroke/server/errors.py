@@ -37,10 +37,8 @@ MOST_LISTED = 50
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A status and the four parts of OpenAI's error object.
-
-    messages_text: the text that Anthropic's clients look for, when it is not `message`.
-    """
+    """An error as a client gets it: an HTTP status and the four parts of OpenAI's error object. messages_text: the text
+    that Anthropic's clients look for, when it is not `message`."""
 
     status: int
     message: str
@@ -72,7 +70,7 @@ class Problem:
 
 
 MODEL_STATE = "x-twostroke-model-state"
-"""The header of an answer that ended because a model could not be loaded."""
+"""The header, with the value "failed", of an error answer that is due to a model which could not be loaded."""
 
 
 class HttpProblem(Exception):
@@ -120,7 +118,7 @@ BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="
 
 
 UNSUPPORTED = "unsupported_value"
-"""The code of a field that this server does not support."""
+"""The error code for a field that this server does not support."""
 _NO_THREADS = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 """With these details the `anthropic` package sends the request again, whole and without `thread`."""
 
@@ -145,7 +143,7 @@ _MESSAGES_KINDS = {
 
 
 def refused(error: Overloaded) -> Problem:
-    """Returns 503 with the predicted time, in whole seconds, after which the client should come again."""
+    """Returns 503 with the predicted time, in whole seconds, after which the client should try again."""
     return Problem(
         503, str(error), SERVER, code="overloaded", headers={"retry-after": str(max(1, math.ceil(error.retry_after_s)))}
     )
@@ -173,7 +171,7 @@ def body_too_large(limit_bytes: int) -> Problem:
 
 
 def too_many_values(most: int) -> Problem:
-    """Returns the problem with status 413 for a body whose values would take many times its size."""
+    """Returns the problem with status 413 for a body whose values would take many times its size in memory."""
     return Problem(
         413,
         f"The request's JSON has more than {most:,} commas and brackets. Send it in several requests.",
@@ -203,7 +201,7 @@ def too_long(error: ContextLengthExceeded) -> Problem:
 
 
 def unknown_model(asked: str, served: str) -> Problem:
-    """Returns 404 as OpenAI's clients expect it."""
+    """Returns 404 for a model that this server does not serve, in the form that OpenAI's clients expect."""
     return Problem(
         404, f"The model {asked[:200]!r} is not served here; use {served!r}.", param="model", code="model_not_found"
     )
@@ -262,7 +260,7 @@ def other_task(served: str, own: Task, wanted: Task) -> Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """Returns the problem of an exception, from the table. An unforeseen exception becomes a coded 500 without its
+    """Returns the problem that an exception becomes for the client. An unforeseen exception becomes a 500 without its
     text."""
     if isinstance(error, HttpProblem):
         return error.problem

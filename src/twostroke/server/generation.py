@@ -27,7 +27,8 @@ MOST_AT_ONCE = 32
 
 
 class Generation:
-    """`async with Generation(call, parts, facts) as g: while (piece := await g.next(timeout_s)): ...`
+    """Runs one call on the engine: `async with Generation(call, parts, facts) as g: while (piece := await
+    g.next(timeout_s)): ...`
 
     `take` returns a piece that is there already. With `listen` the task does not have to run for each piece. Leaving
     the block closes the engine's streams, which aborts whatever still runs.

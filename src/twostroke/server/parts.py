@@ -1,4 +1,4 @@
-"""Everything from which the app is made, as arguments; nothing is looked up."""
+"""The objects that the server's app is made from, as arguments: the app looks nothing up in global variables."""
 
 from __future__ import annotations
 

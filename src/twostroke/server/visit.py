@@ -1,4 +1,4 @@
-"""The sender and the deadline of a request: found when it is admitted, and used by the engine's queue."""
+"""The sender and the deadline of a request, which the admission and the generation of its answer need."""
 
 from __future__ import annotations
 

@@ -162,16 +162,17 @@ def peak_bytes() -> int:
 
 
 def address_space_bytes() -> int | None:
-    """Returns the limit on this process's address space in bytes; None, because Windows has no such limit."""
+    """Returns the limit on this process's address space in bytes; always None, because no such limit is read on
+    Windows."""
     return None
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Does nothing: Windows has no such limit on the address space of a process."""
+    """Does nothing: no limit on memory is set on Windows."""
 
 
 def write_no_files() -> None:
-    """Does nothing: Windows cannot forbid a process to write files in this way."""
+    """Does nothing: a process may always write files on Windows."""
 
 
 def stand_back(niceness: int) -> None:
@@ -179,7 +180,7 @@ def stand_back(niceness: int) -> None:
 
 
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:
-    """Does nothing: Windows has no such timers."""
+    """Does nothing: no such timer is set on Windows."""
 
 
 def user_number() -> int:
@@ -232,8 +233,8 @@ def most_open_files() -> int | None:
 
 
 def memory_file(name: str, num_bytes: int) -> int:
-    """Returns a descriptor of memory that children may inherit, filled with zeros at first. Where the system has no
-    such memory, it is a file without a name."""
+    """Returns a descriptor of `num_bytes` bytes of memory that children may inherit, filled with zeros at first. On
+    Windows it is a file without a name."""
     with tempfile.TemporaryFile() as file:
         descriptor = os.dup(file.fileno())
     os.truncate(descriptor, num_bytes)
@@ -266,12 +267,12 @@ def unacknowledged_packets(sock: socket.socket) -> int | None:
 
 
 def is_closed_by_both(sock: socket.socket) -> bool:
-    """Returns whether both sides of a connection have ended."""
+    """Returns whether both sides of a connection have ended; on Windows, whether this side was closed."""
     return sock.fileno() < 0
 
 
 def is_socket_file(sock: socket.socket) -> bool:
-    """Returns whether a socket is bound to a path (AF_UNIX) and not to a network address."""
+    """Returns whether a socket is bound to a path (AF_UNIX); always False on Windows."""
     return False
 
 

@@ -140,7 +140,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """Returns the text that the template itself makes of messages in its own shape, without repairs. Raises
+        """Returns the text that the template makes of these messages, without the repairs that `render` makes. Raises
         InvalidRequest."""
         name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
         shaped = self._fits[name].dressed([dict(message) for message in messages])
@@ -154,7 +154,7 @@ class ChatTemplate:
         return self._rendered(name, {**values, **self._values(name, completed(tools))})
 
     def _values(self, name: str, tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-        """Returns the offered tools under each name by which the template reads them."""
+        """Returns the offered tools by each name of a variable from which the template reads them."""
         if name not in self._other_values:
             self._other_values[name] = self._values_needed(name)
         needed = self._other_values[name]
@@ -177,7 +177,8 @@ class ChatTemplate:
         return None
 
     def _roles(self, name: str, messages: Messages) -> Messages:
-        """Returns the messages; developer messages become system messages for templates that do not know developers."""
+        """Returns the messages; developer messages become system messages where the template does not know the role
+        developer."""
         if not any(each["role"] == "developer" for each in messages) or self._knows_developers(name):
             return messages
         return [{**each, "role": "system"} if each["role"] == "developer" else each for each in messages]
@@ -229,7 +230,7 @@ class ChatTemplate:
 
     @made_once
     def abilities(self) -> Abilities:
-        """The parts of a conversation with tools that the template shows."""
+        """Which parts of a conversation with tools (such as calls and results) the template writes into a prompt."""
         return tried(self.render)
 
     @property

@@ -30,7 +30,7 @@ class Vocabulary(Protocol):
         """Returns the text of all ids."""
 
     def has(self, token_id: int) -> bool:
-        """True for ids of the vocabulary."""
+        """Returns True for an id of the vocabulary."""
 
     def token_bytes(self, token_id: int) -> bytes:
         """Returns the bytes of one token."""

@@ -24,7 +24,7 @@ class Drain:
         return self._until_s is not None
 
     def begin(self) -> None:
-        """Take no new requests. A second call changes nothing."""
+        """Takes no new requests from now on. A second call changes nothing."""
         if self._until_s is None:
             self._door.draining = True
             self._begun_s = self._clock()

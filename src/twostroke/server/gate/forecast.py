@@ -76,8 +76,8 @@ class Forecast(TypicalAnswer):
         return self._times.usual_s([*streams, Segment.prefill(0, chunk, True)]) * tokens / chunk
 
     def _places_s(self, streams: Sequence[Segment], missing: int, going: Sequence[PlannedSequence]) -> float:
-        """Returns the seconds until `missing` streams have ended. In each step every stream comes nearer to its end. If
-        S streams have L tokens each, S / L of them end in a step."""
+        """Returns the seconds until `missing` streams have ended. If S streams run and an answer has L tokens, S / L
+        streams end in a step."""
         if missing <= 0 or not streams:
             return 0.0
         steps = missing * self._typical / len(streams)

@@ -72,7 +72,8 @@ class ChunkConnection(h11.Connection):
         return self._chunked and self.our_state is h11.SEND_BODY
 
     def next_event(self) -> Any:
-        """See h11.Connection. Raises RemoteProtocolError for a request with two lengths."""
+        """Returns the next event, as h11.Connection does, but skips empty lines in front of a request. Raises
+        RemoteProtocolError for a request with two lengths."""
         if self.their_state is h11.IDLE and (begun := self.trailing_data[0])[:1] in _LINE_ENDS:
             self._receive_buffer.maybe_extract_at_most(len(begun) - len(begun.lstrip(b"\r\n")))
         event = super().next_event()
@@ -82,7 +83,7 @@ class ChunkConnection(h11.Connection):
         return event
 
     def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
-        """See h11.Connection."""
+        """Returns the bytes of an event, as h11.Connection does, and counts them in written_bytes."""
         raw = self._sent(event)
         self.written_bytes += len(raw or b"")
         return raw
@@ -101,7 +102,8 @@ _LINE_ENDS = (b"\r", b"\n")
 
 
 def chunk(data: bytes) -> bytes:
-    """Returns one chunk of a chunked body. data: not empty, which would end the body."""
+    """Returns one chunk of a chunked body. data: the content; it must not be empty, because an empty chunk ends the
+    body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -145,14 +147,14 @@ class DeadlineProtocol(H11Protocol):
         self.logger = _quiet  # a client that sends nonsense must not fill our log
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See asyncio.Protocol."""
+        """Called by asyncio: bounds the write buffer, and starts the deadline for the first request's headers."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._far_end = FarEnd(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol. Does nothing for a client that has reset the connection meanwhile."""
+        """Called by asyncio with new bytes. Does nothing for a client that has reset the connection meanwhile."""
         if self._far_end.gone:
             return self._far_end.drop()
         super().data_received(data)
@@ -170,7 +172,8 @@ class DeadlineProtocol(H11Protocol):
             give_body_writer(scope, ChunkWriter(self._chunks, self.transport, self.flow))
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client has ended its side, or is gone. Returns True when it may still wait for an answer."""
+        """Called by asyncio when the client has ended its side, or is gone. Returns True when it may still wait for an
+        answer."""
         self._ended = True
         if not self._answers:
             return False
@@ -179,13 +182,13 @@ class DeadlineProtocol(H11Protocol):
         return True
 
     def on_response_complete(self) -> None:
-        """See H11Protocol."""
+        """Called by uvicorn after an answer: closes the connection of a client that sends no more requests."""
         super().on_response_complete()
         if self._ended and not self._answers:
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
+        """Called by asyncio at the end of the connection: stops its timers."""
         self._unwatch()
         for timer in (self._look, self._ask):
             if timer is not None:
@@ -193,7 +196,7 @@ class DeadlineProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer with status 400 as JSON, like every other error, and close the connection."""
+        """Answers with status 400 as JSON, like every other error, and closes the connection."""
         body = (TWO_LENGTHS if self._chunks.two_lengths else BAD_HTTP).body()
         head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
@@ -201,7 +204,8 @@ class DeadlineProtocol(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """Set one deadline for all headers; receiving bytes does not extend it."""
+        """Starts the deadline for a request's headers; receiving bytes does not extend it. Removes the deadline when
+        the headers are complete."""
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._deadline is None:

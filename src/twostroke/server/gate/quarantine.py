@@ -85,7 +85,7 @@ class Quarantine:
         return self._turn
 
     def acquit(self, key: bytes) -> None:
-        """Clear a suspect that ran to its end."""
+        """Clears a suspect that ran to its end."""
         self._records.pop(key, None)
         if self.notes is not None:
             self.notes.clear(key)

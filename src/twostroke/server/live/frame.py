@@ -164,8 +164,8 @@ def _guesses(account: Account, cost: StepCost | None) -> dict[str, Any] | None:
 
 
 def _spans(states: bytes) -> list[list[int]]:
-    """Returns run lengths as (state, count). A map with too many runs is given as one span for each state, with the
-    state's total."""
+    """Returns the states of all pages as run lengths (state, count). If there are too many runs, returns one entry for
+    each state, with the state's total."""
     spans = [[state, sum(1 for _ in same)] for state, same in groupby(states)]
     if len(spans) <= MAX_PAGE_SPANS:
         return spans

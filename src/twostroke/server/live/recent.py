@@ -20,8 +20,8 @@ class Recent:
         self.itl_s: deque[float] = deque(maxlen=MOST_NEXT)
 
     def figures(self, ttft_s: float | None = None, itl_s: float | None = None) -> dict[str, Any]:
-        """Returns the figures of TTFT and ITL. ttft_s, itl_s: the objectives in seconds, for the share of values within
-        them."""
+        """Returns counts and percentiles of TTFT and ITL. ttft_s, itl_s: the objectives in seconds, for the share of
+        values within them."""
         return {"ttft": _figures(self.ttft_s.copy(), ttft_s), "itl": _figures(self.itl_s.copy(), itl_s)}
 
 

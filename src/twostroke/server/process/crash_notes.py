@@ -32,8 +32,8 @@ SIZE_BYTES = _TABLE_AT + MOST_RECORDS * _RECORD.size
 
 
 class Record(Struct, frozen=True):
-    """A request that was running at this many crashes. until_s: the time when it is forgotten, on the clock
-    time.monotonic."""
+    """A request that was running at one or more crashes. crashes: how many. until_s: the time when the record is
+    forgotten, on the clock time.monotonic."""
 
     crashes: int
     until_s: float

@@ -37,7 +37,7 @@ the connection to the supervisor, and of the crash notes."""
 
 @dataclass(slots=True)
 class Backoff:
-    """Delays between restarts: doubled each time, and short again after a worker that lasted."""
+    """The delays between restarts of the worker: doubled each time, and short again after a worker that lasted."""
 
     crashes: int = 0
 

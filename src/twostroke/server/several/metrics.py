@@ -16,7 +16,7 @@ from twostroke.server.several.models import Models
 
 LABEL = "model_name"
 OF_SERVER = ("twostroke_http_responses",)
-"""Metrics that are counted once for the whole server, so the models' own are empty."""
+"""Metrics that are counted once for the whole server; those of single models have no values and are left out."""
 
 
 def all_metrics(models: Models) -> bytes:

@@ -187,8 +187,8 @@ class Models:
             raise ModelUnavailable(f"The model {group.name!r} is not loaded. {why}", code=code)
 
     async def batch_may_run(self, name: str) -> bool:
-        """Returns True when a line of a batch may use this model now. Returns False while loading it would unload
-        another model that people use."""
+        """Returns True when a line of a batch may use this model now. Returns False while loading the model would
+        unload another model that was used lately."""
         group = self.find(name) if name else self.first()
         if group is None:
             return True  # the answer tells that there is no such model
@@ -304,7 +304,7 @@ class Models:
         self.look_soon()
 
     async def stop(self) -> None:
-        """Ends all processes, and every stream that is open."""
+        """Stops loading and downloading models, and ends every stream that is open."""
         if self._timer is not None:
             self._timer.cancel()
         self._loop = None
@@ -315,7 +315,7 @@ class Models:
                 await group.parts.serving.engine.stop()
 
     def close(self) -> None:
-        """Ends everything that still runs."""
+        """Ends the processes of all models, and everything else that still runs for them."""
         self._loop = None
         for group in self.groups.values():
             group.drain()

@@ -48,7 +48,7 @@ LOOK_S = 0.25
 
 @body_kind
 class AskedBatch(msgspec.Struct):
-    """POST /v1/batches."""
+    """The body of POST /v1/batches."""
 
     input_file_id: str
     endpoint: str
@@ -57,7 +57,8 @@ class AskedBatch(msgspec.Struct):
 
 
 class LineCounts(msgspec.Struct):
-    """Counts of a batch's lines. not_run: the lines of `failed` that were never run."""
+    """Counts of a batch's lines. not_run: how many of the failed lines were not run, because the batch was cancelled or
+    expired."""
 
     total: int = 0
     completed: int = 0
@@ -156,7 +157,8 @@ class StoredBatches:
         return batch
 
     async def get(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
-        """Returns a batch. Raises HttpProblem (404)."""
+        """Returns a batch. prefix: the beginning of the ids of batches in the API that asks. Raises HttpProblem (404).
+        """
         running = self._running.get((client, name)) if name.startswith(prefix) else None
         if running is not None and running.status in OPEN:  # a batch counts as ended when its record is written
             return copy.deepcopy(running)
@@ -167,7 +169,8 @@ class StoredBatches:
         return batch
 
     async def listed(self, client: str, prefix: str = PREFIX) -> list[Batch]:
-        """Returns all batches of a client, newest first."""
+        """Returns all batches of a client, newest first. prefix: the beginning of the ids of batches in the API that
+        asks."""
         names = await asyncio.to_thread(self._records.names, client)
         found = [await self.get(client, name, prefix) for name in names if name.startswith(prefix)]
         return sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)

@@ -21,7 +21,7 @@ _FILENAME = re.compile(rb'filename="([^"]*)"')
 
 
 class FileFacts(msgspec.Struct):
-    """What clients see of a file, besides its content."""
+    """The file object of OpenAI's API: what clients see of a file, besides its content."""
 
     id: str
     bytes: int
@@ -67,7 +67,7 @@ class StoredFiles:
         return facts
 
     async def get(self, client: str, name: str) -> FileFacts:
-        """Returns the facts of a file. Raises HttpProblem (404)."""
+        """Returns the file object of a file. Raises HttpProblem (404)."""
         data = await asyncio.to_thread(self._facts.get, client, name)
         if data is None:
             raise HttpProblem(_unknown(name))

@@ -194,7 +194,8 @@ class StoredResponses:
 
 
 def begun_response(body: Json, name: str) -> Json:
-    """Returns a response of which nothing is made yet."""
+    """Returns the response object of a background response that has not begun. body: the request. name: the id of the
+    response."""
     return {
         "id": name,
         "object": "response",
@@ -242,7 +243,7 @@ def finished_response(reply: InnerReply, begun: Json) -> Json:
 
 
 def unknown_previous(name: str) -> Problem:
-    """Returns status 400, as OpenAI's server does."""
+    """Returns 400 for a previous_response_id that is not stored, as OpenAI's server does."""
     return Problem(
         400,
         f"Previous response with id {name[:200]!r} not found. It was not stored, or was removed.",

@@ -84,5 +84,5 @@ def nothing_stored(request: Request) -> Problem:
 
 
 def json_of(value: object) -> Response:
-    """Returns an answer of JSON."""
+    """Returns a response with this value as its JSON body."""
     return Response(line_json(value), media_type="application/json")

@@ -121,7 +121,8 @@ class GrammarGuard:
         return process
 
     def _asked(self, process: subprocess.Popen[bytes], job: dict[str, Any], limit_s: float) -> dict[str, Any] | None:
-        """Returns the answer to one line; None where the process ended or took too long."""
+        """Sends a job to the process as one line. Returns the process's answer; None where the process ended or took
+        too long."""
         if not self._write_line(process, _line(job)) or process.stdout is None:
             return None
         until_s, read = time.monotonic() + limit_s, b""

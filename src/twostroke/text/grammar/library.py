@@ -171,7 +171,7 @@ class Matcher:
 
     @property
     def fault(self) -> str:
-        """The fault of the matcher; empty where there is none."""
+        """The reason why the matcher has failed; empty where it has not."""
         found: bytes | None = self._library.llg_matcher_get_error(self._handle)
         return "" if found is None else found.decode(errors="replace")
 

@@ -63,7 +63,7 @@ def adapted(schema: Any) -> Any:
 
 
 def adapted_in_words(schema: Any) -> Adapted:
-    """Does the same as `adapted`, and also returns words for the parts that are not enforced."""
+    """Returns what `adapted` returns, and words for the parts of the schema that are not enforced."""
     adapter = _Adapter(schema)
     return Adapted(adapter.adapted(), tuple(dict.fromkeys(adapter.unheld.words)))
 
@@ -132,7 +132,8 @@ class _Adapter:
         return {**kept, "type": "object", "properties": properties, "required": required}
 
     def _objects(self, schema: Schema, at: str) -> list[Schema] | None:
-        """Returns the objects that the schema and its `allOf` combine; None where they cannot be one object."""
+        """Returns the object schemas that the schema and its `allOf` combine; None where they cannot be joined to one.
+        """
         parts = schema.get("allOf")
         if not isinstance(parts, list) or self._pointers.lead_into(joined(at, "allOf")):
             return None
@@ -213,7 +214,7 @@ class _Adapter:
         return {**closed, "properties": {**named, **{name: {} for name in missing}}}
 
     def _values(self, schema: Any) -> list[Any] | None:
-        """Returns every value that can fit; None where the schema does not enumerate them."""
+        """Returns every value that fits the schema; None where the schema does not enumerate its values."""
         schema = self._pointers.resolved(schema)
         if not isinstance(schema, dict):
             return None
@@ -305,7 +306,7 @@ def _is_plain_object(schema: Any) -> bool:
 
 
 def _name_pattern(rule: Schema, at: str) -> str | None:
-    """Returns the pattern of names; None where every name fits."""
+    """Returns the pattern of the names that `propertyNames` allows; None where every name fits."""
     kept = {name for name in rule if name not in ("type", "title", "description", "$schema", "$comment", "examples")}
     if rule.get("format") not in COMPILER_FORMATS:
         kept.discard("format")

@@ -61,7 +61,7 @@ class Tokens:
             return self._trial
 
     def vocabulary(self) -> LibraryVocabulary:
-        """Returns all tokens. The first call takes about 0.3 s for 100,000 tokens."""
+        """Returns all tokens in llguidance's form. The first call takes about 0.3 s for 100,000 tokens."""
         with self._making:
             if self._made is None:
                 with self._reading:

@@ -27,7 +27,8 @@ from twostroke.text.grammar.client.rules import (
 
 MOST_UNFOLDED = 12
 _GROUP = re.compile(r"\(\?:(?:[^()\[\]\\]|\\.|\[\^?[^\[\]\\]+\])*\)|[^()\[\]\\|]|\\.|\[\^?[^\[\]\\]+\]")
-"""Matches one group without other groups inside, or one character."""
+"""Matches a pattern that needs no brackets before it is repeated: one group without other groups inside, or one
+character."""
 _MOST_STEPS = 5_000
 
 

@@ -89,8 +89,8 @@ class _Encoded(NamedTuple):
 
 
 def salted(call: Call, client: str) -> Call:
-    """Returns the call with the client's label put before the cache salt of each prompt: prefix pages are never shared
-    between API keys.
+    """Returns the request for the engine with the client's label put before the cache salt of each prompt: prefix pages
+    are never shared between API keys.
 
     client: a label whose length is the same for all keys, so that no salt that a client writes can equal another
     client's.
@@ -161,8 +161,8 @@ def _render(
     """Returns the prompt, its text up to the part of the answer that the client wrote, and whether the answer goes on
     inside reasoning.
 
-    Control tokens in the client's texts are quoted, unless the client asks for them. With continue_final_message, the
-    last message is the beginning of the answer.
+    Control tokens in the client's texts become ordinary text, unless the client asks for them. With
+    continue_final_message, the last message is the beginning of the answer.
     """
     request, notes = checked.request, checked.notes
     template = _template_for(request, serving)

@@ -1,5 +1,5 @@
-"""A request's wishes for the pages of its prompt: how long they stay on a disk, and in which slot of llama.cpp's API
-they are."""
+"""What a request asks for the pages of its prompt: how long they are kept on a disk, and in which slot of llama.cpp's
+API they are."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _forbids(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
-    """Returns the call with its slot, and with the time that its prompts' pages stay on a disk, as the body and the
-    headers ask. Raises InvalidRequest."""
+    """Returns the request for the engine with its slot of llama.cpp's API, and with the time for which its prompts'
+    pages are kept on a disk, as the body and the headers ask. Raises InvalidRequest."""
     disk_s = NEVER_S if sender.memory_only else 0.0
     if FIELD.encode() in body or b'"store"' in body or SLOT in body:  # most bodies have none and are not parsed again
         asked = decoded(body, _asked)
@@ -75,8 +75,8 @@ def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
 
 
 def with_disk_s(call: Call, disk_s: float) -> Call:
-    """Returns the call with another time on disk for all its prompts. disk_s: the seconds that their pages stay there
-    in addition to the usual time; NEVER_S keeps them off the disk."""
+    """Returns the request for the engine with another time on disk for all its prompts. disk_s: the seconds for which
+    their pages are kept there in addition to the usual time; NEVER_S keeps them off the disk."""
     return replace(call, prompts=tuple(replace(prompt, disk_s=disk_s) for prompt in call.prompts))
 
 

@@ -236,8 +236,8 @@ def _most(request: TextRequest, serving: Serving) -> int | None:
 def _call(
     request: TextRequest, prefix: str, param: str, makers: Sequence[Callable[[], Prompt]], serving: Serving
 ) -> Call:
-    """Returns the call of these prompts, each of which is checked by the engine. param: the client's name for the
-    texts."""
+    """Makes the prompts of a request and lets the engine check each of them. param: the client's name for the texts,
+    which errors name."""
     response_id = prefix + serving.new_id()
     prompts = []
     for place, make in enumerate(makers):

@@ -138,8 +138,8 @@ class ModelGroup:
         return self.parts
 
     def _adapters(self) -> FixedAdapters | None:
-        """Returns the LoRA adapters that the model's process loads, in the order of the settings; None where it loads
-        no adapters."""
+        """Returns the LoRA adapters that the model's process loads, in the order of the settings; None where the
+        process has no places for adapters."""
         plan = self.plan().found.adapters
         return None if plan is None else FixedAdapters([name for name, _ in plan.asked])
 

@@ -182,7 +182,8 @@ def _with_context(call: Call, request: AnswerRequest, serving: Serving) -> Call:
 
 
 def _within(call: Call, options: ReadOptions) -> Call:
-    """Returns the call with its prompt and answer bounded by num_ctx. The model is not loaded again for this."""
+    """Returns the request for the engine with its prompt and answer bounded by num_ctx. The model is not loaded again
+    for this."""
     if options.context is None:
         return call
     prompts = []
@@ -199,7 +200,7 @@ def _within(call: Call, options: ReadOptions) -> Call:
 
 
 def _raw_answer(request: OllamaGenerate, name: str, serving: Serving) -> Call:
-    """Returns the call for the prompt as the client sent it: no template, no other tokens."""
+    """Returns the request for the engine with the prompt as the client sent it: no template, no other tokens."""
     options = read_options(request.options)
     text = request.prompt or ""
     ids = [] if request.suffix else serving.tokenizer.encode_rendered(text, serving.context_tokens)

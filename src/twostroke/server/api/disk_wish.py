@@ -59,8 +59,8 @@ def _forbids(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
-    """Returns the request for the engine with two things that the body and the headers ask: its slot of llama.cpp's
-    API, and how long its prompts' pages are kept on a disk. Raises InvalidRequest."""
+    """Returns the request for the engine with its slot of llama.cpp's API and the time on disk of its prompts' pages.
+    The body and the headers set both. Raises InvalidRequest."""
     disk_s = NEVER_S if sender.memory_only else 0.0
     if FIELD.encode() in body or b'"store"' in body or SLOT in body:  # most bodies have none and are not parsed again
         asked = decoded(body, _asked)

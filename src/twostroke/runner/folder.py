@@ -37,10 +37,10 @@ else:
 
 
 def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = None, apart: bool | None = None) -> Model:
-    """Reads the model of a folder. Where tie_word_embeddings is true but the checkpoint holds another head, that head
-    is used.
+    """Reads the model of a folder. Where tie_word_embeddings is true but the checkpoint holds an LM head that differs
+    from the embeddings, that head is used.
 
-    kept: the folder that stores, for each checkpoint, whether it holds another head; None compares the tensors each
+    kept: the folder that stores, for each checkpoint, whether it holds such a head; None compares the tensors each
     time. asked: the form to serve the model in; None for the form that it was made for. apart: see `read_model`. Raises
     CorruptModel or UnsupportedModel where config.json is broken or not supported. Missing or broken weights are found
     only when they are loaded.
@@ -62,8 +62,9 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
 
 
 def read_headers(folder: Path) -> Model:
-    """Reads the model as `read_folder` does, but from config.json and the headers of files alone. Where the checkpoint
-    may hold a head of its own, the returned model has none. Raises CorruptModel or UnsupportedModel."""
+    """Reads the model as `read_folder` does, but from config.json and the headers of files alone. It does not compare
+    an LM head of the checkpoint with the embeddings: a model with tied embeddings stays one. Raises CorruptModel or
+    UnsupportedModel."""
     config = read_object(folder / "config.json")
     if not (folder / NAME_FILE).is_file() and scheme_in(folder) is None:
         return with_stored_dtype(folder, read_model(config))
@@ -83,8 +84,8 @@ def with_stored_dtype(folder: Path, model: Model) -> Model:
 
 
 def _has_other_head(folder: Path, model: Model, kept: Path | None) -> bool:
-    """Returns whether the checkpoint has a head of its own. Returns False where the checkpoint cannot be read: loading
-    it later raises the error."""
+    """Returns whether the checkpoint holds an LM head that differs from the embeddings, although the config ties both.
+    Returns False where the checkpoint cannot be read: loading it later raises the error."""
     try:
         with Checkpoint.open(folder) as checkpoint:
             return has_other_head(checkpoint, model, kept)
@@ -93,8 +94,8 @@ def _has_other_head(folder: Path, model: Model, kept: Path | None) -> bool:
 
 
 def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None, asked: Form | None) -> Model:
-    """Reads a model whose checkpoint holds packed weights. The formats that keep them depend on the checkpoint's
-    tensors, so these must be valid."""
+    """Reads a model whose checkpoint holds packed weights. The tensors decide the format of each weight, so the headers
+    of the checkpoint are read. Raises ModelError where they are broken."""
     with Checkpoint.open(folder) as checkpoint:
         named = with_prefix(checkpoint, read_model(config))
         stored, orders = stored_formats(named), column_orders(named)
@@ -107,8 +108,8 @@ def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None, 
 def load_folder(
     folder: Path, weight_format: WeightFormat, packer: Packer | None = None, progress: Progress | None = None
 ) -> tuple[Model, ModelWeights]:
-    """Reads a model and packs every matrix in one format, except for those that are kept wide. packer: None for the
-    NumPy packer. Raises ModelError."""
+    """Reads a model and packs every matrix in one format; matrices with a role in KEPT_WIDE are packed as float32.
+    packer: None for the NumPy packer. Raises ModelError."""
     model = read_folder(folder)
 
     def format_for(weight: Weight) -> WeightFormat:

@@ -16,7 +16,8 @@ class StepReader(Protocol):
     """Reads values of a step before the next one overwrites them."""
 
     def read(self, plan: Plan, sizes: StepSizes, sampled: Mapping[str, Sequence[SampledToken]]) -> None:
-        """Reads values after the step was run and sampled. The plan's texts are still those before the step."""
+        """Called after a step was run and its tokens were sampled. The sequences of the plan do not contain the sampled
+        tokens yet."""
 
 
 class LastRows:
@@ -44,8 +45,8 @@ class LastRows:
         self._rows = self._memory.numbers(self._value, sizes)[chosen] if chosen else None
 
     def of(self, request_id: str, length: int) -> F32Array | None:
-        """Returns the hidden state (D,) of a request whose text has `length` tokens. Returns None where the last step
-        did not sample the last token of that text."""
+        """Returns the hidden state (D,) from which the last token of a request was sampled. length: the number of known
+        tokens, prompt included. Returns None where the last step did not sample the last of these tokens."""
         place = self._places.get(request_id)
         if place is None or self._rows is None or place[1] != length:
             return None

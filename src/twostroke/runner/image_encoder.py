@@ -1,4 +1,5 @@
-"""The encoder of images makes image rows from tiles, and writes the rows of a step that come from images.
+"""The encoder of images makes image rows from tiles (a tile is an image, or a part of one, that is encoded alone). It
+also writes the rows of a step that come from images.
 
 Rows of tiles are kept up to a number of bytes; the tiles that were used last are kept. A tile that was dropped is
 encoded again, with the same bits: an encode is one step of one sequence, however it is divided into pieces.
@@ -33,13 +34,15 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 FILLED_ROWS = 256
 """How many rows of pixels are made at a time. The arrays between the image's bytes and the rows then stay in caches.
-The arrays for all patches of an image of 4,096 x 4,096 pixels would take hundreds of megabytes that no plan counts."""
+For all patches of an image of 4,096 x 4,096 pixels, these arrays would take hundreds of megabytes, which no estimate of
+the server's memory includes."""
 
 
 class TowerValues(Struct, frozen=True, eq=False):
-    """Values of an encoder's program. pixels: the input with the pixels of patches. places: the input with the learned
-    embeddings of their places; None where there are none. added: the rows that are added after layers of the language
-    model, in addition to the encoder's result. fold: the place at which patches become fewer rows."""
+    """The inputs and outputs of an image encoder's program that the host reads or writes. pixels: the input for the
+    pixels of patches. places: the input for learned position embeddings; None where there are none. added: further
+    outputs, which are added to hidden states after layers of the language model. fold: where groups of neighbouring
+    rows become one row each; None where they never do."""
 
     pixels: Value
     places: Value | None = None
@@ -48,7 +51,7 @@ class TowerValues(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, encoder: SightEncoder, program: Program) -> TowerValues:
-        """Returns the values of an encoder. program: the encoder's program as it computes."""
+        """Returns these values for an encoder. program: the encoder's program, after all passes."""
         fold = fold_of(program)
         return cls(encoder.pixels, encoder.places, program.kept if fold is None else (), fold)
 
@@ -56,8 +59,8 @@ class TowerValues(Struct, frozen=True, eq=False):
 class ImageEncoder:
     """Encodes one tile at a time, in pieces. The values between two pieces stay in the encoder's own memory.
 
-    parts: the body between its cuts, and the head. cost: divides a tile into pieces. A window is a sequence of its own,
-    because its patches see only each other.
+    parts: the programs that run one after the other, of which the last is the head. cost: divides a tile into pieces. A
+    window of patches is run as a sequence of its own, because its patches see only each other.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class ImageEncoder:
         self.num_encoded = 0
 
     def begin(self, tile: ImageTile) -> None:
-        """Begins to encode this tile. A tile that is not finished is given up."""
+        """Begins to encode this tile. If another tile is not finished, the work on it is discarded."""
         self._squares = squares_of(tile)
         order = self._order(self._squares[0])
         self.tile, self._rows, self._made = tile, None, None
@@ -121,7 +124,8 @@ class ImageEncoder:
         return piece
 
     def _fill(self, square: ImageTile, piece: EncodePiece, sizes: StepSizes) -> None:
-        """Writes, block by block, the inputs that the first part reads for these rows."""
+        """Writes the inputs of the encoder's first program for the rows of a piece: rotary positions, pixels and
+        position embeddings. It works on FILLED_ROWS rows at a time."""
         memory = self._memory
         for first in range(piece.first, piece.end, FILLED_ROWS):
             own = slice(first, min(first + FILLED_ROWS, piece.end))
@@ -133,7 +137,8 @@ class ImageEncoder:
                 memory.fill(self._values.places, block, self._layout.places(square, own))
 
     def _fold(self, piece: EncodePiece, sizes: StepSizes) -> None:
-        """Writes groups of neighbouring rows as the rows of this piece."""
+        """Writes the inputs of the program after the fold: each row is a group of neighbouring rows of the program
+        before it."""
         fold = self._values.fold
         if fold is None:
             raise ValueError("the program folds no rows")
@@ -142,8 +147,9 @@ class ImageEncoder:
         self._memory.fill(fold.target, sizes, made)
 
     def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
-        """Runs the head for a piece, and keeps its image rows: (rows, width of the text model), followed by the same
-        width for each value that is added. before: the number of rows of the squares before this one."""
+        """Runs the encoder's head for a piece, and stores its image rows. A row has the width of the text model,
+        followed by the same width for each value that is added after layers. before: the number of image rows of those
+        squares of the image that were encoded earlier."""
         back = order.back[piece.first : piece.end]
         self._memory.choose_logit_rows(back)
         sizes = StepSizes(order.rows, 1, len(back))
@@ -155,7 +161,8 @@ class ImageEncoder:
         np.concatenate(found, axis=1, out=self._rows[before + piece.first : before + piece.end])
 
     def _read(self, tile: ImageTile, piece: EncodePiece) -> None:
-        """Makes the rows of a piece of a sheet from the rows of its squares."""
+        """Makes the image rows of a piece of a whole image that is divided into squares, from the rows of these
+        squares."""
         newline = self._layout.newline
         if self._rows is None or newline is None or tile.sheet is None:
             raise ValueError("no squares were encoded")
@@ -165,7 +172,8 @@ class ImageEncoder:
         self._made[own] = read_sheet(tile.sheet, self._rows, newline, piece.first, piece.end)
 
     def take_rows(self) -> F32Array | None:
-        """Returns the rows of the tile and ends it, where all of its pieces are done. Otherwise returns None."""
+        """Returns the image rows of the tile if all of its pieces are computed, and forgets the tile. Otherwise returns
+        None."""
         if self.tile is None or not self._walk.done:
             return None
         made = self._rows if self.tile.sheet is None else self._made
@@ -200,9 +208,9 @@ def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end
 
 
 class KeptRows:
-    """Keeps the rows of tiles by the tiles' keys, at most max_bytes in all. The latest tile is kept even where its rows
-    alone have more bytes. clock: returns seconds. before_piece: called before each piece; it may raise, which ends the
-    work."""
+    """Stores the image rows of tiles by the tiles' keys, at most max_bytes in all. The latest tile is stored even where
+    its rows alone have more bytes. clock: returns seconds. before_piece: called before each piece; it may raise, which
+    ends the work."""
 
     def __init__(self, encoder: ImageEncoder, max_bytes: int, clock: Callable[[], float]) -> None:
         self._encoder, self._max_bytes, self._clock = encoder, max_bytes, clock
@@ -215,11 +223,12 @@ class KeptRows:
 
     @property
     def cost(self) -> EncodeCost:
-        """The cost by which tiles are divided into pieces."""
+        """The object by which tiles are divided into pieces of a predicted time."""
         return self._encoder.cost
 
     def of(self, tile: ImageTile) -> F32Array:
-        """Returns the tile's rows, which are kept or computed now. A tile that was begun is finished first."""
+        """Returns the tile's image rows, which are stored or computed now. A tile whose encoding has begun is finished
+        first."""
         while tile.key not in self._rows:
             self.work(tile)
         self._rows.move_to_end(tile.key)
@@ -227,25 +236,26 @@ class KeptRows:
         return self._rows[tile.key]
 
     def made_of(self, tile: ImageTile) -> F32Array:
-        """Computes the rows of a tile without keeping them. A tile that was begun is given up."""
+        """Computes the image rows of a tile without storing them. The work on a tile that is not finished is discarded.
+        """
         return self._encoder.encode(tile)
 
     def find(self, key: int) -> F32Array | None:
-        """Returns the rows of a tile, or None where they are not kept."""
+        """Returns the image rows of a tile, or None where they are not stored."""
         found = self._rows.get(key)
         if found is not None:
             self._rows.move_to_end(key)
         return found
 
     def put(self, key: int, rows: F32Array) -> None:
-        """Keeps rows that another process has encoded."""
+        """Stores image rows that another process has computed."""
         if key not in self._rows:
             self._keep(key, rows)
 
     def work(self, tile: ImageTile, most_s: float = inf, pace: EncodePace = AS_PREDICTED) -> bool:
-        """Computes pieces of the tile that was begun, or of `tile` where none was. At least one piece is computed.
-        Together the pieces are predicted to take at most `most_s` seconds. pace: see `EncodeWalk.take`. Returns whether
-        `tile` is finished."""
+        """Computes pieces of the tile whose encoding has begun, or of `tile` where there is none. At least one piece is
+        computed. Together the pieces are predicted to take at most `most_s` seconds. pace: see `EncodeWalk.take`.
+        Returns whether `tile` is finished."""
         if tile.key in self._rows:
             self._finished.add(tile.key)
             return True
@@ -280,7 +290,8 @@ class KeptRows:
         self._finished.add(tile.key)
 
     def take(self, seconds: float) -> EncodedTiles:
-        """Returns the work that was done since the last call. seconds: how long this work took."""
+        """Returns a report on the encodes since the last call: the tiles that were finished or dropped, and the times
+        of pieces. seconds: how long this work took."""
         spent_s = seconds if self._times else 0.0
         finished, dropped = frozenset(self._finished), frozenset(self._dropped)
         done = EncodedTiles(finished, spent_s, tuple(self._times), dropped)
@@ -310,8 +321,8 @@ class ImageRows:
         return made
 
     def write(self, plan: Plan, sizes: StepSizes) -> EncodedTiles:
-        """Writes the marks and rows of the plan's positions that show images. Computes pieces of the plan's tile, for
-        as long as the step allows. Returns all work on images since the call before."""
+        """Writes the plan's image rows into the inputs of the step, and marks which rows show images. Computes pieces
+        of the plan's tile, for as long as the step allows. Returns all work on images since the last call."""
         begin_s = self._clock()
         if plan.encode is not None:
             self._work(plan.encode, plan.encode_s, plan.encode_pace)
@@ -324,8 +335,8 @@ class ImageRows:
         return self.kept.take(early_s + self._clock() - begin_s)
 
     def of_span(self, planned: PlannedSequence) -> tuple[Mapping[Value, F32Array], int]:
-        """Returns two things about the one image that planned positions show: its rows, by the value that takes them,
-        and the position up to which these rows see."""
+        """Returns two things about the one image that planned positions show. The first is its image rows, by the input
+        of the program that takes them; the second is the position up to which these rows see."""
         ((_, rows, end),) = self._rows_in(planned.request.images, planned.start, planned.end)
         return self._inputs.by_value(rows), end
 
@@ -358,8 +369,8 @@ class ImageRows:
         return StepImages(tuple(shown), tuple(placed))
 
     def _work(self, tile: ImageTile, most_s: float, pace: EncodePace) -> None:
-        """Computes pieces of a tile. A tile that fails is given up and counts as done: the step that needs it fails by
-        itself."""
+        """Computes pieces of a tile. A tile whose encoding fails counts as done: the step that needs its rows fails
+        later by itself."""
         try:
             self.kept.work(tile, most_s, pace)
         except Exception:

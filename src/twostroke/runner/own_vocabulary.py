@@ -1,4 +1,4 @@
-"""A program whose head knows fewer tokens than the model. Its logits are copied to the places of the model's tokens."""
+"""Runs a draft head whose vocabulary is a part of the model's, and gives its logits the model's token ids."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.forward import Forward
 
 NEVER = np.float32(-1e30)
-"""The logit of a token that the head does not know. It is finite, because a logit that is not finite counts as a fault.
+"""The logit of a token that the draft head lacks. It is finite, because a logit that is not finite counts as a fault.
 """
 
 
 class OwnVocabulary:
-    """Satisfies Forward. tokens: for each token of the inner head, the model's token id."""
+    """Runs a draft head that has a smaller vocabulary than the model, and returns logits over the model's vocabulary.
+    Tokens that the draft head lacks get the logit NEVER. Satisfies Forward. tokens: the model's token id of each logit
+    of the draft head."""
 
     def __init__(self, inner: Forward, tokens: I32Array, vocab_size: int) -> None:
         self._inner, self._tokens, self._vocab_size = inner, tokens, vocab_size

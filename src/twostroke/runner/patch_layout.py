@@ -1,5 +1,5 @@
-"""How a tile becomes rows of pixels: the order of its patches, their windows, and the learned places that are added to
-them."""
+"""How a tile becomes rows of pixels: the order of its patches, their windows, and the learned position embeddings that
+are added to them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ ALL = slice(None)
 
 class PatchOrder(Struct, frozen=True, eq=False):
     """The order of a tile's patches in a step. lines, columns: (patches,), the line and the column of each patch in its
-    tile, in this order. back: for each image row, the number of the group of patches in the step that makes it.
-    windows: the number of patches in each window, in order, or in each group of patches that become one row; empty
-    where a model has neither. rest: the number of rows after the patches that are no patches."""
+    tile, in this order. back: for each image row, the index of the group of patches that becomes this row. windows: the
+    number of patches in each attention window, in order. In a program that folds rows, it is the number in each group
+    that becomes one row. It is empty in other models. rest: the number of rows after the patches that are no patches,
+    such as a class token's."""
 
     lines: I32Array
     columns: I32Array
@@ -39,9 +40,12 @@ class PatchOrder(Struct, frozen=True, eq=False):
 
 
 class PatchLayout:
-    """Makes rows of pixels, and what belongs to each row, from tiles. values: (256, 3), the number for each byte of
-    red, green and blue. table: the learned places (places, width), where they are fitted to each tile; the place of the
-    row that is no patch comes first. newline: the row that ends lines."""
+    """Makes, from a tile, the rows of pixels of its patches, their rotary positions and their position embeddings.
+
+    values: (256, 3), the number for each byte of red, green and blue. table: the learned position embeddings
+    (positions, width) where they are interpolated to the size of each tile; those of rows that are no patches come
+    first. newline: the image row that ends a line.
+    """
 
     def __init__(
         self, sight: Sight, values: F32Array, table: F32Array | None = None, newline: F32Array | None = None
@@ -52,7 +56,7 @@ class PatchLayout:
         self.order = lru_cache(maxsize=64)(self._order)
 
     def grid(self, tile: ImageTile) -> tuple[int, int]:
-        """Returns how many patches a column and a line of a tile have."""
+        """Returns the height and the width of a tile in patches."""
         merge = self._sight.patching.merge
         return tile.lines * merge, tile.columns * merge
 
@@ -97,23 +101,23 @@ class PatchLayout:
         return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths), self._sight.rest)
 
     def _inner(self) -> tuple[I32Array, I32Array]:
-        """Returns the lines and the columns of one image row's patches inside the group that they form, in order. The
-        patches that become one row in the tower are neighbours."""
+        """Returns the line and the column of each patch inside the group of patches that becomes one image row, in the
+        order of the step. Patches that the encoder folds to one row earlier are next to each other."""
         merge, side = self._sight.patching.merge, self._sight.fold.side if self._sight.fold else 1
         square, own = np.divmod(np.arange(merge**2, dtype=np.int32), np.int32(side**2))
         line, column = np.divmod(square, np.int32(merge // side))
         return line * side + own // side, column * side + own % side
 
     def turns(self, tile: ImageTile, rows: slice) -> I32Array:
-        """Returns line and column (2, rows) by which a tile's rows are rotated. rows: the rows of the step that are
-        returned."""
+        """Returns the line and the column (2, rows) that are the rotary positions of a tile's rows. rows: the rows of
+        the step that are returned."""
         order = self.order(tile.lines, tile.columns)
         made = np.stack([order.lines[rows], order.columns[rows]]) + np.int32(self._sight.turned_from)
         return np.pad(made, ((0, 0), (0, order.rest_in(rows))))
 
     def places(self, tile: ImageTile, rows: slice = ALL) -> F32Array:
-        """Returns the learned places (rows, width) of a tile's rows. rows: the rows of the step that are returned.
-        Raises ValueError without a table."""
+        """Returns the position embeddings (rows, width) of a tile's rows. rows: the rows of the step that are returned.
+        Raises ValueError for a model without learned position embeddings."""
         learned, order = self._sight.learned, self.order(tile.lines, tile.columns)
         if learned is None or self._table is None or self._first is None:
             raise ValueError("no table of places")
@@ -135,8 +139,9 @@ class PatchLayout:
 
 
 def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[F32Array]]:
-    """Returns how `count` places along one side of a tile are computed from `side` learned places. The arrays of the
-    first list name a learned place for each place; those of the second list are its shares."""
+    """Returns how the position embeddings of `count` patches along one side of a tile are interpolated from `side`
+    learned ones. Each array of the first list has, for each patch, the index of one learned embedding. The arrays of
+    the second list have the weights by which these embeddings are multiplied."""
     if between is Between.SMOOTH:
         return _smooth(count, side)
     index = np.arange(count, dtype=np.float32)
@@ -159,8 +164,9 @@ def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[
 
 
 def _smooth(count: int, side: int) -> tuple[list[I32Array], list[F32Array]]:
-    """Returns the places of the old grid that each new place reads, and their shares, which add up to 1. The shares
-    form a triangle, which is as wide as a place of the new grid, but at least as wide as one of the old grid."""
+    """Returns the indices of the learned embeddings that each patch reads, and their weights, which add up to 1. The
+    weights form a triangle, which is as wide as a patch of the tile, but at least as wide as a cell of the learned
+    grid."""
     scale = side / count
     support = max(scale, 1.0)
     middle = (np.arange(count) + 0.5) * scale
@@ -174,7 +180,7 @@ def _smooth(count: int, side: int) -> tuple[list[I32Array], list[F32Array]]:
 
 
 def _bicubic(distance: F32Array) -> F32Array:
-    """The kernel of Keys (1981) with a = -0.75."""
+    """Returns the weights of bicubic interpolation at these distances: the kernel of Keys (1981) with a = -0.75."""
     a = np.float32(-0.75)
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a

@@ -13,8 +13,8 @@ from twostroke.ops.step_memory import StepMemory
 
 
 class PoolPages:
-    """Satisfies replica.page_exchange.PageStore and disk.parts.PartMemory. Layers of a group follow in the program's
-    order."""
+    """Reads and writes pages, and states, of the KV cache as bytes. The bytes of one page are those of all layers of
+    its cache group, in the order of the layers. Satisfies replica.page_exchange.PageStore and disk.parts.PartMemory."""
 
     def __init__(self, memory: StepMemory) -> None:
         self._groups = [memory.layers_of(group) for group in range(len(memory.page_inputs))]

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 
 def no_delay() -> float:
-    """Returns 0: the delay for callers that do not ask the system."""
+    """Returns 0. It stands for the time in which other processes kept this thread off the processor, where that is not
+    measured."""
     return 0.0
 
 
 class ModelRunner:
-    """Satisfies `engine.executor.Executor`. It runs one step at a time.
+    """Runs the plans of the engine on a real model, one step at a time. Satisfies `engine.executor.Executor`.
 
     delay: returns the seconds, since its last call, in which this thread was ready to run but the processor ran
     something else. sampler: runs the model and chooses tokens; the default samples on the host from logits that
@@ -53,8 +54,9 @@ class ModelRunner:
         self._sampler = sampler or HostSampler(forward)
 
     def execute(self, plan: Plan) -> StepResult:
-        """Runs one forward pass, and then the pieces of a span. For each sequence that samples, returns the draft
-        tokens that are right, and one more token.
+        """Runs one forward pass. If the plan also has rows of an image that see each other, it then computes the
+        planned pieces of these rows. For each sequence that samples, returns the accepted draft tokens, and one more
+        token.
 
         A fault in sampling one request ends only that request. Raises BackendError where a kernel refuses its operands.
         """
@@ -88,8 +90,8 @@ class ModelRunner:
         )
 
     def _score(self, plan: Plan, sizes: StepSizes) -> dict[str, tuple[TokenLogprob, ...]]:
-        """Returns prompt log probabilities. It computes as many rows at a time as there is memory for. It must run
-        after sampling, because it uses the same memory."""
+        """Returns the log probabilities of prompt tokens. It computes as many rows at a time as there is memory for. It
+        must run after sampling, because it overwrites the logits."""
         scored: dict[str, tuple[TokenLogprob, ...]] = {}
         first_row = 0
         for sequence in plan.sequences:

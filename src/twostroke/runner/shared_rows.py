@@ -15,12 +15,13 @@ from twostroke.types.images import EncodedTiles, ImageTile, keys_of
 from twostroke.types.request import Request
 
 Told = Callable[[EncodedTiles], None]
-"""A function that is called after each piece of an encode."""
+"""A function that is called after each piece of an image's encoding, with a report of what was encoded."""
 
 
 class EncodedRows:
-    """The rows of an encoder. Satisfies replica.row_feeds.RowStore. width: the number of floats of a row. times:
-    corrects the predictions of `cost`. told: called with what was encoded. clock: returns seconds."""
+    """Image rows of an encoder, as bytes for other replicas. Satisfies replica.row_feeds.RowStore. width: the number of
+    floats of a row. times: corrects the predictions of `cost`. told: a function that is called with what was encoded.
+    clock: returns seconds."""
 
     def __init__(
         self, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float], times: PieceTimes, told: Told
@@ -51,7 +52,7 @@ class EncodedRows:
 
     def work(self, tile: ImageTile, seconds: float) -> bool:
         """Encodes pieces of a tile; see RowStore. An encode that fails counts as done: the request that needs the rows
-        fails by itself."""
+        fails later by itself."""
         begin_s = self._clock()
         try:
             over = self._kept.work(tile, seconds, self._times.pace())
@@ -73,8 +74,9 @@ class EncodedRows:
 
 
 class SharedRows(EncodedRows):
-    """The rows of an engine. turns: the scheduler's turns, which are told what is encoded. cache: knows prompts whose
-    images need no rows."""
+    """Image rows of an encoder in the same process as a language model. turns: the part of the scheduler that decides
+    which tile is encoded next; it gets a report of each encode. cache: knows which prompts are cached up to after an
+    image, whose rows are then not needed."""
 
     def __init__(
         self, images: ImageRows, cost: EncodeCost, turns: ImageTurns, cache: CacheManager, clock: Callable[[], float]

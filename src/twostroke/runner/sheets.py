@@ -1,4 +1,5 @@
-"""Grids of squares: the tile of each square, and the rows of a picture, line by line, from the rows of its squares."""
+"""Large images that are divided into square tiles (a sheet). Each square is encoded alone; then the rows of all squares
+are joined to the rows of the whole image, line by line."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from twostroke.types.images import ImageTile, Sheet
 
 
 def squares_of(tile: ImageTile) -> list[ImageTile]:
-    """Returns the tiles that are encoded alone: the tile itself, or the squares of its sheet in order."""
+    """Returns the tiles that are encoded alone: the tile itself, or the squares of a tile that is a grid of squares, in
+    order."""
     sheet = tile.sheet
     if sheet is None:
         return [tile]
@@ -28,11 +30,11 @@ def squares_of(tile: ImageTile) -> list[ImageTile]:
 
 
 def read_sheet(sheet: Sheet, rows: F32Array, newline: F32Array, first: int, end: int) -> F32Array:
-    """Returns rows [first, end) of a sheet. rows: the rows of its squares (squares * side * side, width). newline: the
-    row that ends lines.
+    """Returns image rows [first, end) of a whole image from those of its squares. rows: the squares' rows (squares *
+    side * side, width). newline: the row that ends lines.
 
-    A sheet that is fitted to another size is interpolated bilinearly in float32. The middles of its places are aligned
-    with those of the grid.
+    If the image rows are wanted in another size than the squares have, they are interpolated bilinearly in float32. The
+    centres of old and new cells are aligned, as with align_corners=False in PyTorch.
     """
     numbers = np.arange(first, end)
     if sheet.ends_lines:
@@ -59,7 +61,7 @@ def read_sheet(sheet: Sheet, rows: F32Array, newline: F32Array, first: int, end:
 
 
 def _places(sheet: Sheet, line: I32Array, column: I32Array) -> I32Array:
-    """Returns the indices of the squares' rows that show these places of a picture."""
+    """Returns the indices of the squares' rows that show these lines and columns of the whole image."""
     (down, own_line), (across, own_column) = (
         np.divmod(at, sheet.side) for at in (line + sheet.top, column + sheet.left)
     )
@@ -68,8 +70,8 @@ def _places(sheet: Sheet, line: I32Array, column: I32Array) -> I32Array:
 
 
 def _between(at: I32Array, count: int, fitted: int) -> tuple[I32Array, I32Array, F32Array]:
-    """Returns, along one side, the two places between which each fitted place lies, and the share of the second place,
-    (places, 1)."""
+    """Returns, along one side, the two old indices between which each new index lies in bilinear interpolation, and the
+    weight of the second one, (indices, 1). at: the new indices. count, fitted: the old and the new length."""
     scale = np.float32(count) / np.float32(fitted)
     source = np.maximum((at.astype(np.float32) + np.float32(0.5)) * scale - np.float32(0.5), np.float32(0))
     first = source.astype(np.int32)

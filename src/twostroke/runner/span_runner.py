@@ -38,8 +38,8 @@ ONE_SEQUENCE = StepSizes(0, 1, 0)
 
 
 class KeptValues:
-    """Keeps the numbers of all rows of one span, by those values of the program that own memory. memory: the memory of
-    steps."""
+    """Stores the numbers of all rows of one span, for those values of the program that own memory. memory: the memory
+    of steps."""
 
     def __init__(self, memory: StepMemory) -> None:
         self._memory = memory
@@ -47,27 +47,28 @@ class KeptValues:
         self._rows = 0
 
     def begin(self, rows: int) -> None:
-        """Forgets all values. The values that are kept next have `rows` rows each."""
+        """Forgets all values. The values that are stored next have `rows` rows each."""
         self._arrays, self._rows = {}, rows
 
     def keep(self, root: Value, rows: F32Array, first: int = 0) -> None:
-        """Keeps rows of a value, from row `first` on."""
+        """Stores rows of a value, from row `first` on."""
         made = self._arrays.get(root)
         if made is None:
             made = self._arrays[root] = np.empty((self._rows, root.width), np.float32)
         made[first : first + len(rows)] = rows
 
     def only(self, roots: Sequence[Value]) -> None:
-        """Forgets all other values."""
+        """Forgets all values but these."""
         self._arrays = {root: rows for root, rows in self._arrays.items() if root in roots}
 
     def put_back(self, roots: Sequence[Value], first: int, sizes: StepSizes) -> None:
-        """Writes rows of these values, from row `first` on, to where the calls of a step of these sizes read them."""
+        """Copies stored rows of these values, from row `first` on, into the memory of a step of these sizes."""
         for root in roots:
             self._of_step(root, sizes)[:] = self._arrays[root][first : first + sizes.tokens]
 
     def take_out(self, roots: Sequence[Value], first: int, sizes: StepSizes) -> None:
-        """Keeps the rows that a step of these sizes has made of these values."""
+        """Copies the rows of these values from the memory of a step of these sizes, and stores them from row `first`
+        on."""
         for root in roots:
             self.keep(root, self._of_step(root, sizes), first)
 
@@ -75,7 +76,8 @@ class KeptValues:
         return self._memory.value(root, sizes).reshape(sizes.tokens, root.width)
 
     def view(self, value: Value) -> F32Array:
-        """Returns the array that keeps all rows of a value. Makes this array first where the value is not kept yet."""
+        """Returns the array that stores all rows of a value. Makes this array first where the value is not stored yet.
+        """
         if value.root not in self._arrays:
             self._arrays[value.root] = np.empty((self._rows, value.root.width), np.float32)
         whole = self._arrays[value.root][:, value.offset : value.offset + value.width]
@@ -83,8 +85,8 @@ class KeptValues:
 
 
 class KeptHead:
-    """Satisfies `Forward`. It computes the head alone, from rows that are kept. head: the head as a program. roots: the
-    values of the body that it reads. first: the kept row that is row 0 of the step."""
+    """Computes logits alone, from stored hidden states. Satisfies `Forward`. head: the program that makes logits.
+    roots: the values of the body that this program reads. first: the stored row that is row 0 of the step."""
 
     def __init__(self, head: Forward, kept: KeptValues, roots: Sequence[Value]) -> None:
         self._head, self._kept, self._roots = head, kept, roots
@@ -103,8 +105,8 @@ class KeptHead:
 
 
 class SpanProgram(Struct, frozen=True, eq=False):
-    """A language model in parts. parts: see `span_parts`. bodies: each part as a program; a part that is an attention
-    is never run as a program. ops: has a method for each op, on arrays."""
+    """A language model that is divided at its attentions. parts: see `span_parts`. bodies: each part as a program; a
+    part that is one attention is run as a single op instead. ops: has a method for each op, on arrays."""
 
     parts: Sequence[SpanPart]
     bodies: Sequence[Forward]
@@ -112,11 +114,11 @@ class SpanProgram(Struct, frozen=True, eq=False):
 
 
 class SpanRunner:
-    """Computes the pieces of one span at a time, in order. A span that is not finished is given up where the next one
-    begins.
+    """Computes the pieces of one span at a time, in order. If another span begins, a span that is not finished is given
+    up.
 
-    images: the rows of images, and the marks of rows that come from them. head: runs a step of rows that need logits,
-    from `kept_head`. clock: returns seconds.
+    images: the rows of images, and the marks of rows that come from them. head: runs a step of the rows that need
+    logits.
     """
 
     def __init__(
@@ -135,11 +137,12 @@ class SpanRunner:
         self._end = 0
 
     def cost(self, steps: StepCost) -> SpanCost:
-        """Returns what pieces cost. steps: predicts steps of the program."""
+        """Returns an object that predicts the time of the pieces into which an image's rows are divided. steps:
+        predicts steps of the program."""
         return span_cost(self._program.parts, steps, self._memory.sizes.max_step_tokens)
 
     def execute(self, work: SpanWork) -> StepResult:
-        """Computes the pieces. After the span's last piece, the result also has what a whole step would give for the
+        """Computes pieces of a span. After the last piece, the result also has the tokens and log probabilities of the
         sequence. Raises ValueError where a piece does not follow the piece that was computed last."""
         planned, times = work.planned, list[PieceTime]()
         begin_s = self._clock()
@@ -186,7 +189,8 @@ class SpanRunner:
         self._kept.take_out(part.ends, piece.first, sizes)
 
     def _attend(self, planned: PlannedSequence, call: Op) -> None:
-        """Computes an attention of all rows, which may be more than a step has. It reads and writes the kept values."""
+        """Computes one attention of all rows of a span at once; a span may have more rows than a step. It reads and
+        writes the arrays of KeptValues."""
         rows, memory = planned.num_tokens, self._memory
         write_sequences((_block(planned, rows - 1, rows),), memory)
         memory.batch.row_starts[1] = rows
@@ -214,7 +218,7 @@ class SpanRunner:
 
 class ImageSteps(Struct, frozen=True, eq=False):
     """The objects that work on images in steps of a language model. rows: writes rows of images. spans: computes rows
-    that see each other, in pieces; None where plans have none."""
+    that see each other, in pieces; None for a model without such rows."""
 
     rows: ImageRows
     spans: SpanRunner | None

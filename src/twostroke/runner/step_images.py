@@ -14,8 +14,9 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 
 
 class ShownRows(Struct, frozen=True, eq=False):
-    """Rows of a step that show a part of an image, from row `first` on. end: the position up to which they see; 0 where
-    they see as rows of text do. numbers: (rows, width * pieces), the pieces of an image row next to each other."""
+    """Consecutive rows of a step that show a part of an image. first: the first of them. end: the position up to which
+    they see; 0 where they see as rows of text do. numbers: (rows, width * pieces), where a row holds its input
+    embedding, followed by the vectors that are added after layers."""
 
     first: int
     end: int
@@ -23,14 +24,15 @@ class ShownRows(Struct, frozen=True, eq=False):
 
 
 class PlacedRows(Struct, frozen=True, eq=False):
-    """The time, height and width (3, rows) of the rows of a sequence that shows images. first: its first row."""
+    """The rotary positions in time, height and width (3, rows) of the rows of a sequence that shows images. first: its
+    first row."""
 
     first: int
     places: I32Array
 
 
 class StepImages(Struct, frozen=True, eq=False):
-    """The rows of a step that show images, and the places of the sequences that show any."""
+    """The rows of a step that show images, and the positions of the sequences that show any."""
 
     shown: tuple[ShownRows, ...] = ()
     placed: tuple[PlacedRows, ...] = ()
@@ -40,11 +42,12 @@ NO_IMAGES = StepImages()
 
 
 class ImageInputs:
-    """Writes image rows, their marks and the places of rows into the memory of a step.
+    """Writes image rows into the memory of a step, marks them, and writes the rotary positions of all rows.
 
-    taken: for each piece of an image row, the value that takes it; None for a piece that another process takes. The
-    piece for the embedding comes first, then those that are added after layers. filler: the token id of rows that show
-    images; None for the token id in the prompt. turned: whether any process rotates rows by their places.
+    An image row has one or more vectors: the input embedding, and those that are added to hidden states after layers.
+    taken: for each of these vectors, the value of the program that it is written to; None where another process needs
+    it. filler: the token id of rows that show images; None for the token id in the prompt. turned: whether any process
+    has rotary positions in time, height and width.
     """
 
     def __init__(
@@ -55,18 +58,18 @@ class ImageInputs:
 
     @property
     def pieces(self) -> int:
-        """The number of pieces of an image row."""
+        """The number of vectors of an image row: the input embedding, and those that are added after layers."""
         return len(self._taken)
 
     def by_value(self, numbers: F32Array) -> dict[Value, F32Array]:
-        """Divides image rows (rows, width * pieces) into their pieces. Returns the pieces that this process takes, by
-        the input value of its program."""
+        """Divides image rows (rows, width * pieces) into the input embedding and the vectors that are added after
+        layers. Returns those that this process needs, by the input value of its program."""
         parts = zip(self._taken, np.split(numbers, self.pieces, axis=1), strict=True)
         return {value: part for value, part in parts if value is not None}
 
     def fill(self, piece: int, first: int, numbers: F32Array) -> None:
-        """Writes one piece of image rows, (rows, width) or flat, from row `first` of the next step on. Raises
-        ValueError for rows that no step has."""
+        """Writes one of the vectors of image rows, (rows, width) or flat, from row `first` of the next step on. piece:
+        the index of the vector. Raises ValueError for rows that no step has."""
         value = self._taken[piece]
         if value is None:
             return
@@ -76,7 +79,8 @@ class ImageInputs:
         self._memory.fill_rows(value, StepSizes(first + len(rows), 0, 0), rows, first)
 
     def mark(self, first: int, count: int, end: int) -> None:
-        """Marks rows of the next step as image rows. See ShownRows. The token ids of all rows must be written."""
+        """Marks `count` rows of the next step, from row `first` on, as image rows. end: the position up to which they
+        see; 0 where they see as rows of text do. The token ids of all rows must be written."""
         at = slice(first, first + count)
         self._memory.row_marks[at], self._memory.row_ends[at] = 1, end
         if self._filler is not None:
@@ -84,8 +88,8 @@ class ImageInputs:
         self._marked = True
 
     def begin(self, placed: Sequence[PlacedRows], sizes: StepSizes) -> None:
-        """Removes the marks of the step before, and writes the places of all rows. The positions of all rows must be
-        written."""
+        """Removes the marks of the last step's image rows, and writes the rotary positions of all rows. The token
+        positions of all rows must be written."""
         memory = self._memory
         if self._marked:
             memory.row_marks[:], memory.row_ends[:] = 0, 0
@@ -98,7 +102,8 @@ class ImageInputs:
                 table.write(made)
 
     def write(self, images: StepImages, sizes: StepSizes) -> None:
-        """Writes the places, the image rows and their marks. The process must have the image rows."""
+        """Writes the rotary positions of all rows and the image rows of a step, and marks the image rows. The process
+        must have the image rows."""
         self.begin(images.placed, sizes)
         for each in images.shown:
             for piece, own in enumerate(np.split(each.numbers, self.pieces, axis=1)):

@@ -1,5 +1,6 @@
-"""Places of a prompt's positions in time, height and width. An image moves the time on by its number of lines or of
-columns, whichever is larger, or by those of its canvas."""
+"""Rotary positions of a prompt in time, height and width (M-RoPE). After an image, the time goes on by the larger of
+its lines and columns. For a model that divides an image into slices, the lines and columns are those of the canvas: the
+plane on which it places the image and its slices."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def places_of(spans: Sequence[ImageSpan], start: int, end: int) -> I32Array:
 
 
 class _Window:
-    """The places (3, rows) of positions from `start` on. Writes to positions outside the window are ignored."""
+    """The rotary positions (3, rows) of positions from `start` on. Writes to positions outside the window are ignored.
+    """
 
     def __init__(self, made: I32Array, start: int) -> None:
         self._made, self._start = made, start
@@ -51,8 +53,8 @@ class _Window:
         return self._start + len(self._made[0])
 
     def put(self, first: int, end: int, origin: int, line: I32Array | int, column: I32Array | int) -> None:
-        """Writes the places of positions [first, end). origin: the time. line, column: numbers that are added to origin
-        for height and width; one for all positions, or one for each."""
+        """Writes the rotary positions of positions [first, end). origin: the time. line, column: numbers that are added
+        to origin for height and width; one for all positions, or one for each."""
         begin, stop = max(first, self._start), min(end, self.end)
         if begin < stop:
             own, part = slice(begin - self._start, stop - self._start), slice(begin - first, stop - first)
@@ -68,9 +70,9 @@ class _Window:
 
 
 def _place_on_canvases(window: _Window, spans: Sequence[ImageSpan]) -> None:
-    """Writes the places of images, their slices and the marks around them. The whole image is stretched over the canvas
-    of its slices. The marks before and after a tile lie at its corners, and the breaks between lines of slices lie at
-    the right edge of the canvas. Further marks after the last tile lie where the canvas begins."""
+    """Writes the rotary positions of images, their slices and the marks around them. The whole image is stretched over
+    the canvas of its slices. The marks before and after a tile lie at its corners, and the breaks between lines of
+    slices lie at the right edge of the canvas. Further marks after the last tile lie where the canvas begins."""
     shift = origin = 0
     for place, span in enumerate(spans):
         canvas, tile = span.canvas, span.tile

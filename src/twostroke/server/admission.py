@@ -15,11 +15,11 @@ from twostroke.server.gate.reach import Reach
 
 
 class Limits(Struct, frozen=True):
-    """Limits that hold before any work is done for a request (the door has the limits of the queue).
+    """Limits on single requests. The limits on all waiting requests together are in gate/door.py.
 
     deadline_s: the longest time from a request's arrival to the end of its answer; None for no limit. heartbeat_s: the
     silence on a stream after which a comment is sent. stalled_s: how long a client may read nothing of its answer
-    before its request is dropped. crowded_s: how long it may read nothing before its request is parked, if the client's
+    before its request is dropped. crowded_s: how long it may read nothing before its request is paused, if the client's
     own buffer is full and other requests wait for a place. body_idle_s: the longest gap between two pieces of a
     request's body. body_s: the longest time for the whole body. header_s: the longest time until a request's headers
     are complete.
@@ -37,16 +37,18 @@ class Limits(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Closing:
-    """began: True when the server was asked to end; streams without an end of their own should end now."""
+    """Tells running answers that the server ends. began: True when the server was asked to end; streams without an end
+    of their own should end now."""
 
     began: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """door: the bounds on waiting requests. bodies: the bounds on incoming bodies. lanes: the threads that read request
-    bodies. desk: the place where images are opened. quarantine: the requests that were running when the engine crashed.
-    drain_s: the seconds that running requests have to finish after a signal to end."""
+    """The parts that decide which requests are taken. door: the bounds on waiting requests. bodies: the bounds on
+    incoming bodies. lanes: the threads that read request bodies. desk: fetches and opens the images of requests.
+    quarantine: the requests that were running when the engine crashed. drain_s: the seconds that running requests have
+    to finish after a signal to end."""
 
     limits: Limits = field(default_factory=Limits)
     door: Door = field(default_factory=Door)

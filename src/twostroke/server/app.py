@@ -103,14 +103,15 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
 
 def attach_stored(app: ASGIApp, parts: ServerParts, may_run: MayRun = at_any_time) -> None:
-    """Let stored work send its requests to this app, which is inside the gate. may_run: see StoredWork.attach."""
+    """Lets stored batches and background responses send their requests to `app`, which does not check API keys.
+    may_run: see StoredWork.attach."""
     serving, door = parts.serving, parts.admission.door
     if serving.stored is not None:
         serving.stored.attach(app, lambda: door.draining or not serving.engine.alive, may_run)
 
 
 def open_app(parts: ServerParts) -> Starlette:
-    """Returns all routes of one model, without the gate. Call once for a ServerParts, like create_app."""
+    """Returns all routes of one model, without the check of API keys. Call once for a ServerParts, like create_app."""
     serving, metrics = parts.serving, parts.telemetry.metrics
     metrics.attach(serving.engine.gauges, parts.telemetry.work, serving.adapters.shelf)
     metrics.registry.register(HistoryCollector(serving.view.ledger, metrics.recent))
@@ -143,7 +144,7 @@ def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
 
 
 def routes_of(parts: ServerParts) -> list[Route]:
-    """Returns every path of the public API: all but the page and its view of the engine."""
+    """Returns every path of the public API: all but the web page and its live view of the engine."""
     serving, admission = parts.serving, parts.admission
     return [
         *_task_routes(parts),
@@ -263,8 +264,8 @@ def _responses(parts: ServerParts) -> Endpoint:
 
 
 def _answer(shape: Any, task: Task) -> Callable[[Call, ServerParts], Response]:
-    """Returns a function that makes the answer of a call. shape: makes the Shape of an answer; a WholeShape when the
-    task generates no text."""
+    """Returns a function that makes the HTTP response to a request that was read. shape: makes the object that gives
+    the answer the API's form; a WholeShape when the task generates no text."""
     made = Answer if task is Task.GENERATE else ComputedAnswer
     return lambda call, parts: made(call, shape(call, parts.serving), parts)
 
@@ -274,8 +275,7 @@ def _chat_shape(call: Call, serving: Serving) -> Shape:
 
 
 def _read(parts: ServerParts, make: Callable[[bytes, Serving], dict[str, Any] | Response]) -> Endpoint:
-    """Returns an endpoint whose answer depends on the body alone. The answer is made and written as JSON in a worker
-    thread."""
+    """Returns an endpoint whose answer depends on the body alone; the answer is made in a worker thread."""
     serving, admission = parts.serving, parts.admission
 
     def answer(body: bytes, looks: Looks | None) -> Response:

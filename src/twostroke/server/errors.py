@@ -37,10 +37,8 @@ MOST_LISTED = 50
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A status and the four parts of OpenAI's error object.
-
-    messages_text: the text that Anthropic's clients look for, when it is not `message`.
-    """
+    """An error as a client gets it: an HTTP status and the four parts of OpenAI's error object. messages_text: the text
+    that Anthropic's clients look for, when it is not `message`."""
 
     status: int
     message: str
@@ -58,8 +56,8 @@ class Problem:
 
     @property
     def placed_message(self) -> str:
-        """The message for APIs whose errors name no field. It begins with the field's name when the field is one of
-        several."""
+        """The message for APIs whose errors have no field for the parameter. Where the parameter is an element of a
+        list, such as messages[2], the message begins with its name."""
         named = self.param is not None and "[" in self.param and self.param not in self.message
         return f"{self.param}: {self.message}" if named else self.message
 
@@ -72,11 +70,11 @@ class Problem:
 
 
 MODEL_STATE = "x-twostroke-model-state"
-"""The header of an answer that ended because a model could not be loaded."""
+"""The header, with the value "failed", of an error answer that is due to a model which could not be loaded."""
 
 
 class HttpProblem(Exception):
-    """Ends a request with this problem."""
+    """Raised to end a request with this problem as its answer."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -84,11 +82,12 @@ class HttpProblem(Exception):
 
 
 class EngineFault(TwostrokeError):
-    """The engine ended one request by itself; the text stays in the log."""
+    """Raised when the engine ended one request by itself. The client gets a 500 without the text, which is in the log.
+    """
 
 
 class SlowReader(Exception):
-    """The client did not read a write for too long; its request is dropped."""
+    """Raised when the client did not read its answer for too long; its request is dropped."""
 
 
 INTERNAL = Problem(500, "The server failed to answer this request; its log says why.", SERVER, code="internal_error")
@@ -119,7 +118,7 @@ BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="
 
 
 UNSUPPORTED = "unsupported_value"
-"""The code of a field that this server does not support."""
+"""The error code for a field that this server does not support."""
 _NO_THREADS = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 """With these details the `anthropic` package sends the request again, whole and without `thread`."""
 
@@ -144,7 +143,7 @@ _MESSAGES_KINDS = {
 
 
 def refused(error: Overloaded) -> Problem:
-    """Returns 503 with the predicted time, in whole seconds, after which the client should come again."""
+    """Returns 503 with the predicted time, in whole seconds, after which the client should try again."""
     return Problem(
         503, str(error), SERVER, code="overloaded", headers={"retry-after": str(max(1, math.ceil(error.retry_after_s)))}
     )
@@ -172,7 +171,7 @@ def body_too_large(limit_bytes: int) -> Problem:
 
 
 def too_many_values(most: int) -> Problem:
-    """Returns the problem with status 413 for a body whose values would take many times its size."""
+    """Returns the problem with status 413 for a body whose values would take many times its size in memory."""
     return Problem(
         413,
         f"The request's JSON has more than {most:,} commas and brackets. Send it in several requests.",
@@ -202,7 +201,7 @@ def too_long(error: ContextLengthExceeded) -> Problem:
 
 
 def unknown_model(asked: str, served: str) -> Problem:
-    """Returns 404 as OpenAI's clients expect it."""
+    """Returns 404 for a model that this server does not serve, in the form that OpenAI's clients expect."""
     return Problem(
         404, f"The model {asked[:200]!r} is not served here; use {served!r}.", param="model", code="model_not_found"
     )
@@ -216,7 +215,8 @@ def unknown_among(asked: str, names: Sequence[str]) -> Problem:
 
 
 def unknown_request(asked: str) -> Problem:
-    """Returns 404 for an explanation of a request that has not ended here, or ended long ago."""
+    """Returns 404 for GET /v1/requests/{id}/explain, when no request with this id has ended on this server, or when it
+    ended too long ago."""
     return Problem(
         404,
         f"No request with the id {asked[:200]!r} has ended here; it may still run, or newer ones took its place.",
@@ -226,7 +226,7 @@ def unknown_request(asked: str) -> Problem:
 
 
 def unknown_response(asked: str) -> Problem:
-    """Returns 404 for an answer of /v1/responses that a client asks for again."""
+    """Returns 404 for a response of /v1/responses that a client asks for again, on a server that stores none."""
     return Problem(
         404,
         f"No response with the id {asked[:200]!r} is kept. This server keeps none: `store` is answered with false. "
@@ -260,7 +260,7 @@ def other_task(served: str, own: Task, wanted: Task) -> Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """Returns the problem of an exception, from the table. An unforeseen exception becomes a coded 500 without its
+    """Returns the problem that an exception becomes for the client. An unforeseen exception becomes a 500 without its
     text."""
     if isinstance(error, HttpProblem):
         return error.problem
@@ -289,7 +289,8 @@ _PROBLEMS: dict[type[Exception], Problem] = {
 
 
 def fault_of(delta: Delta) -> TwostrokeError | None:
-    """Returns the error that a piece carries when the engine ended the request by itself; None when there is none."""
+    """Returns the error of an answer's last piece when the engine ended the request by itself; None when there is none.
+    """
     if delta.finish_reason == FinishReason.ERROR and (delta.error or "").startswith(TOO_HEAVY):
         return InvalidRequest(
             TOO_HEAVY, param="grammar", code="grammar_too_heavy", fix="Ask for a simpler form, with fewer repetitions."

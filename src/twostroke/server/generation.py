@@ -1,4 +1,5 @@
-"""One call on the engine: yields the pieces of all its prompts as they come, and gives everything back at the end."""
+"""Runs one call on the engine: yields the pieces of the answers to all its prompts as they come, and releases
+everything at the end."""
 
 from __future__ import annotations
 
@@ -26,10 +27,11 @@ MOST_AT_ONCE = 32
 
 
 class Generation:
-    """`async with Generation(call, parts, facts) as g: while (piece := await g.next(timeout_s)): ...`
+    """Runs one call on the engine: `async with Generation(call, parts, facts) as g: while (piece := await
+    g.next(timeout_s)): ...`
 
-    `take` gives a piece that is there already. With `listen` the task does not have to run for each piece. Leaving the
-    block closes the engine's readers, which aborts whatever still runs.
+    `take` returns a piece that is there already. With `listen` the task does not have to run for each piece. Leaving
+    the block closes the engine's streams, which aborts whatever still runs.
     """
 
     def __init__(self, call: Call, parts: ServerParts, facts: RequestFacts, visit: Visit | None = None) -> None:
@@ -67,7 +69,7 @@ class Generation:
         return self._total_tokens
 
     async def __aenter__(self) -> Generation:
-        """Start the call. Raises EngineStopped, HttpProblem (422, 429, 503, 504), InvalidRequest for a grammar."""
+        """Starts the call. Raises EngineStopped, HttpProblem (422, 429, 503, 504), InvalidRequest for a grammar."""
         if not self._parts.serving.engine.alive:
             raise EngineStopped("The engine is not running.")
         with ExitStack() as held:
@@ -82,8 +84,8 @@ class Generation:
         return self
 
     async def _admit(self, held: ExitStack) -> list[Prompt]:
-        """Returns the prompts, ready for the engine. held: gets the callbacks that give back everything that the
-        request has taken so far."""
+        """Returns the prompts, ready for the engine. held: gets the callbacks that release everything that the request
+        has taken so far."""
         if any(prompt.params.grammar is not None for prompt in self.call.prompts):
             held.callback(self._parts.admission.lanes.trimmer.heavy_work_ended)  # a grammar may have taken much memory
         if self._visit.deadline_s is not None:
@@ -112,8 +114,8 @@ class Generation:
         return error
 
     async def _admitted(self, prompts: list[Prompt]) -> Stay:
-        """Returns the stay of the prompts. It begins at once, but requests that were running at a crash take turns or
-        are refused."""
+        """Waits until the quarantine admits the prompts; only prompts that were running at a crash wait or are refused.
+        Returns the object whose `leave` must be called when the call ends."""
         deadline_s, clock = self._visit.deadline_s, self._parts.admission.door.clock
         try:
             async with asyncio.timeout(None if deadline_s is None else deadline_s - clock()):
@@ -127,7 +129,7 @@ class Generation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the engine's readers."""
+        """Closes the engine's streams."""
         self._silence.close()
         self._held.close()
         slots = self._parts.serving.slots
@@ -158,8 +160,9 @@ class Generation:
         return None
 
     def listen(self, receiver: Callable[[], bool]) -> None:
-        """Call `receiver` for news while `next` waits; it calls `take`. When it returns True, it has handled all pieces
-        that are there, and `next` waits on. What it raises, `next` raises."""
+        """Makes this object call `receiver` for new pieces while `next` waits; the receiver then calls `take`. When the
+        receiver returns True, it has handled all pieces, and `next` waits on. `next` raises what the receiver raises.
+        """
         self._receiver = receiver
 
     def take(self) -> tuple[int, Delta] | None:
@@ -178,7 +181,7 @@ class Generation:
         return None
 
     async def _more(self, timeout_s: float | None) -> None:
-        """Wait until a reader has news. Raises TimeoutError."""
+        """Waits until one of the engine's streams has a new piece. Raises TimeoutError."""
         self._at_once = 0
         self._timeout_s = timeout_s
         self._rest()
@@ -195,14 +198,15 @@ class Generation:
             self._waiter.set_result(news)
 
     def _rest(self) -> None:
-        """Begin the time of silence again, because all pieces that came were handled."""
+        """Called when all new pieces were handled: starts the timeout of `next` again."""
         for _, reader in self._readers:
             reader.rest()
         if self._timeout_s is not None:
             self._silence.set(self._timeout_s)
 
     def _news(self) -> None:
-        """Call the receiver if there is one and `next` waits. The task goes on when something is left to do."""
+        """Called when one of the engine's streams has a new piece and `next` waits. Lets the receiver of `listen`
+        handle the piece. Without a receiver, or where it leaves something to do, the waiting task goes on."""
         if self._waiter is None or self._waiter.done():
             return
         if self._receiver is not None:
@@ -216,17 +220,17 @@ class Generation:
         self._wake(True)
 
     def park(self, parked: bool) -> None:
-        """Pause the generation (True) or resume it (False). Calling twice changes nothing."""
+        """Pauses the generation (True) or resumes it (False). Calling twice changes nothing."""
         for _, reader in self._readers:
             reader.park(parked)
 
     def _close_readers(self) -> None:
-        """Abort the running requests, which frees their pages."""
+        """Aborts the running requests, which frees their pages."""
         for _, reader in self._readers:
             reader.close()
 
     def _expire(self) -> None:
-        """End the engine's work now, because the deadline has passed, whether or not a client reads."""
+        """Called at the deadline: ends the engine's work now, whether or not a client reads."""
         self._fault = HttpProblem(DEADLINE)
         self._close_readers()
         self._news()

@@ -89,8 +89,8 @@ class _Encoded(NamedTuple):
 
 
 def salted(call: Call, client: str) -> Call:
-    """Returns the call with its prompts' cache salts inside the client's own: prefix pages are never shared between
-    keys.
+    """Returns the request for the engine with the client's label put before the cache salt of each prompt: prefix pages
+    are never shared between API keys.
 
     client: a label whose length is the same for all keys, so that no salt that a client writes can equal another
     client's.
@@ -100,7 +100,8 @@ def salted(call: Call, client: str) -> Call:
 
 
 def chat_call(body: bytes, serving: Serving) -> Call:
-    """Read a chat request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of a chat request. Returns its prompt for the engine, and how it is to be answered. Raises
+    InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, ChatRequest), Notes()
     in_chat_words(request, serving.caps.json_depth, notes)
     if not to_tools(request):
@@ -115,8 +116,8 @@ def chat_call(body: bytes, serving: Serving) -> Call:
 def call_of_chat(
     checked: CheckedChat, serving: Serving, prefix: str, *, prefill: str = "", asked: Any = None
 ) -> Call:
-    """Returns the call of a chat request from any API. prefix: the beginning of the answer's id. prefill: how the
-    answer begins.
+    """Returns the prompt for the engine, and how it is to be answered, for a checked chat request from any API. prefix:
+    the beginning of the answer's id. prefill: how the answer begins. asked: the request as its API's answers repeat it.
 
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
@@ -158,10 +159,10 @@ def _render(
     checked: CheckedChat, tools: ToolUse, serving: Serving, prefill: str
 ) -> tuple[Rendered, str, bool]:
     """Returns the prompt, its text up to the part of the answer that the client wrote, and whether the answer goes on
-    in a thought.
+    inside reasoning.
 
-    Control tokens in the client's texts are quoted, unless the client asks for them. continue_final_message: the last
-    message is how the answer begins.
+    Control tokens in the client's texts become ordinary text, unless the client asks for them. With
+    continue_final_message, the last message is the beginning of the answer.
     """
     request, notes = checked.request, checked.notes
     template = _template_for(request, serving)
@@ -208,8 +209,9 @@ def _template_for(request: ChatRequest, serving: Serving) -> ChatTemplate:
 
 
 def _form_of(asked: AskedGrammar, calls: Grammar | None, forced: bool) -> AskedGrammar:
-    """Returns the grammar that the answer must fit: the request's own form, or that of its calls. An answer that is
-    `forced` to call has no text, so the form of a text changes nothing in it (instructor sends both)."""
+    """Returns the grammar that the answer must fit: that of the requested form, or that of the tool calls. An answer
+    that must consist of tool calls has no text, so the requested form of the text is ignored (instructor sends both).
+    """
     if calls is None:
         return asked
     if asked.grammar is not None and not forced:
@@ -222,26 +224,28 @@ def _form_of(asked: AskedGrammar, calls: Grammar | None, forced: bool) -> AskedG
 
 
 def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:
-    """Returns how to read the answer. An answer that must fit the request's own form has no calls; it may have a
-    thought."""
+    """Returns the format by which the answer is parsed. own: the model's format. If a grammar of the request restricts
+    the answer, the answer is not searched for tool calls, and for reasoning only where the grammar allows it."""
     if asked.grammar is None or tools.held is not None:
         return own
     return structs.replace(own, calls=()) if asked.grammar.thought else PLAIN
 
 
 def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
-    """Returns the special tokens whose text the reader needs."""
+    """Returns the special tokens whose text the parser of the answer needs."""
     found = map(special_ids_of(tokenizer), form.tokens(calls=bool(tools.schemas)))
     return frozenset(token_id for token_id in found if token_id is not None)
 
 
 def completion_call(body: bytes, serving: Serving) -> Call:
-    """Read a completion request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of a completion request. Returns its prompts for the engine, and how they are to be answered.
+    Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     return call_of_completion(read_completion(body, serving.caps.json_depth), serving, "cmpl-")
 
 
 def call_of_completion(request: CompletionRequest, serving: Serving, prefix: str) -> Call:
-    """Returns the call of a checked completion request from any API. prefix: the beginning of the answer's id.
+    """Returns the prompts for the engine, and how they are to be answered, for a checked completion request from any
+    API. prefix: the beginning of the answer's id.
 
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
@@ -364,7 +368,7 @@ def _params(
 
 
 def _check_all(prompts: Sequence[Prompt], param: str, serving: Serving) -> None:
-    """Check all prompts, before the first one is queued."""
+    """Checks all prompts, before the first one is queued."""
     for prompt in prompts:
         _renamed(partial(serving.engine.check, prompt), param)
 

@@ -44,7 +44,7 @@ MakeApp = Callable[[ServerParts], ASGIApp]
 
 
 def no_watch() -> bool:
-    """Returns False: a watch that never asks for an end."""
+    """Returns False, so that only a signal ends the server."""
     return False
 
 
@@ -57,7 +57,7 @@ def run(
     listener: socket.socket | None = None,
     make_app: MakeApp = create_app,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight may finish (`drain_s`). Port 0 takes a free one.
+    """Serves until SIGINT or SIGTERM; requests in flight may finish (`drain_s`). Port 0 takes a free one.
 
     listener: a socket that is bound to host and port and listens already; None to bind one. make_app: makes the app of
     parts once it is known who may reach them.
@@ -73,9 +73,10 @@ def run(
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Let threads of Python code take turns of SWITCH_S seconds.
+    """Lets the interpreter switch threads after SWITCH_S seconds, instead of 5 ms, until the block ends.
 
-    Each write to a socket gives the turn away; a thread that steps or reads a long text would keep it for 5 ms.
+    A thread that writes to a socket gives the interpreter lock away. A thread that computes a step or reads a long text
+    would then keep it for 5 ms.
     """
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
@@ -102,7 +103,7 @@ async def serve(
     watch: Watch = no_watch,
     make_app: MakeApp = create_app,
 ) -> None:
-    """Start the engine, serve on a bound socket until a signal or `watch` ends it, then stop the engine.
+    """Starts the engine, serves on a bound socket until a signal or `watch` ends it, then stops the engine.
 
     watch: called about ten times a second while it serves; True asks for a clean end. Raises EngineStopped when the
     engine ended by itself, or when requests did not finish in the time for draining.
@@ -160,8 +161,8 @@ def make_server(
 
 
 class ServerHooks(Struct, frozen=True):
-    """The functions that a server calls. announce: called once when it listens. watch: called at each tick; True asks
-    for a clean end. resume: continues stored work."""
+    """The functions that a server calls. announce: called once when the server listens. watch: called at each tick;
+    True asks for a clean end. resume: continues stored batches and background responses."""
 
     announce: Callable[[], None]
     engine_alive: Callable[[], bool]
@@ -170,7 +171,8 @@ class ServerHooks(Struct, frozen=True):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with an announcement, a drain, and signals that end it instead of the process.
+    """uvicorn's server with a call of `announce` when it listens, a graceful shutdown, and signals that end it instead
+    of the process.
 
     cut: the number of requests that did not finish in time.
     """
@@ -198,10 +200,11 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Drain at the first signal: the socket stays open, so that new requests get 503. End at once at the second
-        signal.
+        """Starts to drain at the first signal: the socket stays open, so that new requests get 503. Ends at once at the
+        second signal.
 
-        A launcher that passes on what the terminal sends to every process makes two signals of one Ctrl-C.
+        A launcher may pass Ctrl-C on to a server that has already got it from the terminal. So a second signal within
+        SAME_SIGNAL_S seconds is ignored.
         """
         if not self._drain.begun:
             self._drain.begin()
@@ -212,7 +215,7 @@ class Server(uvicorn.Server):
             self.should_exit = self.force_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then announce."""
+        """Listens, continues stored batches and background responses, then calls `announce`."""
         await super().startup(sockets=sockets)
         if self.started:
             if self._hooks.resume is not None:
@@ -220,18 +223,18 @@ class Server(uvicorn.Server):
             self._hooks.announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the streams that have no end of their own, then wait for requests in flight."""
+        """Ends the streams that have no end of their own, then waits for requests in flight."""
         self._closing.began = True
         await super().shutdown(sockets=sockets)
 
     async def last_words(self) -> None:
-        """After the engine has stopped, wait until interrupted streams have sent their clients the error."""
+        """Called after the engine has stopped: waits until interrupted streams have sent their clients the error."""
         if tasks := list(self.server_state.tasks):
             await asyncio.wait(tasks, timeout=LAST_WORDS_S)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: see `take_signals`, which lasts longer.
+        """Does nothing: `take_signals` handles signals instead, until the event loop is closed.
 
         uvicorn's own version raises the signal again afterwards, which would end the process before the engine stops.
         """
@@ -239,8 +242,8 @@ class Server(uvicorn.Server):
 
 
 def take_signals(server: Server) -> None:
-    """Pass SIGINT and SIGTERM to the server until the loop is closed: a signal meanwhile interrupts neither the stop of
-    its engine nor the end of the loop."""
+    """Passes SIGINT and SIGTERM to the server until the loop is closed: a signal meanwhile interrupts neither the stop
+    of its engine nor the end of the loop."""
     if threading.current_thread() is threading.main_thread():
         here.signals_from_now(lambda kind: server.handle_exit(kind, None), (signal.SIGINT, signal.SIGTERM))
 

@@ -60,7 +60,7 @@ class Answer(Response):
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the answer. Raises the errors that happen before the first byte."""
+        """Runs the generation and sends the answer. Raises the errors that happen before the first byte."""
         self._visit = visit_of(scope, self._parts.admission.limits.deadline_s, self._parts.admission.door.clock())
         self._facts = facts_of(scope)
         self._facts.ignored_fields, self._facts.warnings = self._call.ignored_fields, self._call.warnings
@@ -90,7 +90,8 @@ class Answer(Response):
         await response(scope, receive, send)
 
     async def _body(self, made: Callable[[], dict[str, Any]]) -> bytes:
-        """Returns the JSON of an answer that is only put together here, which takes no time."""
+        """Returns the JSON of a whole answer. Here it is made on the event loop, because that takes no time; subclasses
+        whose answers take longer use a thread."""
         return line_json(made())
 
     def _collect(self, generation: Generation) -> bool:
@@ -106,7 +107,7 @@ class Answer(Response):
             log.warning("dropped: its client stopped reading", extra=self._ids())
 
     async def _pieces(self, events: EventWriter) -> list[Event]:
-        """Send all pieces. Returns the events after them, or the events of the error that ended them."""
+        """Sends all pieces. Returns the events after them, or the events of the error that ended them."""
         try:
             async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
                 self._can_rest(generation.park)
@@ -133,8 +134,8 @@ class Answer(Response):
             return self._shape.problem_events(problem_of(error))
 
     def _send_now(self, generation: Generation, events: EventWriter) -> bool:
-        """Send the pieces that are there, without waking the task; most tokens are sent in this way. Returns False when
-        the task must go on."""
+        """Sends the pieces that are there, without waking the task; most tokens are sent in this way. Returns False
+        when the task must go on."""
         if not events.takes_now:
             return False
         raw = b""
@@ -171,8 +172,8 @@ class Answer(Response):
                 await events.write(f": {words}\n\n".encode() if words else heartbeat)
 
     async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
-        """Report the prompt's progress until a piece is there, and return the piece. Raises TimeoutError when there is
-        no progress either."""
+        """Reports the prompt's progress until a piece is there, and returns the piece. Raises TimeoutError when there
+        is no progress either."""
         progress = PromptProgress(self._parts.serving.view, f"{self._call.prompts[0].request_id}/0")
         silent_s = 0.0
         while silent_s < self._parts.admission.limits.heartbeat_s:
@@ -210,16 +211,16 @@ class EventWriter:
         self._stalled_s = stalled_s
 
     async def send(self, events: Sequence[Event]) -> None:
-        """Send all events in one write."""
+        """Sends all events in one write."""
         if events:
             await self.write(b"".join(map(self._raw, events)))
 
     async def finish(self, raw: bytes) -> None:
-        """Send the last bytes and the end of the response, in one write."""
+        """Sends the last bytes and the end of the response, in one write."""
         await self.write(raw, more=False)
 
     async def write(self, raw: bytes, *, more: bool = True) -> None:
-        """Send bytes unchanged. more: True when the response goes on."""
+        """Sends bytes unchanged. more: True when the response goes on."""
         if not self.started:
             self.started = True
             await self._put({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
@@ -231,12 +232,12 @@ class EventWriter:
         return self.started and self._body_writer is not None and self._body_writer.takes_now
 
     def write_now(self, raw: bytes) -> None:
-        """Send the same bytes as `write`, without waiting and without a call of every layer in between."""
+        """Sends the same bytes as `write`, without waiting and without a call of every layer in between."""
         if self._body_writer is not None:
             self._body_writer.write(raw)
 
     async def _put(self, message: dict[str, Any]) -> None:
-        """Send one message. A write that has room ends at once and needs no timer."""
+        """Sends one message. A write that has room ends at once and needs no timer."""
         writing = Begun(self._send(message))
         if writing.over:
             return
@@ -248,7 +249,7 @@ class EventWriter:
 
 
 async def until_disconnect(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`; cancel it when the client disconnects. Raises what `work` raises. The body must have been read."""
+    """Runs `work`; cancels it when the client disconnects. Raises what `work` raises. The body must have been read."""
     task = asyncio.create_task(work)
     watcher = asyncio.create_task(_disconnected(receive))
     try:

@@ -1,4 +1,4 @@
-"""The facts about a request's sender and deadline, from the gate to the engine."""
+"""The sender and the deadline of a request, which the admission and the generation of its answer need."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ _ARRIVAL = "twostroke.arrival_s"
 
 
 class Visit(Struct, frozen=True):
-    """sender: the label of the sender's key, "" without keys. deadline_s: the clock's time at which the request must
-    end; None for no deadline."""
+    """What the admission of a request depends on. sender: the label of the sender's API key, "" without keys.
+    deadline_s: the clock's time at which the request must end; None for no deadline."""
 
     sender: str = ""
     deadline_s: float | None = None
 
 
 def note_arrival(scope: Scope, now_s: float) -> None:
-    """Note when the request arrived, at the outermost layer: deadlines count from this time."""
+    """Stores the arrival time of a request in its scope, in the outermost middleware: deadlines count from this time.
+    """
     scope[_ARRIVAL] = now_s
 
 
 def visit_of(scope: Scope, longest_s: float | None, now_s: float) -> Visit:
-    """Returns the visit with the earlier one of the server's and the client's deadline. Raises HttpProblem (400) for a
-    malformed header."""
+    """Returns the sender of a request, and the earlier one of the server's and the client's deadline. longest_s: the
+    server's. Raises HttpProblem (400) for a malformed header with the client's."""
     sent = next((value for name, value in scope["headers"] if name.lower() == TIMEOUT_HEADER), None)
     limits = [] if longest_s is None else [longest_s]
     if sent is not None:

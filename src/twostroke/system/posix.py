@@ -70,7 +70,8 @@ def read_at(descriptor: int, num_bytes: int, offset: int) -> bytes:
 
 
 def read_into(descriptor: int, view: Any, offset: int) -> int:
-    """Does the same as `read_at`, into memory that can be written. Returns the number of bytes."""
+    """Reads bytes of a file, beginning at `offset`, into memory that can be written. Returns their number; the file's
+    own position does not change."""
     return os.preadv(descriptor, [view], offset)
 
 
@@ -91,12 +92,12 @@ def page_bytes() -> int:
 
 
 def clock_ticks() -> int:
-    """Returns the number of units of the system's times in a second."""
+    """Returns how many units a second has in the processor times that the system reports for processes."""
     return os.sysconf("SC_CLK_TCK")
 
 
 def address_space_bytes() -> int | None:
-    """Returns the limit on this process's addresses (`ulimit -v`) in bytes; None where there is no limit, or where
+    """Returns the limit on this process's address space (`ulimit -v`) in bytes; None where there is no limit, or where
     the system does not tell."""
     try:
         soft, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -116,8 +117,8 @@ def most_open_files() -> int | None:
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Limits this process to `num_bytes` of addresses from now on, where the system has such a limit. A lower limit
-    (`ulimit -v`) stays. Raises OSError where a sandbox refuses the call."""
+    """Limits this process to `num_bytes` of address space from now on, where the system has such a limit. A lower limit
+    (`ulimit -v`) stays in force. Raises OSError where a sandbox refuses the call."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = num_bytes if hard == resource.RLIM_INFINITY else min(hard, num_bytes)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -156,7 +157,7 @@ def is_own(found: os.stat_result) -> bool:
 
 
 def signals_from_now(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> None:
-    """These signals call `handle` in the running loop of the main thread, until the loop is closed."""
+    """Makes these signals call `handle` in the running loop of the main thread, until the loop is closed."""
     import asyncio  # imported here, because a start reads weights before it imports large modules
 
     for kind in kinds:
@@ -165,7 +166,7 @@ def signals_from_now(handle: Callable[[signal.Signals], None], kinds: Iterable[s
 
 @contextlib.contextmanager
 def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> Iterator[None]:
-    """Inside the block, these signals call `handle` in the running loop of the main thread."""
+    """Makes these signals call `handle` in the running loop of the main thread, inside the block."""
     import asyncio  # imported here, because a start reads weights before it imports large modules
 
     loop, taken = asyncio.get_running_loop(), list(kinds)

@@ -29,7 +29,9 @@ def apart(start: Callable[..., Started]) -> Started:
 
 
 async def apart_async(start: Callable[..., Awaitable[Started]]) -> Started:
-    """Does the same for a coroutine function such as asyncio.create_subprocess_exec. Raises OSError."""
+    """Awaits `start`, such as asyncio.create_subprocess_exec, and returns its result. It is called with the arguments
+    by which Ctrl-C of a terminal reaches only the parent, and again with weaker ones where the system refuses these.
+    Raises OSError."""
     *better, last = here.APART
     for options in better:
         try:

@@ -21,7 +21,8 @@ from typing import Any
 from twostroke.system.absent import *  # noqa: F403
 
 APART: tuple[dict[str, Any], ...] = ({},)
-"""Arguments of Popen by which Ctrl-C of a terminal reaches only the parent: none."""
+"""Arguments of Popen by which Ctrl-C of a terminal reaches only the parent. On Windows, no argument is passed for this.
+"""
 HAS_SOCKET_FILES = False
 """Whether there are sockets with a path (AF_UNIX): Python has none on Windows."""
 LIBRARY_SUFFIX = ".dll"
@@ -72,24 +73,23 @@ def _memory() -> _MemoryStatus:
 
 
 def allowed_cpus() -> frozenset[int] | None:
-    """Returns the numbers of the CPUs on which the calling thread may run; None where the system does not tell."""
+    """Returns the numbers of the CPUs on which the calling thread may run; always None on Windows, which means unknown.
+    """
     return None
 
 
 def performance_cores() -> int | None:
-    """Returns the number of quick cores, on a system that tells only this number; None elsewhere."""
+    """Returns the number of performance cores; always None on Windows, which means unknown."""
     return None
 
 
 def keep_thread_on(cpus: Iterable[int]) -> None:
-    """Keeps the calling thread, and everything that it starts later, on these CPUs. Where that is not possible, they
-    run on any CPU."""
+    """Does nothing: on Windows, threads run on any CPU."""
 
 
 @contextlib.contextmanager
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
-    """Threads and processes that begin inside the block run only on these CPUs; if none is given, on those of the
-    caller."""
+    """Does nothing: on Windows, threads and processes begin on any CPU."""
     yield
 
 
@@ -110,7 +110,8 @@ def read_at(descriptor: int, num_bytes: int, offset: int) -> bytes:
 
 
 def read_into(descriptor: int, view: Any, offset: int) -> int:
-    """Does the same as `read_at`, into memory that can be written. Returns the number of bytes."""
+    """Reads bytes of a file, beginning at `offset`, into memory that can be written. Returns their number; the file's
+    own position does not change."""
     target = memoryview(view)
     found = read_at(descriptor, len(target), offset)
     target[: len(found)] = found
@@ -151,35 +152,35 @@ def page_bytes() -> int:
 
 
 def clock_ticks() -> int:
-    """Returns the number of units of the system's times in a second."""
+    """Returns how many units a second has in the processor times that the system reports for processes."""
     return 1
 
 
 def peak_bytes() -> int:
-    """Returns the largest resident size of this process so far, in bytes; 0 where the system does not tell."""
+    """Returns the largest resident size of this process so far, in bytes; always 0 on Windows, which means unknown."""
     return 0
 
 
 def address_space_bytes() -> int | None:
-    """Returns the limit on this process's addresses (`ulimit -v`) in bytes; None where there is no limit."""
+    """Returns the limit on this process's address space in bytes; always None, because no such limit is read on
+    Windows."""
     return None
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Limits this process to `num_bytes` of addresses from now on, where the system has such a limit."""
+    """Does nothing: no limit on memory is set on Windows."""
 
 
 def write_no_files() -> None:
-    """Forbids this process to write files and to leave a core from now on, where the system has such a limit."""
+    """Does nothing: a process may always write files on Windows."""
 
 
 def stand_back(niceness: int) -> None:
-    """Lets other processes run before this one from now on, where the system has such a priority."""
+    """Does nothing: priorities are not changed on Windows."""
 
 
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:
-    """Ends this process after `wall_s` seconds, or after `cpu_s` seconds of processor time, where the system can; 0
-    cancels this."""
+    """Does nothing: no such timer is set on Windows."""
 
 
 def user_number() -> int:
@@ -194,7 +195,8 @@ def is_own(found: os.stat_result) -> bool:
 
 
 def signals_from_now(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> None:
-    """These signals call `handle` in the running loop of the main thread; after the loop is closed, they do nothing."""
+    """Makes these signals call `handle` in the running loop of the main thread; after the loop is closed, they do
+    nothing."""
     loop = asyncio.get_running_loop()
 
     def call(number: int, _frame: object) -> None:
@@ -207,7 +209,7 @@ def signals_from_now(handle: Callable[[signal.Signals], None], kinds: Iterable[s
 
 @contextlib.contextmanager
 def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> Iterator[None]:
-    """Inside the block, these signals call `handle` in the running loop of the main thread."""
+    """Makes these signals call `handle` in the running loop of the main thread, inside the block."""
     loop, before = asyncio.get_running_loop(), {}
     for kind in kinds:
         before[kind] = signal.signal(kind, lambda number, _: loop.call_soon_threadsafe(handle, signal.Signals(number)))
@@ -231,8 +233,8 @@ def most_open_files() -> int | None:
 
 
 def memory_file(name: str, num_bytes: int) -> int:
-    """Returns a descriptor of memory that children may inherit, filled with zeros at first. Where the system has no
-    such memory, it is a file without a name."""
+    """Returns a descriptor of `num_bytes` bytes of memory that children may inherit, filled with zeros at first. On
+    Windows it is a file without a name."""
     with tempfile.TemporaryFile() as file:
         descriptor = os.dup(file.fileno())
     os.truncate(descriptor, num_bytes)
@@ -253,24 +255,24 @@ def is_readable(pipe: Any, wait_s: float) -> bool:
 
 
 def unsent_bytes(sock: socket.socket) -> int:
-    """Returns the number of bytes that the system holds and that the peer's system has not acknowledged; 0 where the
-    system does not tell."""
+    """Returns the number of bytes that the system holds and that the peer's system has not acknowledged; always 0 on
+    Windows, which means unknown."""
     return 0
 
 
 def unacknowledged_packets(sock: socket.socket) -> int | None:
-    """Returns the number of packets that the peer's system has not acknowledged; None where the system does not tell.
-    """
+    """Returns the number of packets that the peer's system has not acknowledged; always None on Windows, which means
+    unknown."""
     return None
 
 
 def is_closed_by_both(sock: socket.socket) -> bool:
-    """Returns whether both sides of a connection have ended."""
+    """Returns whether both sides of a connection have ended; on Windows, whether this side was closed."""
     return sock.fileno() < 0
 
 
 def is_socket_file(sock: socket.socket) -> bool:
-    """Returns whether a socket is bound to a path (AF_UNIX) and not to a network address."""
+    """Returns whether a socket is bound to a path (AF_UNIX); always False on Windows."""
     return False
 
 

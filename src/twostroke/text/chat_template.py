@@ -34,12 +34,12 @@ _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"
 
 
 class TemplateRefusal(InvalidRequest):
-    """The template does not accept these messages; it may accept them in another shape."""
+    """Raised when the template does not accept these messages; it may accept them in another shape."""
 
 
 class ChatTemplate:
-    """A template that is compiled once. `render` may be called from several threads, but not from the thread of an
-    event loop, because it can take a while."""
+    """A chat template of a model, compiled once. `render` may be called from several threads, but not from the thread
+    of an event loop, because it can take a while."""
 
     def __init__(
         self,
@@ -50,8 +50,9 @@ class ChatTemplate:
         render_limit_s: float = RENDER_LIMIT_S,
         max_output_characters: int = MAX_OUTPUT_CHARACTERS,
     ) -> None:
-        """sources: name -> template; either "default" is one of the names, or there is only one template. described:
-        the description of the model's answers in the checkpoint. Raises CorruptModel for broken syntax."""
+        """sources: maps the names of templates to their texts; either "default" is one of the names, or there is only
+        one template. described: the checkpoint's own schema for parsing the model's answers (response_template or
+        response_schema in tokenizer_config.json). Raises CorruptModel for broken syntax."""
         self.described = described
         sandbox = Sandbox()
         try:
@@ -96,7 +97,7 @@ class ChatTemplate:
         asks for. notes: collects the changes that the messages needed. pictures: the marks of the images in the
         messages.
 
-        each_text: gives the replacement of each string of the messages, tools and variables (quoting.py).
+        each_text: returns the replacement of each string of the messages, tools and variables (quoting.py).
 
         Raises InvalidRequest for messages that are wrong or that the template refuses (with the template's own words).
         It also raises InvalidRequest for unknown variables, and where rendering takes more time or text than allowed.
@@ -139,7 +140,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """Returns the text that the template itself makes of messages in its own shape, without repairs. Raises
+        """Returns the text that the template makes of these messages, without the repairs that `render` makes. Raises
         InvalidRequest."""
         name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
         shaped = self._fits[name].dressed([dict(message) for message in messages])
@@ -153,15 +154,16 @@ class ChatTemplate:
         return self._rendered(name, {**values, **self._values(name, completed(tools))})
 
     def _values(self, name: str, tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-        """Returns the offered tools under each name by which the template reads them."""
+        """Returns the offered tools by each name of a variable from which the template reads them."""
         if name not in self._other_values:
             self._other_values[name] = self._values_needed(name)
         needed = self._other_values[name]
         return {"tools": list(tools) if tools else None, **(needed(tools) if needed else {})}
 
     def _values_needed(self, name: str) -> OtherValues | None:
-        """Returns the first function of OTHER_VALUES with whose values the template renders a question. Returns None
-        where the template needs no such values, or fails with all of them."""
+        """Finds the additional variables that a template needs, such as a list of tools under another name. Returns the
+        first function of OTHER_VALUES with which the template renders a short question. Returns None where the template
+        needs no such variables, or fails with all of them."""
         asked = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True, "documents": None}
         for values in (None, *OTHER_VALUES):
             given = {"tools": None, **(values(None) if values else {})}
@@ -175,14 +177,15 @@ class ChatTemplate:
         return None
 
     def _roles(self, name: str, messages: Messages) -> Messages:
-        """Returns the messages; developer messages become system messages for templates that do not know developers."""
+        """Returns the messages; developer messages become system messages where the template does not know the role
+        developer."""
         if not any(each["role"] == "developer" for each in messages) or self._knows_developers(name):
             return messages
         return [{**each, "role": "system"} if each["role"] == "developer" else each for each in messages]
 
     def _knows_developers(self, name: str) -> bool:
-        """Returns True where the template shows a developer's message in its own way. A template that only writes any
-        given role does not count."""
+        """Returns True where the template treats the role developer in a way of its own. A template that copies the
+        name of any role into the prompt does not count."""
         known = self._knowing.get(name)
         if known is None:
             developer, stranger = (self._with_role(name, role) for role in ("developer", _NO_ROLE))
@@ -227,7 +230,7 @@ class ChatTemplate:
 
     @made_once
     def abilities(self) -> Abilities:
-        """The parts of a conversation with tools that the template shows."""
+        """Which parts of a conversation with tools (such as calls and results) the template writes into a prompt."""
         return tried(self.render)
 
     @property

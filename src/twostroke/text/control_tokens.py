@@ -1,5 +1,5 @@
-"""Finds the tokens that give a conversation its form in texts, and encodes texts with some of these tokens as ordinary
-text."""
+"""Finds control tokens in texts: the tokens that mark the turns of a conversation. Also encodes texts in which some of
+these tokens are ordinary text."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _BRACKETS = {"<": ">", "[": "]"}
 
 
 class ControlTokens:
-    """The tokens that the vocabulary flags as special, and those that the template writes in brackets (DeepSeek's user
-    and assistant marks are not flagged). Marks of reasoning and tool calls that a model writes as text are not included
-    where they are not flagged: earlier answers in a conversation hold these marks.
+    """The control tokens of a vocabulary: those that it flags as special, and those that the template writes in
+    brackets (DeepSeek's user and assistant marks are not flagged). Marks of reasoning and tool calls that a model
+    writes as text are not included where they are not flagged: earlier answers in a conversation contain these marks.
 
-    always: True where the library looks for control tokens in normalized text. A client's text may then become a
-    control token that `find` does not see. So every chat prompt goes through `encode`, which sees only the control
-    tokens of the template.
+    always: True where every chat prompt must go through `encode`. The tokenizers library then looks for control tokens
+    in normalized text, so a client's text may become a control token that `find` does not see. `encode` makes control
+    tokens only of the template's own text.
     """
 
     def __init__(self, library: tokenizers.Tokenizer, template_sources: Iterable[str] = ()) -> None:
@@ -49,7 +49,7 @@ class ControlTokens:
         self.always = library.normalizer is not None and any(self._added[i].normalized for i in self._ids.values())
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
-        """Returns the places (start, end) of control tokens' texts: from the left, the longest at each place."""
+        """Yields the places (start, end) of control tokens' texts: from the left, the longest at each place."""
         if not any(beginning in text for beginning in self._beginnings):
             return
         place = 0
@@ -94,7 +94,8 @@ class ControlTokens:
         return [*whole[:first], *found, *whole[first + end :]]
 
     def _with_twins(self, text: str, twins: dict[str, str]) -> list[str]:
-        """Returns the text in pieces: ordinary text, and the twins (see `_plain`) of its control tokens, alternate."""
+        """Returns the text in pieces: ordinary text alternates with the substitutes of its control tokens. twins: the
+        substitute text of each control token, see `_plain`."""
         pieces, last = [], 0
         for start, end in self.find(text):
             pieces += [text[last:start], twins[text[start:end]]]
@@ -103,11 +104,12 @@ class ControlTokens:
 
     @made_once
     def _plain(self) -> tuple[tokenizers.Tokenizer, dict[str, str], dict[int, int]]:
-        """Returns a library with the same model (shared, not copied), in which a twin stands for each control token. A
-        twin is a text that cannot be guessed.
+        """Returns a tokenizer with the same model (shared, not copied), in which each control token has another text: a
+        substitute that cannot be guessed (its twin). So a control token's usual text is ordinary text for this
+        tokenizer.
 
-        Returns also the twins by their tokens' texts, and a map from this library's ids of added tokens to those of the
-        vocabulary.
+        Returns also the substitutes by their tokens' texts, and a map from this tokenizer's ids of added tokens to
+        those of the vocabulary.
         """
         import tokenizers
 

@@ -30,15 +30,14 @@ class Vocabulary(Protocol):
         """Returns the text of all ids."""
 
     def has(self, token_id: int) -> bool:
-        """True for ids of the vocabulary."""
+        """Returns True for an id of the vocabulary."""
 
     def token_bytes(self, token_id: int) -> bytes:
         """Returns the bytes of one token."""
 
 
 class Detokenizer(Protocol):
-    """`feed(token_id)` returns new text, and `finish()` returns the rest. holding: True while part of a character is
-    held back."""
+    """Turns the tokens of one answer into text: `feed(token_id)` returns new text, and `finish()` returns the rest."""
 
     @property
     def holding(self) -> bool:
@@ -63,7 +62,8 @@ def detokenizer_for(vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> 
 
 
 def showing(vocabulary: Vocabulary, token_ids: frozenset[int]) -> Vocabulary:
-    """Returns the vocabulary with these special tokens as part of the text."""
+    """Returns the vocabulary with these special tokens as part of the text, although special tokens have no text
+    otherwise."""
     return _Showing(vocabulary, token_ids) if token_ids else vocabulary
 
 
@@ -75,7 +75,7 @@ class _Showing:
         self.special_ids = vocabulary.special_ids - token_ids
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """See Vocabulary; runs of ordinary tokens are decoded together."""
+        """Returns the text of all ids; consecutive ordinary tokens are decoded together."""
         texts: list[str] = []
         for shown, run in itertools.groupby(token_ids, self._shown.__contains__):
             ids = list(run)
@@ -91,7 +91,7 @@ class _Showing:
 
 
 class ByteDetokenizer:
-    """Decodes vocabularies of byte strings; an incremental UTF-8 decoder is enough for them.
+    """Detokenizes vocabularies whose tokens are byte strings; an incremental UTF-8 decoder is enough for them.
     Satisfies `Detokenizer`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -102,7 +102,6 @@ class ByteDetokenizer:
 
     @property
     def holding(self) -> bool:
-        """True while part of a character is held back."""
         return self._holding
 
     def fork(self) -> ByteDetokenizer:
@@ -128,8 +127,8 @@ class ByteDetokenizer:
 
 
 class WindowDetokenizer:
-    """Decodes all other vocabularies: decodes a short window twice, with and without the new tokens. The difference is
-    new text.
+    """Detokenizes vocabularies whose tokens are not plain byte strings, such as those of SentencePiece. It decodes a
+    short window twice, with and without the new tokens. The difference is new text.
 
     Invariant: `_ids[:_read]` is delivered and gives `_read_text`; `_ids[_read:]` is held, at most three tokens of one
     unfinished character. Special tokens never enter the window, so its first token has text. Some decoders treat the
@@ -147,7 +146,6 @@ class WindowDetokenizer:
 
     @property
     def holding(self) -> bool:
-        """True while part of a character is held back."""
         return len(self._ids) > self._read
 
     def fork(self) -> WindowDetokenizer:
@@ -164,7 +162,6 @@ class WindowDetokenizer:
         return "" if self._utf8.getstate()[0] else self._deliver()
 
     def finish(self) -> str:
-        """Returns the text that was held back."""
         return self._deliver() if self.holding else ""
 
     def _deliver(self) -> str:

@@ -13,7 +13,8 @@ PROBE = "a"
 
 
 class Frame(Struct, frozen=True):
-    """first, middle, last: token ids before, between and after the texts; `middle` is empty for one text.
+    """The special tokens that a tokenizer puts around one text or a pair of texts. first, middle, last: token ids
+    before, between and after the texts; `middle` is empty for one text.
 
     tells_apart: True where the second text has a token type of its own. middle_of_first: the number of tokens of
     `middle` that have the type of the first text.
@@ -32,7 +33,8 @@ class Frame(Struct, frozen=True):
 
 
 def frame_of(library: tokenizers.Tokenizer, pair: bool) -> Frame:
-    """Finds the frame by encoding one or two short texts."""
+    """Finds which special tokens a tokenizer puts around one text, or around and between two texts, by encoding short
+    texts. library: the tokenizer. pair: True for two texts."""
     made = library.encode(PROBE, PROBE if pair else None)
     owners, ids, types = made.sequence_ids, made.ids, made.type_ids
     firsts = [place for place, owner in enumerate(owners) if owner == 0]

@@ -1,5 +1,5 @@
-"""The inputs and results of rows of logits that a device turns into tokens. Each row has a SAMPLE_INPUT and a
-SAMPLE_RESULT.
+"""Packs what a device needs to sample tokens from rows of logits, and unpacks what it returns. Each row has one record
+of the numpy dtype SAMPLE_INPUT and one of SAMPLE_RESULT.
 
 The layouts are those of csrc/cuda/include/twostroke/cuda/rows/sample_row.h; the device's token and sums are those of
 `sampler.sample`, bit for bit.
@@ -40,7 +40,8 @@ _PACKED, _PLACES, _LISTS_AT = struct.Struct("<QQQd10if5i"), struct.Struct("<10i"
 """The layout of SAMPLE_INPUT. A row is packed by one call, because there are thousands of rows a second."""
 NO_LISTS = (0,) * 2 * len(LISTS)
 NOT_ASKED = _PACKED.pack(0, 0, 0, 0.0, *NO_LISTS, 0.0, 0, 0, 0, -1, 0)
-"""The SAMPLE_INPUT of a sequence that is sampled on the host."""
+"""The record in the device's sampling input for a row that the host samples: the device computes no token for this row.
+"""
 SAMPLE_RESULT = np.dtype(
     [
         *(("total", "<u8"), ("token", "<i4"), ("best", "<f4"), ("raw", "<f4"), ("raw_best", "<f4")),
@@ -52,8 +53,8 @@ Rows = NDArray[Any]
 
 
 def why_host(sequence: PlannedSequence, changes: Changes | None, vocabulary: int) -> str | None:
-    """Returns why a device cannot sample this sequence, so that the host needs its logits; None where the device can.
-    """
+    """Returns the reason why a device cannot sample this sequence, so that the host must sample from its logits; None
+    where the device can."""
     if (sequence.request.num_top or 0) > MOST_TOP:
         return f"more than {MOST_TOP} likely tokens (beam search)"
     if sequence.request.params.has_chain and not sequence.request.params.greedy:
@@ -70,7 +71,8 @@ def why_host(sequence: PlannedSequence, changes: Changes | None, vocabulary: int
 
 
 def asked_of(sequence: PlannedSequence, changes: Changes | None) -> bytes:
-    """Returns one row of SAMPLE_INPUT, without lists."""
+    """Returns one record of SAMPLE_INPUT for a sequence: the draw and the sampling parameters. Its references to lists
+    of tokens (penalized, biased, banned, allowed) are empty; `with_lists` fills them in."""
     params, num_top = sequence.request.params, sequence.request.num_top
     is_changed, num_top = changes is not None, -1 if num_top is None else num_top
     if params.greedy:
@@ -82,20 +84,22 @@ def asked_of(sequence: PlannedSequence, changes: Changes | None) -> bytes:
 
 
 def with_lists(row: bytes, where: Sequence[int]) -> bytes:
-    """Returns the row with the place and the number of entries of each of LISTS. where: these numbers, list by list."""
+    """Returns a record of SAMPLE_INPUT that refers to its lists of tokens (see LISTS). where: for each list in turn,
+    the byte at which it begins and the number of its entries."""
     return row[:_LISTS_AT] + _PLACES.pack(*where) + row[_LISTS_AT + _PLACES.size :]
 
 
 def scores_of(token_ids: Sequence[int], num_top: int) -> Rows:
-    """Returns the SAMPLE_INPUT of rows whose next token is known, as in prompts. They ask for the token's log
-    probability and for the `num_top` most likely tokens."""
+    """Returns the device's sampling input for rows whose next token is known, as in prompts. The device then returns
+    each token's log probability and the `num_top` most likely tokens."""
     rows = np.zeros(len(token_ids), SAMPLE_INPUT)
     rows["num_top"], rows["given"] = num_top, np.array(token_ids) + 1
     return rows
 
 
 def lists_of(changes: Changes, vocabulary: int) -> list[Rows]:
-    """Returns the entries of the five lists, in the order of LISTS."""
+    """Returns the arrays by which a request changes the logits, in the order of LISTS: tokens under the repetition
+    penalty, lowered, raised and banned tokens, mask of allowed tokens."""
     raised = np.empty(len(changes.raised), TOKEN_BY)
     raised["token"], raised["by"] = list(changes.raised), list(changes.raised.values())
     lowered = np.empty(len(changes.lowered), TOKEN_BY)
@@ -121,8 +125,8 @@ def _mask(changes: Changes, vocabulary: int) -> Rows:
 
 
 def token_of(found: Any, sequence: PlannedSequence, is_changed: bool, vocabulary: int) -> SampledToken:
-    """Returns the token of a device's result for a sequence's row. found: one SAMPLE_RESULT. Raises as `sample` does.
-    """
+    """Returns the token that a device sampled for a sequence's row. found: one record of SAMPLE_RESULT. Raises as
+    `sample` does."""
     if not math.isfinite(found["best"]):
         refuse(sequence, is_changed, float(found["raw_best"]))
     token_id, num_top = int(found["token"]), sequence.request.num_top

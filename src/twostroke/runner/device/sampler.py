@@ -44,24 +44,25 @@ MANY_TOP = f"more than {MOST_TOP} likely tokens of a prompt's token"
 
 
 class SamplingForward(Protocol):
-    """A program bound to its memory on a device that samples."""
+    """A model on a device that also samples. It runs a step and returns tokens, and logits where the host needs them.
+    """
 
     @property
     def asked_bytes(self) -> int:
-        """How many bytes of room there are for the rows' inputs."""
+        """The room, in bytes, for the records of SAMPLE_INPUT and the lists that follow them."""
 
     def sampled(self, asked: Rows, lists: U8Array, row_results: Rows, sizes: StepSizes) -> None:
-        """Runs the step and samples each logit row. asked: (R,) of SAMPLE_INPUT. lists: the bytes after these rows.
-        row_results: (R,) of SAMPLE_RESULT, filled with the results."""
+        """Runs the step and samples each logit row. asked: (R,) records of SAMPLE_INPUT. lists: the bytes that follow
+        these records. row_results: (R,) records of SAMPLE_RESULT, which are filled in."""
 
     def scored(self, rows: I32Array, asked: Rows, row_results: Rows, sizes: StepSizes) -> None:
-        """Samples other rows (R,) of the last step in the same way, without running the step again."""
+        """Computes results, as `sampled` does, for other rows (R,) of the last step, without running the step again."""
 
     def logits_at(self, begin: int, end: int) -> F32Array:
         """Returns the logits (end - begin, V) of rows [begin, end) of the last step."""
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
-        """See Forward."""
+        """Returns the logits (R, V) of rows (R,) of the last step, as `Forward.logits` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class SampledRows:
 
 @dataclass(frozen=True, slots=True)
 class WantedRows:
-    """The inputs of a step's sampling. found: the sequences that sample. asked: an array (R,) of SAMPLE_INPUT, one
-    entry for each row. lists: the bytes of the lists that the entries refer to."""
+    """The inputs of a step's sampling. found: the sequences that sample. asked: (R,) records of SAMPLE_INPUT, one for
+    each row of logits. lists: the bytes of the lists of tokens that the records refer to."""
 
     found: list[SampledRows]
     asked: Rows
@@ -89,8 +90,9 @@ class WantedRows:
 
 @dataclass(slots=True)
 class _Lists:
-    """The entries of the rows' lists, one after the other. Equal entries are stored once. end: the end of the entries,
-    in bytes from the first row on. room: the largest value that `end` may have."""
+    """The lists of tokens (penalized, biased, banned, allowed) that the rows of a step refer to, to be stored one after
+    the other after the records of SAMPLE_INPUT. Equal lists are stored once. end: where the last list ends, in bytes
+    from the first record on. room: the largest value that `end` may have."""
 
     end: int
     room: int
@@ -98,8 +100,8 @@ class _Lists:
     places: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, rows: Sequence[bytes], lists: Sequence[Sequence[Rows]]) -> list[bytes] | None:
-        """Adds the lists, and returns the rows with the places of their lists. Returns None, and keeps nothing, where
-        there is no room."""
+        """Stores the lists of tokens of some rows. Returns the rows' records, each with references to its lists.
+        Returns None, and stores nothing, where there is no room."""
         if not any(lists):
             return list(rows)
         contents = [[each.tobytes() for each in of_row] for of_row in lists]
@@ -119,29 +121,29 @@ class _Lists:
         return found
 
     def joined(self) -> U8Array:
-        """Returns all entries as one array."""
+        """Returns the bytes of all lists as one array."""
         return np.concatenate([np.empty(0, np.uint8), *self.parts])
 
 
 class DeviceSampler:
-    """Satisfies StepSampler. weigh: makes the weights of tokens for the rows that are sampled on the host. reasons: how
-    many sequences were sampled on the host, by reason.
-    """
+    """Samples on the device, and on the host those sequences that a device cannot sample. Satisfies StepSampler. weigh:
+    makes the weights of tokens for the rows that are sampled on the host. reasons: how many sequences were sampled on
+    the host, by reason."""
 
     def __init__(self, forward: SamplingForward, vocabulary: int, weigh: Weigh) -> None:
         self._forward, self._vocabulary, self.weigh = forward, vocabulary, weigh
         self.reasons: dict[str, int] = {}
 
     def forward(self, plan: Plan, sizes: StepSizes) -> tuple[list[SampledRows], Rows]:
-        """Runs the step. Returns the sequences that sample, and the device's results for their rows. See StepSampler.
-        """
+        """Runs the step. Returns the sequences that sample, and the device's results for their rows."""
         wanted = self.wanted(plan.sequences)
         row_results = np.zeros(len(wanted.asked), SAMPLE_RESULT)
         self._forward.sampled(wanted.asked, wanted.lists, row_results, sizes)
         return wanted.found, row_results
 
     def wanted(self, sequences: Sequence[PlannedSequence], spare: int = 0) -> WantedRows:
-        """Returns the inputs of the rows that sample. spare: bytes to be left between the rows and their lists."""
+        """Returns the device's sampling inputs for these sequences. spare: the number of bytes that stay free between
+        the records of SAMPLE_INPUT and the lists of tokens that they refer to."""
         asked, found = list[bytes](), list[SampledRows]()
         num_rows = sum([each.sampled_rows for each in sequences])
         lists = _Lists(num_rows * SAMPLE_INPUT.itemsize + spare, self._forward.asked_bytes)
@@ -177,8 +179,8 @@ class DeviceSampler:
         return scores_here(self.weigh, self._forward.logits(rows, sizes), token_ids, num_top)
 
     def _ask(self, sequence: PlannedSequence, asked: list[bytes], lists: _Lists) -> SampledRows:
-        """Appends the inputs of a sequence's rows to `asked`. It appends nothing for a sequence that the host samples.
-        """
+        """Appends the sampling inputs of a sequence's rows to `asked`. It appends nothing for a sequence that the host
+        samples."""
         first, changed, rows, entries = len(asked), list[bool](), list[bytes](), list[list[Rows]]()
         reason = None
         try:
@@ -198,9 +200,12 @@ class DeviceSampler:
         return SampledRows(sequence, first, tuple(changed))
 
     def wanted_next(self, before: WantedRows, sequences: Sequence[PlannedSequence]) -> WantedRows | None:
-        """Returns the same as `wanted`, but makes it quickly, by copying the inputs of the step before and changing the
-        draws. before: the inputs of the same sequences one position back, one row for each. No row may need the token
-        before it on the host. Returns None where more than the draws may differ."""
+        """Returns what `wanted` would return for the next step of the same sequences, but faster: it copies the last
+        step's inputs and makes new random draws. before: those inputs, one row for each sequence.
+
+        Returns None where a request changes its logits, because such changes may depend on the token before, which the
+        host does not know yet.
+        """
         if before.asked["changed"].any():
             return None
         asked = before.asked.copy()
@@ -210,7 +215,8 @@ class DeviceSampler:
         return WantedRows(before.found, asked, before.lists)
 
     def has_all(self, found: Sequence[SampledRows], row_results: Rows) -> bool:
-        """Returns whether `choose` needs no logits for these sequences."""
+        """Returns whether the device's results are enough to choose the tokens of all these sequences, so that the host
+        needs no logits."""
         return all(each.reason is None for each in found) and bool(np.isfinite(row_results["raw_best"]).all())
 
     def _tokens(self, rows: SampledRows, row_results: Rows) -> Tokens:

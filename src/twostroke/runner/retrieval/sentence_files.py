@@ -1,7 +1,7 @@
 """The files that sentence-transformers writes next to a checkpoint. They tell how rows become a vector, and which
 prompts there are.
 
-    modules.json                          the steps: Transformer, Pooling, perhaps Dense ones, perhaps Normalize
+    modules.json                          the modules: Transformer, Pooling, perhaps Dense ones, perhaps Normalize
     1_Pooling/config.json                 which rows are taken
     2_Dense/...                           a product of the pooled vector, see dense_steps.py
     config_sentence_transformers.json     prompts by name
@@ -41,7 +41,8 @@ class SentenceFiles:
     file names it. include_prompt: False where a mean leaves out the rows of the prompt. prompts: text by name.
     default_prompt: the name of the prompt that is used where the request names none. max_tokens: the most tokens of a
     text; None where no file gives it. lower_case: whether texts are made lower case first. pairs: whether the
-    checkpoint scores pairs of texts. dense: the steps between pooling and the vector, in order."""
+    checkpoint scores pairs of texts. dense: the matrices of the modules Dense, by which a pooled vector is multiplied,
+    in order."""
 
     present: bool = False
     pooling: Pooling | None = None
@@ -55,8 +56,8 @@ class SentenceFiles:
 
 
 def read_sentence_files(folder: Path) -> SentenceFiles:
-    """Reads the files. Raises CorruptModel for a broken file, UnsupportedModel for a step or a pooling that is not
-    implemented."""
+    """Reads the files that sentence-transformers writes. Raises CorruptModel for a broken file, UnsupportedModel for a
+    module or a pooling that is not implemented."""
     present = (folder / MODULES).is_file()
     prompts = _fields(folder / PROMPTS)
     lengths = _fields(folder / LENGTHS)
@@ -90,8 +91,8 @@ def _prompts(fields: Fields) -> dict[str, str]:
 
 
 def _known_steps(folder: Path) -> list[tuple[str, str]]:
-    """Returns the steps, see _steps. Raises UnsupportedModel for a step that is not implemented, or that is at another
-    place."""
+    """Returns the modules of sentence-transformers that modules.json lists, see _steps. Raises UnsupportedModel for a
+    module that is not implemented, and for another order than that of _KNOWN."""
     steps = _steps(folder)
     kinds = [kind for kind, _ in steps]
     unknown = [kind for kind in kinds if kind not in _KNOWN]
@@ -122,7 +123,8 @@ def _dense(folder: Path, steps: list[tuple[str, str]]) -> tuple[DenseStep, ...]:
 
 
 def _pooling(folder: Path, steps: list[tuple[str, str]]) -> tuple[Pooling | None, bool]:
-    """Returns the pooling and include_prompt from the file of the step Pooling."""
+    """Returns the kind of pooling and the setting include_prompt, from the config.json of the module Pooling; None and
+    True where there is no such module."""
     place = next((path for kind, path in steps if kind == "Pooling"), None)
     if place is None:
         return None, True
@@ -131,7 +133,7 @@ def _pooling(folder: Path, steps: list[tuple[str, str]]) -> tuple[Pooling | None
 
 
 def _steps(folder: Path) -> list[tuple[str, str]]:
-    """Returns the kind and the folder of each step, in order."""
+    """Returns the kind and the folder of each module of sentence-transformers in modules.json, in order."""
     raw: Any = parse_object(b'{"steps": ' + without_mark(read_bytes(folder / MODULES)) + b"}", MODULES)["steps"]
     found = []
     for item in raw if isinstance(raw, list) else [None]:

@@ -20,7 +20,7 @@ def penalize_repetition(logits: F32Array, seen: NDArray[np.int64], penalty: floa
 
 
 def lower(logits: F32Array, token_ids: NDArray[np.int64], by: F32Array) -> None:
-    """Subtracts `by` from the logits (V,) of these tokens. No token comes twice."""
+    """Subtracts `by` from the logits (V,) of these tokens. No token occurs twice."""
     logits[token_ids] -= by
 
 
@@ -31,8 +31,8 @@ def add_bias(logits: F32Array, bias: Mapping[int, float]) -> None:
 
 
 def keep_allowed(logits: F32Array, bits: bytes) -> None:
-    """Sets logits (V,) to -inf for every token whose bit is 0. bits: the lowest bit of a byte comes first; it may be
-    longer than V."""
+    """Sets logits (V,) to -inf for every token whose bit is 0. bits: a bit for each token, the lowest bit of a byte
+    first; there may be more than V bits."""
     allowed = np.unpackbits(np.frombuffer(bits, np.uint8), count=len(logits), bitorder="little")
     np.copyto(logits, -np.inf, where=allowed == 0)
 
@@ -45,8 +45,8 @@ def keep_only(logits: F32Array, token_ids: NDArray[np.int32]) -> None:
 
 
 def bad_ends(sequences: Sequence[Sequence[int]], known_token_ids: Sequence[int], num_output: int) -> set[int]:
-    """Returns the tokens that would complete one of the sequences at the end of the output. The output is the last
-    `num_output` of the known tokens."""
+    """Returns the tokens that would complete one of the forbidden sequences if they came next. The other tokens of the
+    sequence must be output tokens: the last `num_output` of the known tokens."""
     found = set[int]()
     for sequence in sequences:
         behind = len(sequence) - 1

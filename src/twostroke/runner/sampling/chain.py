@@ -30,7 +30,7 @@ LINKS: Mapping[str, Callable[[SamplingParams], SamplerLink | None]] = {
     names.ADAPTIVE: AdaptiveP.of,
 }
 """The samplers by name, in the default order of this engine. The temperature comes before the samplers that keep sets
-of tokens, as it does without a chain."""
+of tokens, as it does where a request names no chain of samplers."""
 
 
 def links_of(params: SamplingParams) -> list[SamplerLink]:
@@ -45,7 +45,8 @@ def links_of(params: SamplingParams) -> list[SamplerLink]:
 
 
 def chosen(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> tuple[int, Memory]:
-    """Returns the token, and the memory of its samplers after it. logits: (V,), after the request's changes."""
+    """Returns a token for a sequence, and the numbers that its samplers (Mirostat, adaptive-p) need at the next token.
+    weigh: makes weights of tokens from logits. logits: (V,), after penalties, bias, bans and masks."""
     links = links_of(sequence.request.params)
     row = SamplerRow(weigh, logits, sequence.request.seed, sequence.num_output_tokens, sequence.memory)
     for link in links:

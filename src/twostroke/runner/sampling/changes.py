@@ -30,10 +30,11 @@ IdArray = NDArray[np.int64]
 
 
 class Changes(Struct, frozen=True):
-    """The changes are applied in this order. seen: tokens that `repetition` makes less likely. lowered: tokens whose
-    logits are lowered by `lowered_by`. raised: the number that is added to the logit of each token. allowed: the only
-    tokens that may be sampled; None for all. banned: tokens that are never sampled. bits: a bit for each token, 1 where
-    a grammar allows it, lowest bit of a byte first; None allows all."""
+    """The changes of one request to one row of logits, in the order in which they are applied. seen: tokens that
+    `repetition` makes less likely. lowered: tokens whose logits are lowered by `lowered_by`. raised: the number that is
+    added to the logit of each token. allowed: the only tokens that may be sampled; None for all. banned: tokens that
+    are never sampled. bits: a bit for each token, 1 where a grammar allows it, lowest bit of a byte first; None allows
+    all."""
 
     seen: IdArray
     repetition: float
@@ -61,7 +62,7 @@ class Changes(Struct, frozen=True):
 
 def changes_of(sequence: PlannedSequence) -> Changes | None:
     """Returns the changes of this sequence's request to its next row; None where there are none. Raises ValueError
-    where its mask has failed."""
+    where its grammar has failed."""
     params, request = sequence.request.params, sequence.request
     num_output = sequence.num_output_tokens
     banned = set(request.end_token_ids) | set(params.stop_token_ids) if num_output < params.min_tokens else set()
@@ -103,8 +104,8 @@ def _lowered(output: Sequence[int], params: SamplingParams) -> tuple[IdArray, F3
 
 
 def _both(ids: IdArray, by: F32Array, more_ids: IdArray, more_by: F32Array) -> tuple[IdArray, F32Array]:
-    """Joins two lists of tokens in one in which no token comes twice. The numbers of a token in both lists are added.
-    """
+    """Joins two lists of tokens to one list in which no token occurs twice. For a token of both lists, its two numbers
+    are added."""
     joined = np.union1d(ids, more_ids)
     total = np.zeros(len(joined), np.float32)
     total[np.searchsorted(joined, ids)] += by
@@ -119,8 +120,8 @@ def _window(known_token_ids: Sequence[int], size: int | None) -> Sequence[int]:
 
 
 def _bits(mask: TokenMask, num_output: int) -> bytes:
-    """Returns which tokens may come after `num_output` output tokens. Raises ValueError where the mask is at another
-    token, which is a fault."""
+    """Returns which tokens the grammar allows after `num_output` output tokens. Raises ValueError where the grammar has
+    taken in another number of tokens, which is a fault."""
     if mask.num_tokens != num_output:
         raise ValueError(f"the grammar is at token {mask.num_tokens}, the output at {num_output}")
     return mask.bits()

@@ -81,8 +81,8 @@ def largest(logits: NDArray[np.floating[Any]], count: int) -> IdArray:
 
 
 def _falling(values: NDArray[np.floating[Any]]) -> IdArray:
-    """Returns the places of values, the largest first. Equal values stay in their order. Each 32-bit value becomes a
-    whole number that falls as the value rises; its low bits hold the place. Whole numbers are sorted many times faster
+    """Returns the indices that sort `values`, the largest first, as a stable argsort would. Each 32-bit value becomes a
+    whole number that falls as the value rises; its low bits hold the index. Whole numbers are sorted many times faster
     than floats."""
     if values.dtype != np.float32:
         return _falling_wide(values)
@@ -94,8 +94,8 @@ def _falling(values: NDArray[np.floating[Any]]) -> IdArray:
 
 
 def _falling_wide(values: NDArray[np.floating[Any]]) -> IdArray:
-    """Does the same as `_falling` for values of 64 bits. It uses a sort that is not stable, because that is quicker.
-    Then it puts the places of equal values in order, as whole numbers that begin with the number of their group."""
+    """Returns what `_falling` returns, for values of 64 bits. A quick sort, which is not stable, finds the order. Then
+    equal values are put in the order of their indices."""
     order: IdArray = np.argsort(-values)
     found = values[order]
     differs = found[1:] != found[:-1]

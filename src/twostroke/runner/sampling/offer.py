@@ -18,7 +18,8 @@ from twostroke.types.result import Continuation, TokenLogprob
 
 
 def unchanged(logprob: TokenLogprob) -> tuple[Continuation, ...]:
-    """Returns the most likely tokens, for a request that changes nothing."""
+    """Returns the most likely tokens as the continuations of a beam, for a request without penalties, bias, bans or
+    masks: its scores are the log probabilities."""
     return tuple(Continuation(token_id, each, each) for token_id, each in logprob.top)
 
 

@@ -32,9 +32,9 @@ BEST_WEIGHT = 1 << WEIGHT_BITS
 
 
 class SamplerRow:
-    """One row of logits, on which samplers work. logits: the tokens' logits after the request's changes. temperature:
-    the temperature with which weights are made. vocab_size: the number of tokens of the vocabulary, including those
-    that may not be chosen.
+    """The candidate tokens of one row of logits, on which samplers work. logits: the candidates' logits after the
+    request's changes. temperature: the temperature with which weights are made. vocab_size: the number of tokens of the
+    vocabulary, including those that may not be chosen.
 
     memory: the result of the samplers' `remember` after the token before; empty at the first token. scored: see
     `score`.
@@ -59,31 +59,32 @@ class SamplerRow:
 
     @property
     def ids(self) -> NDArray[np.int64]:
-        """The token ids, rising."""
+        """The ids of the candidate tokens, rising."""
         return np.arange(self.vocab_size) if self._ids is None else self._ids
 
     def token_id(self, place: int) -> int:
-        """Returns the token id at a place."""
+        """Returns the token id of the candidate with this index."""
         return place if self._ids is None else int(self._ids[place])
 
     @property
     def weights(self) -> WeightArray:
-        """The weight of each token. The likeliest token has BEST_WEIGHT."""
+        """The whole-number weight of each candidate, proportional to its probability. The likeliest token has
+        BEST_WEIGHT."""
         if self._weights is None:
             self._weights = self._weigh(self.logits, self.temperature)
         return self._weights
 
     @property
     def total(self) -> int:
-        """The sum of the weights."""
+        """The sum of all candidates' weights: a weight divided by this sum is a probability."""
         return int(self.weights.sum())
 
     def keep(self, places: NDArray[np.int64]) -> None:
-        """Leaves out all tokens but those at these places. places: rising indices."""
+        """Leaves out all candidates but those at these indices. places: rising indices."""
         self._take(lambda values: values[places])
 
     def leave_out(self, places: NDArray[np.int64]) -> None:
-        """Leaves out the tokens at these places. places: rising indices, of which there are few."""
+        """Leaves out the candidates at these indices. places: rising indices, of which there are few."""
         edges = [-1, *places.tolist(), len(self)]
         self._take(lambda values: np.concatenate([values[a + 1 : b] for a, b in itertools.pairwise(edges)]))
 
@@ -99,45 +100,48 @@ class SamplerRow:
             self.temperature, self._weights = temperature, None
 
     def score(self, near: NearScore) -> None:
-        """Replaces the logits of the tokens by scores, at temperature 1. near: makes a score from a token's present
-        probability."""
+        """Replaces the logits of the candidates by scores, at temperature 1. near: makes a score from a candidate's
+        present probability."""
         self.scored, scores = self._weigh.near(self.weights, self.total, near)
         self.logits, self.temperature, self._weights = scores, 1.0, None
 
     def at_least(self, share: float) -> NDArray[np.int64]:
-        """Returns the places of the tokens that have at least the probability `share`."""
+        """Returns the indices of the candidates that have at least the probability `share`."""
         return np.flatnonzero(self.weights >= share_of(share, self.total))
 
     def exponents_at(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Returns the exponents of some tokens; see Weigh."""
+        """Returns, for some candidates, the binary logarithm of the ratio of their probability to the largest one. See
+        Weigh."""
         return exponents(self.logits[places], float(self.logits.max()), self.temperature)
 
     def mean_exponent(self) -> float:
-        """Returns the mean of the exponents by weight. Its sum is a sum of whole numbers."""
+        """Returns the expected value, over the candidates, of the binary logarithm of a probability's ratio to the
+        largest one. It is computed from sums of whole numbers, which are the same on every machine."""
         found = self._weigh.exponent_sum(self.logits, self.weights, self.temperature)
         return -(found / (self.total * FIXED))
 
     def nearness(self) -> NDArray[np.float64]:
-        """Returns minus the distance of each exponent from the mean exponent."""
+        """Returns a number for each candidate that is larger the nearer its surprise is to the expected surprise: minus
+        the distance, in bits."""
         return self._weigh.nearness(self.logits, self.temperature, self.mean_exponent())
 
     def deviation(self) -> float:
-        """Returns the standard deviation of the logits. Its sums are sums of whole numbers."""
+        """Returns the standard deviation of the candidates' logits. It is computed from sums of whole numbers."""
         (total, squares), count = self._weigh.spread(self.logits), len(self)
         return math.sqrt(count * squares - total * total) / (count * FIXED)
 
     def entropy(self) -> float:
-        """Returns the entropy of the row, in nats."""
+        """Returns the entropy of the candidates' probabilities, in nats."""
         return ln_of_sum(self.total) - LN_2 * self.mean_exponent()
 
     def surprise(self, place: int) -> float:
-        """Returns minus the binary logarithm of the probability of the token at `place`."""
+        """Returns minus the binary logarithm of the probability of the candidate at index `place`."""
         return (ln_of_sum(self.total) - ln_of_sum(int(self.weights[place]))) / LN_2
 
     def is_rare(self, probability: float) -> bool:
-        """Throws one coin for this row: returns True with the given probability."""
+        """Returns True with the given probability. The result is a function of the request's seed and the position."""
         return coin(self._seed, self._position) < int(probability * (1 << 53))
 
     def draw(self) -> int:
-        """Returns the place of a token, drawn by weight."""
+        """Returns the index of a candidate, drawn by weight."""
         return drawn(self.weights, draw(self._seed, self._position))

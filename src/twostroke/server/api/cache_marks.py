@@ -14,8 +14,8 @@ KINDS = ("ephemeral",)
 
 
 def check_marks(groups: Iterable[Any]) -> Sequence[Mapping[str, Any]]:
-    """Returns the marks in these lists of blocks. Raises InvalidRequest for too many marks, and for a mark of another
-    kind."""
+    """Returns the cache_control objects in these lists of content blocks. Raises InvalidRequest for more than MAX_MARKS
+    of them, and for one whose type is not "ephemeral"."""
     marks = [block[FIELD] for blocks in groups for block in _blocks(blocks) if block.get(FIELD) is not None]
     if len(marks) > MAX_MARKS:
         raise InvalidRequest(

@@ -1,5 +1,5 @@
-"""A request's wishes for the pages of its prompt: how long they stay on a disk, and in which slot of llama.cpp's API
-they are."""
+"""What a request asks for the pages of its prompt: how long they are kept on a disk, and in which slot of llama.cpp's
+API they are."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _asked = json_decoder(_Asked)
 
 
 def sender_of(scope: Scope) -> Sender:
-    """Returns the sender of a request that has passed the gate."""
+    """Returns the sender of a request whose API key was checked."""
     return Sender(client_of(scope), _forbids(scope["headers"]), INNER in scope)
 
 
@@ -59,8 +59,8 @@ def _forbids(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
-    """Returns the call with its slot and with the `disk_s` of its prompts, as the body and the headers ask. Raises
-    InvalidRequest."""
+    """Returns the request for the engine with its slot of llama.cpp's API and the time on disk of its prompts' pages.
+    The body and the headers set both. Raises InvalidRequest."""
     disk_s = NEVER_S if sender.memory_only else 0.0
     if FIELD.encode() in body or b'"store"' in body or SLOT in body:  # most bodies have none and are not parsed again
         asked = decoded(body, _asked)
@@ -75,7 +75,8 @@ def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
 
 
 def with_disk_s(call: Call, disk_s: float) -> Call:
-    """Returns the call with this `disk_s` in all its prompts."""
+    """Returns the request for the engine with another time on disk for all its prompts. disk_s: the seconds for which
+    their pages are kept there in addition to the usual time; NEVER_S keeps them off the disk."""
     return replace(call, prompts=tuple(replace(prompt, disk_s=disk_s) for prompt in call.prompts))
 
 

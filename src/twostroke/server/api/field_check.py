@@ -54,7 +54,9 @@ _fields = json_decoder(dict[str, msgspec.Raw])
 
 
 class FieldCheck:
-    """strict: refuse a field that looks misspelt. Any thread may call it."""
+    """Finds fields of requests that this server does not know. They are ignored and named in the log and in a response
+    header. strict: True refuses a request with a field whose name is nearly that of a known one. Any thread may call
+    the methods."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
@@ -86,7 +88,7 @@ class FieldCheck:
         return (*shown[:MAX_NAMED], *([f"and {left_out} more"] if left_out > 0 else []))
 
     def _log(self, shown: list[str]) -> None:
-        """Log each field once. At level info, the line of every request has these fields too."""
+        """Logs a warning for each unknown field, once in the life of the server."""
         for name in shown:
             if name not in self._logged and len(self._logged) < MAX_LOGGED_NAMES:
                 self._logged.add(name)

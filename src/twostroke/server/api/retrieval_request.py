@@ -30,8 +30,8 @@ WHOLE_CONTEXT = -1
 
 
 class TextRequest(msgspec.Struct, kw_only=True):
-    """The fields that all these requests share. truncate_prompt_tokens: longer texts are cut to this number of tokens;
-    -1 means the length of the context.
+    """The fields that requests for embeddings, ranks and scores share. truncate_prompt_tokens: longer texts are cut to
+    this number of tokens; -1 means the length of the context.
 
     parse_special: True when control tokens in the texts count as such.
     """
@@ -118,12 +118,14 @@ _FIXES = {
 
 
 def embedding_call(body: bytes, serving: Serving) -> Call:
-    """Returns the call of an embedding request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of an embedding request and returns its texts as prompts for the engine. Raises InvalidRequest,
+    ContextLengthExceeded, HttpProblem."""
     return call_of_embedding(decode(body, EmbeddingRequest), serving)
 
 
 def call_of_embedding(request: EmbeddingRequest, serving: Serving) -> Call:
-    """Returns the call of an embedding request from any API. Raises the errors of embedding_call."""
+    """Returns the texts of an embedding request from any API as prompts for the engine. Raises the errors of
+    embedding_call."""
     _check_shared(request, serving, [*REFUSED, "instruction"])
     embedder = _required(serving.embedder)
     embedder.check(VectorOptions(request.dimensions))
@@ -133,7 +135,8 @@ def call_of_embedding(request: EmbeddingRequest, serving: Serving) -> Call:
 
 
 def rerank_call(body: bytes, serving: Serving) -> Call:
-    """Returns the call of a rerank request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of a rerank request and returns a prompt for each pair of query and document. Raises
+    InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, RerankRequest)
     _check_shared(request, serving, REFUSED)
     for name in ("top_n", "max_tokens_per_doc"):
@@ -152,7 +155,8 @@ def rerank_call(body: bytes, serving: Serving) -> Call:
 
 
 def score_call(body: bytes, serving: Serving) -> Call:
-    """Returns the call of a score request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of a score request and returns a prompt for each pair of texts. Raises InvalidRequest,
+    ContextLengthExceeded, HttpProblem."""
     request = decode(body, ScoreRequest)
     _check_shared(request, serving, REFUSED)
     for name in ("text_1", "text_2"):
@@ -232,7 +236,8 @@ def _most(request: TextRequest, serving: Serving) -> int | None:
 def _call(
     request: TextRequest, prefix: str, param: str, makers: Sequence[Callable[[], Prompt]], serving: Serving
 ) -> Call:
-    """Returns the call with its prompts, each checked by the engine. param: the client's name for the texts."""
+    """Makes the prompts of a request and lets the engine check each of them. param: the client's name for the texts,
+    which errors name."""
     response_id = prefix + serving.new_id()
     prompts = []
     for place, make in enumerate(makers):

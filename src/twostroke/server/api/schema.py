@@ -29,12 +29,12 @@ MAX_TOOLS = 1024
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 MAX_PRIORITY = 100
 REST = "Leave it out for all that the context has room for."
-"""The advice when a number of tokens is too small."""
+"""The advice in the error for a limit on an answer's tokens that is too small."""
 
 
 class StreamOptions(msgspec.Struct):
-    """include_usage: send the token counts in a last chunk of their own. continuous_usage_stats: send the counts so far
-    in each chunk, too."""
+    """How the token counts are sent in a stream. include_usage: send the token counts in a last chunk of their own.
+    continuous_usage_stats: send the counts so far in each chunk, too."""
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
@@ -42,7 +42,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class GenerationRequest(AskedSamplers, kw_only=True):
-    """The fields that both kinds of request share. Every optional field may be null."""
+    """The fields that chat and completion requests share. Every optional field may be null."""
 
     model: str | None = None
     n: int | None = None
@@ -105,7 +105,7 @@ class GenerationRequest(AskedSamplers, kw_only=True):
 
 @body_kind
 class ChatRequest(GenerationRequest, kw_only=True):
-    """POST /v1/chat/completions. messages: checked by the chat template's package."""
+    """POST /v1/chat/completions. The chat template renderer checks `messages`."""
 
     messages: list[dict[str, Any]] = []
     max_completion_tokens: int | None = None
@@ -139,8 +139,8 @@ class ChatRequest(GenerationRequest, kw_only=True):
 
 
 class MediaPrompt(msgspec.Struct):
-    """A text with images, as clients of llama.cpp send it. multimodal_data: files in base64; each stands where the text
-    has the next mark <__media__>."""
+    """A text with images, as clients of llama.cpp send it. multimodal_data: files in base64, one for each mark
+    <__media__> in the text, in order."""
 
     prompt_string: str
     multimodal_data: list[str] = []
@@ -183,7 +183,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 class CheckedChat(msgspec.Struct, frozen=True):
-    """A chat request within all limits, with the tools that the model may be offered. notes: name what was left out."""
+    """A chat request within all limits, with the tools that the model may be offered. notes: the texts that tell the
+    client what was left out."""
 
     request: ChatRequest
     tools: list[Tool]
@@ -191,7 +192,7 @@ class CheckedChat(msgspec.Struct, frozen=True):
 
 
 def checked_chat(request: ChatRequest, depth_limit: int, notes: Notes) -> CheckedChat:
-    """Check all limits of a chat request from any API. Raises InvalidRequest or HttpProblem (400)."""
+    """Checks all limits of a chat request from any API. Raises InvalidRequest or HttpProblem (400)."""
     _check_shared(request, depth_limit)
     kept = kept_tools(request.tools or (), request.tool_choice, notes)
     request.tool_choice = kept.choice
@@ -229,8 +230,8 @@ def require_tokens(count: int | None, least: int, name: str, fix: str = "Send a 
 
 
 def in_words_of(error: InvalidRequest, names: Mapping[str, str]) -> InvalidRequest:
-    """Returns the error of a chat request with another API's name of the field, also at the beginning of its text.
-    names: maps fields of chat completions to the other API's."""
+    """Renames the field in an error of a chat request, for an API that has another name for this field; the beginning
+    of the error's text is changed, too. names: maps fields of chat completions to the other API's."""
     ours = error.param or ""
     if ours in names:
         error.param = names[ours]
@@ -240,8 +241,8 @@ def in_words_of(error: InvalidRequest, names: Mapping[str, str]) -> InvalidReque
 
 
 def _check_continued(request: ChatRequest) -> None:
-    """Check continue_final_message, which needs a last message to continue. The server never makes a prompt of a chat
-    that does not open the answer."""
+    """Checks continue_final_message and add_generation_prompt. One of them must be true, so that the prompt ends where
+    an answer begins or goes on. continue_final_message needs a last message of the assistant with a text."""
     if not request.continue_final_message:
         if request.add_generation_prompt is False:
             raise InvalidRequest(
@@ -268,12 +269,12 @@ def _check_continued(request: ChatRequest) -> None:
 
 
 def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
-    """Decode and check a completion request. Raises InvalidRequest or HttpProblem (400)."""
+    """Decodes and checks a completion request. Raises InvalidRequest or HttpProblem (400)."""
     return checked_completion(decode(body, CompletionRequest), depth_limit)
 
 
 def checked_completion(request: CompletionRequest, depth_limit: int) -> CompletionRequest:
-    """Check all limits of a completion request from any API. Raises InvalidRequest or HttpProblem (400)."""
+    """Checks all limits of a completion request from any API. Raises InvalidRequest or HttpProblem (400)."""
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1

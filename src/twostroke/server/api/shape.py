@@ -1,4 +1,5 @@
-"""The parts of an API's answers: events and bodies, made from pieces as they come."""
+"""The interface by which answers get the form of an API, and the blocks (text, reasoning, tool calls) that chat answers
+consist of."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ HEARTBEAT = b": waiting\n\n"
 
 
 class Counts(NamedTuple):
-    """Tokens so far, over all choices. completion: the output tokens. cached: the prompt tokens from the cache, known
-    at the end."""
+    """The numbers of tokens so far, over all choices. completion: the output tokens. cached: the prompt tokens from the
+    cache, known at the end."""
 
     completion: int
     cached: int
@@ -36,8 +37,8 @@ class Shape(Protocol):
         """Returns the events for a new piece of choice `index`."""
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """Returns the bytes of the events for a piece that only adds text, as most tokens do. They are the same as
-        those of `events`. Returns None when `events` must be called."""
+        """Returns the bytes of the events for a piece that only adds text, as most tokens do. They are the bytes of
+        what `events` returns, made faster. Returns None when `events` must be called."""
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
         """Returns events with the progress of the prompt, when this API has such events."""
@@ -53,7 +54,7 @@ class Shape(Protocol):
         """Returns the bytes after the last event."""
 
     def collect(self, index: int, delta: Delta) -> None:
-        """Take a piece of an answer that is not streamed."""
+        """Takes a piece of an answer that is not streamed."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         """Returns the answer to a request that is not streamed, once all pieces are in."""
@@ -61,8 +62,8 @@ class Shape(Protocol):
 
 @dataclass(slots=True)
 class Block:
-    """A part of a turn: "text", "reasoning", or "call" with its name and id. In a call, `text` is the JSON of the
-    arguments.
+    """A part of a chat answer: "text", "reasoning", or "call", a tool call with its name and id. In a tool call, `text`
+    is the JSON of the arguments.
 
     takes_text: True for a call of a tool that takes a text; `text` is then this text.
     """
@@ -76,20 +77,20 @@ class Block:
 
 
 class Opened(NamedTuple):
-    """A block begins."""
+    """A change of a chat answer: a new block (text, reasoning or tool call) begins."""
 
     block: Block
 
 
 class Grew(NamedTuple):
-    """The open block has more text."""
+    """A change of a chat answer: its last block got more text."""
 
     block: Block
     text: str
 
 
 class Closed(NamedTuple):
-    """A block is complete."""
+    """A change of a chat answer: a block is complete."""
 
     block: Block
 
@@ -99,9 +100,9 @@ Step = Opened | Grew | Closed
 
 @dataclass(slots=True)
 class Blocks:
-    """Makes blocks from the pieces of a turn; one block is open at a time. new_call_id: returns an id for a call of a
-    tool. text_tools: the names of the tools that take a text. taken: the ids of calls so far. An id that the model
-    writes again is replaced, so that a result belongs to one call."""
+    """Makes the blocks of a chat answer from parsed pieces; one block is open at a time. new_call_id: returns an id for
+    a call of a tool. text_tools: the names of the tools that take a text. taken: the ids of calls so far. An id that
+    the model writes again is replaced, so that a result belongs to one call."""
 
     new_call_id: Callable[[str], str]
     text_tools: frozenset[str] = frozenset()
@@ -110,7 +111,8 @@ class Blocks:
     _open: bool = False
 
     def take(self, pieces: Iterable[Piece]) -> list[Step]:
-        """Returns the steps that the pieces make."""
+        """Adds parsed pieces to the blocks. Returns the changes: blocks that were opened, got more text, or were
+        closed."""
         steps: list[Step] = []
         for piece in pieces:
             if isinstance(piece, CallBegan):
@@ -126,7 +128,7 @@ class Blocks:
         return steps
 
     def close(self) -> list[Step]:
-        """Returns the steps that end the turn."""
+        """Closes the open block when the answer ends. Returns this change; an empty list where no block is open."""
         steps: list[Step] = [Closed(self.blocks[-1])] if self._open else []
         self._open = False
         return steps
@@ -142,7 +144,7 @@ class Blocks:
 
     @property
     def calls(self) -> list[Block]:
-        """The blocks of calls in the turn."""
+        """The blocks that are tool calls."""
         return [block for block in self.blocks if block.kind == "call"]
 
     def _id_of(self, piece: CallBegan) -> str:
@@ -163,8 +165,8 @@ def _call_index(piece: Piece) -> int:
 
 
 class ChatTurn:
-    """One choice of a chat answer. It takes deltas and makes blocks; it also has the reason of the end and the number
-    of reasoning tokens."""
+    """One choice of a chat answer. It makes blocks of the text that comes in deltas; it also has the reason of the end
+    and the number of reasoning tokens."""
 
     def __init__(self, call: Call, new_id: Callable[[], str], token_text: Callable[[int], bytes]) -> None:
         self._turn = call.turn.new_reader()
@@ -185,11 +187,11 @@ class ChatTurn:
 
     @property
     def reasoning_tokens(self) -> int:
-        """The number of tokens of the thoughts so far."""
+        """The number of tokens of the reasoning so far."""
         return self._count.tokens
 
     def take(self, delta: Delta) -> list[Step]:
-        """Returns what this delta changes in the blocks; the last delta closes them."""
+        """Returns how this delta changes the blocks; the last delta closes them."""
         self._count.add(delta.token_ids)
         pieces = self._turn.feed(delta.text)
         if delta.finish_reason is not None:
@@ -207,15 +209,16 @@ class ChatTurn:
     def passes(self, delta: Delta) -> bool:
         """Returns True when the delta only adds text to the open block. Then its tokens are counted, and the caller
         adds the text to the block where it is needed. When it returns False, nothing has changed. delta: must not be
-        the last delta, which ends the turn."""
+        the answer's last delta."""
         if self._calls_only or not (self.made.in_text and self._turn.passes(delta.text)):
             return False
         self._count.passed(delta.token_ids)
         return True
 
     def _belongs(self, piece: Piece) -> bool:
-        """Returns True when the piece is part of the answer. If the answer must consist of calls, a text is the
-        beginning of a call without a name, and is not for the user."""
+        """Returns False for a piece that the client does not get: reasoning that is hidden, or a second tool call where
+        only one is allowed. Where the answer must consist of tool calls, a text is an unfinished tool call, and is left
+        out too."""
         if self._calls_only and isinstance(piece, Said):
             return False
         if isinstance(piece, Thought) and self._call.turn.hides_thoughts:
@@ -224,12 +227,12 @@ class ChatTurn:
 
     @property
     def called(self) -> bool:
-        """True when the turn ends with calls that the client should make."""
+        """True when the answer ends with tool calls that the client should make."""
         return bool(self.made.calls) and self.finish_reason == "stop"
 
 
 class TurnShape:
-    """The code that shapes share when an answer is one turn. See Shape."""
+    """The code that the APIs with one choice for each answer share. Satisfies a part of Shape."""
 
     heartbeat = HEARTBEAT
     written = SSE
@@ -243,5 +246,5 @@ class TurnShape:
         self._templates: dict[int, EventTemplate] = {}
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """See Shape. Returns no events, because these APIs have none for progress."""
+        """Returns no events, because these APIs have none for progress."""
         return []

@@ -9,7 +9,8 @@ from twostroke.types.output import Timings
 
 
 def timings_of(timings: Timings | None, prompt_tokens: int, counts: Counts) -> dict[str, Any]:
-    """Returns llama.cpp's `timings`, from the ledger's parts: the times of the prompt and of the answer."""
+    """Returns llama.cpp's `timings`: how long the prompt and the answer took, without the time in the queue. timings:
+    the measured times of the request; None gives zeros."""
     prompt_s = answer_s = 0.0
     if timings is not None and timings.parts is not None:
         parts = timings.parts

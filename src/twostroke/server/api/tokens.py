@@ -103,7 +103,7 @@ def _piece(data: bytes) -> str | list[int]:
 
 
 def chat_of(request: TokenizeRequest, serving: Serving) -> ChatRequest:
-    """Returns the chat request whose prompt is meant."""
+    """Returns the chat request whose prompt /tokenize must render: the messages and tools of the request."""
     return ChatRequest(
         model=serving.served_name,
         messages=request.messages or [],
@@ -126,7 +126,7 @@ def _written(items: list[Any]) -> msgspec.Raw:
 
 
 def _listed(encode: Callable[[str, int], list[int]], text: str) -> list[int]:
-    """Returns the ids of a text. Raises InvalidRequest for a text of more tokens than are listed."""
+    """Returns the ids of a text. Raises InvalidRequest for a text of more than MAX_TOKENS tokens."""
     try:
         return encode(text, MAX_TOKENS + 1)
     except ContextLengthExceeded:

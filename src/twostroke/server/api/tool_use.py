@@ -28,12 +28,13 @@ ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """offered: the tools as the template reads them; None for none. schemas: for each tool that may be called, by name,
-    the schema of its arguments.
+    """The tools of one chat request. offered: the tools as the template reads them; None for none. schemas: for each
+    tool that may be called, by name, the schema of its arguments.
 
-    held: the schemas that the answer must fit; None for none. forced: the answer must be calls and nothing else. one:
-    no second call is read. single: a second call is not even written. texts: the names of tools that take a text, whose
-    calls are sent as text.
+    held: the schemas that a grammar enforces in the answer; None for none. forced: True when the answer must be tool
+    calls and nothing else. one: True when only the first tool call of the answer is passed to the client. single: True
+    when the grammar allows only one tool call. texts: the names of tools that take a plain text, whose calls are sent
+    as text.
     """
 
     offered: tuple[dict[str, Any], ...] | None = None
@@ -46,7 +47,7 @@ class ToolUse:
 
     def grammar(self, form: Format, special_id: SpecialId, prompt_end: str) -> Grammar | None:
         """Returns the grammar that the answer must fit in this format; None when there is none. prompt_end: the end of
-        the prompt, which may have opened a thought."""
+        the prompt, which may have opened the model's reasoning."""
         if self.held is None:
             return None
         if self.forced:
@@ -55,7 +56,8 @@ class ToolUse:
 
 
 def tool_use(checked: CheckedChat) -> ToolUse:
-    """Returns the tool use of a chat request. Raises InvalidRequest for an impossible choice."""
+    """Returns the tools that a chat request allows the model to call. Raises InvalidRequest for an impossible
+    tool_choice."""
     request, tools = checked.request, checked.tools
     choice = _choice(request.tool_choice, tools)
     if not tools or choice == "none":
@@ -126,10 +128,10 @@ def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str
 
 
 def _held(tool: Tool, notes: Notes) -> tuple[Any, int]:
-    """Returns the schema of a tool's arguments for the compiler, and its size in bytes as JSON. Raises InvalidRequest
-    that names the tool.
+    """Returns the schema of a tool's arguments for the grammar compiler, and its size in bytes as JSON. Raises
+    InvalidRequest that names the tool.
 
-    A function takes only the arguments that it names. A function that names none takes none.
+    A function takes only the arguments that its schema names. A function whose schema names none takes none.
     """
     schema = tool.function.parameters or ANY_ARGUMENTS
     read = checked_in_words

@@ -1,5 +1,5 @@
-"""GET /v1/mcp and POST /v1/mcp/{name}: the list of the servers of tools that the page may ask, and a message to one of
-them."""
+"""GET /v1/mcp lists the MCP servers that the web page may use. POST /v1/mcp/{name} passes a message of the page to one
+of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import body_kind, decode
 
 AT_ONCE = 8
-"""The most messages that are on their way at a time, for all clients together."""
+"""The most messages to MCP servers that may be without an answer at a time, for all clients together."""
 
 
 @body_kind
@@ -33,7 +33,7 @@ class AskedMessage(msgspec.Struct):
 
 
 def tool_routes(admission: Admission, servers: Sequence[ToolServer]) -> list[Route]:
-    """Returns the routes of both paths. servers: the servers of tools that --mcp names."""
+    """Returns the routes /v1/mcp and /v1/mcp/{name}. servers: the MCP servers that --mcp names."""
     known, places = {server.name: server for server in servers}, asyncio.Semaphore(AT_ONCE)
 
     async def listed(_request: Request) -> Response:

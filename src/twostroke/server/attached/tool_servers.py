@@ -1,4 +1,4 @@
-"""Passes messages from the page to servers of tools (MCP over streamable HTTP), and their answers back.
+"""Passes messages from the web page to servers of tools (MCP over streamable HTTP), and their answers back.
 
 Only the addresses of --mcp are called. Of a client's request only the message, the session id and the protocol version
 are passed on. No redirect is followed.
@@ -20,7 +20,7 @@ from twostroke.server.errors import HttpProblem, Problem
 from twostroke.types.decoders import json_decoder
 
 METHODS = frozenset({"initialize", "notifications/initialized", "tools/list", "tools/call", "ping"})
-"""The methods of MCP that the page needs. Messages with other methods are refused."""
+"""The methods of MCP that the web page needs. Messages with other methods are refused."""
 LIMIT_S, MOST_BYTES, MOST_LINE = 120.0, 4 << 20, 4 << 20
 SESSION, VERSION = "mcp-session-id", "mcp-protocol-version"
 GONE = 404
@@ -30,7 +30,8 @@ _OBJECT = json_decoder(dict[str, Any])
 
 
 class ToolServer(Struct, frozen=True):
-    """name: how the page calls it. url: http or https."""
+    """A server of tools that --mcp names. name: the name by which the web page addresses it. url: its http or https
+    address."""
 
     name: str
     url: str

@@ -21,8 +21,8 @@ ENCODED = Problem(
 
 @asynccontextmanager
 async def reading(request: Request, admission: Admission) -> AsyncIterator[bytes]:
-    """Yields all bytes of the body; they count until the block ends. Raises HttpProblem (415, 413, 408, 503),
-    ClientDisconnect."""
+    """Yields the whole body of a request. Its bytes count against the limit for all bodies until the caller's `async
+    with` block ends. Raises HttpProblem (415, 413, 408, 503), ClientDisconnect."""
     if request.headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
         raise HttpProblem(ENCODED)
     held = bytearray()  # not a list of pieces: a piece of one byte would take forty bytes
@@ -38,7 +38,7 @@ async def reading(request: Request, admission: Admission) -> AsyncIterator[bytes
 
 
 async def _collect(request: Request, admission: Admission, held: bytearray) -> None:
-    """Read the body into `held`. Every byte of `held` has been taken from the budget, and no other byte."""
+    """Reads the body into `held`. Every byte of `held` has been taken from the budget, and no other byte."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit():
         _check_size(int(declared), admission)

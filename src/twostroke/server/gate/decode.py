@@ -38,7 +38,7 @@ _MOST_EXACT = 2**53
 
 
 def body_kind(kind: type[_Kind]) -> type[_Kind]:
-    """Mark a class as a kind of body. Its decoder is built now, when the class is defined."""
+    """Marks a class as a kind of request body. Its decoder is built now, when the class is defined."""
     BODY_KINDS[kind] = json_decoder(kind)
     return kind
 
@@ -85,8 +85,8 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[_Read]) -> _Read:
 
 
 def _half_pairs(body: bytes) -> list[int]:
-    """Returns the places of escaped surrogates that have no other half. Takes time linear in the body, and other
-    threads may run at each surrogate."""
+    """Returns the indices of escaped surrogates that have no other half. Takes time linear in the body. The interpreter
+    can switch to another thread after each surrogate, so a long body does not hold up others."""
     found: list[int] = []
     high = -1  # the place of a first half whose second half may come
     for each in _SURROGATE.finditer(body):
@@ -144,8 +144,8 @@ def _wrong_field(message: str) -> InvalidRequest:
 
 
 def check_depth(value: Any, limit: int) -> None:
-    """Raises HttpProblem (400) for a value that is nested too deep. Breadth first, so that no depth can exhaust the
-    stack here or in a template."""
+    """Raises HttpProblem (400) for a value that is nested too deep. The search is breadth first, so that no depth can
+    exhaust the stack here or in a template."""
     level = [value]
     for _ in range(limit):
         level = [child for item in level for child in _children(item) if isinstance(child, (dict, list))]

@@ -1,5 +1,5 @@
-"""Which requests may join the queue: bounds on waiting requests and prompt tokens, and on each key. No request may join
-while draining.
+"""The bounds on requests that wait: how many there may be, with how many prompt tokens, and how many of each API key.
+No request may join while the server drains.
 
     ticket = door.enter(visit, num_completions, prompt_tokens); ticket.answered(); ticket.leave(output_tokens)
 
@@ -25,11 +25,11 @@ UNKNOWN_WAIT_S = 2.0
 
 
 class DoorRules(Struct, frozen=True):
-    """queued_requests, queued_tokens: the most requests and tokens of all calls that wait for their first token. One
-    call alone may exceed these bounds; otherwise it would never be served.
+    """The bounds on requests. queued_requests, queued_tokens: the most requests and prompt tokens that may wait for
+    their first token. One call alone may exceed these bounds; otherwise it would never be served.
 
-    key_requests: the most calls of one key at a time. key_tokens: the most tokens of one key in a minute, prompt and
-    output. None means no bound.
+    key_requests: the most calls of one API key at a time. key_tokens: the most tokens of one key in a minute, prompt
+    and output. None means no bound.
     """
 
     queued_requests: int = 1024
@@ -45,7 +45,7 @@ def unknown_wait(_requests: int, _tokens: int) -> float:
 
 @dataclass(slots=True)
 class _Bucket:
-    """The tokens that a key may still use. It is refilled all the time, and is below zero after a long answer."""
+    """The tokens that an API key may still use. It is refilled all the time, and is below zero after a long answer."""
 
     level: float
     at_s: float
@@ -53,11 +53,12 @@ class _Bucket:
 
 @dataclass(eq=False)
 class Door:
-    """wait_s(requests, tokens): returns the seconds until this many waiting requests and prompt tokens are served.
-    ends_s(count): returns the seconds until this many running requests have ended; None takes wait_s for it.
+    """Counts the requests that wait or run, and refuses those beyond the bounds. wait_s(requests, tokens): returns the
+    seconds until this many waiting requests and prompt tokens are served. ends_s(count): returns the seconds until this
+    many running requests have ended; where it is None, wait_s is used.
 
-    A refused call counts as waiting until the time at which it may try again. So the door gives each refused call its
-    own time.
+    A refused call counts as waiting until the time at which it may try again. So each refused call is given a time of
+    its own.
     """
 
     rules: DoorRules = field(default_factory=DoorRules)
@@ -74,7 +75,8 @@ class Door:
     _told: dict[str, ToldToReturn] = field(default_factory=dict)
 
     def enter(self, visit: Visit, num_completions: int, prompt_tokens: int) -> Ticket:
-        """Take a call in and return its ticket. Raises HttpProblem: 503 or 429 with the time to come again."""
+        """Counts a call as waiting and returns its ticket. Raises HttpProblem: 503 or 429, with the time after which
+        the client may try again."""
         problem = (
             self._drain_problem()
             or self._key_problem(visit, prompt_tokens)
@@ -122,7 +124,8 @@ class Door:
         return queue_full(what, wait_s)
 
     def _place_s(self, sender: str) -> float:
-        """Returns the seconds until a key has a place for a refused call, after its calls that were refused before."""
+        """Returns the seconds after which a refused call of an API key can be accepted. Calls of this key that were
+        refused earlier are counted first."""
         told = self._told_of(f"key {sender}")
         count = 1 + told.ahead()[0]
         wait_s = self.wait_s(count, 0) if self.ends_s is None else self.ends_s(count)
@@ -153,7 +156,7 @@ class Door:
 
 @dataclass(eq=False)
 class Ticket:
-    """The place of a call in the door's counts."""
+    """An accepted call, as `Door` counts it: waiting until its first token, then running until it leaves."""
 
     door: Door
     sender: str
@@ -163,14 +166,14 @@ class Ticket:
     _inside: bool = True
 
     def answered(self) -> None:
-        """Note that the first token is there: the request waits no more."""
+        """Called at the first token: the call does not count as waiting any more."""
         if self._waits:
             self._waits = False
             self.door.queued_requests -= self.num_completions
             self.door.queued_tokens -= self.prompt_tokens
 
     def leave(self, output_tokens: int) -> None:
-        """Note that the request has ended, and charge its output tokens to its key. A second call changes nothing."""
+        """Called when the call has ended: charges its output tokens to its API key. A second call changes nothing."""
         if self._inside:
             self._inside = False
             self.answered()

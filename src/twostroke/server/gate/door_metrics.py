@@ -1,4 +1,4 @@
-"""The door's counts as metrics, read at each scrape."""
+"""Metrics of the requests that wait, run or are refused (see gate/door.py), read at each scrape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DoorCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the metrics of the door."""
+        """Yields the gauges of waiting and running requests, and the counter of refusals."""
         door = self._door
         for name, text, value in (
             ("twostroke_calls_in_flight", "HTTP calls that have not ended.", door.in_flight),

@@ -8,7 +8,8 @@ from twostroke.server.gate.door import Door
 
 
 class Drain:
-    """The server's loop polls `over`. limit_s: how many seconds running requests may take."""
+    """The graceful shutdown of a server. After `begin`, the server's loop polls `over`, and closes the socket when it
+    is True. limit_s: how many seconds running requests may take."""
 
     def __init__(self, door: Door, limit_s: float, clock: Callable[[], float]) -> None:
         self._door = door
@@ -19,11 +20,11 @@ class Drain:
 
     @property
     def begun(self) -> bool:
-        """True from the first signal on."""
+        """True from the first signal to end on."""
         return self._until_s is not None
 
     def begin(self) -> None:
-        """Take no new requests. A second call changes nothing."""
+        """Takes no new requests from now on. A second call changes nothing."""
         if self._until_s is None:
             self._door.draining = True
             self._begun_s = self._clock()

@@ -11,7 +11,8 @@ from twostroke.system import here
 
 
 class FarEnd:
-    """The peer of an asyncio transport. When the system gives no information, its kernel's buffer counts as empty."""
+    """The peer of an asyncio transport. If the system does not report how many bytes the peer has not acknowledged, 0
+    is assumed."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -35,7 +36,7 @@ class FarEnd:
         return here.is_socket_file(self._socket) or here.unacknowledged_packets(self._socket) == 0
 
     def ask(self) -> None:
-        """Find out whether a peer that has ended its side still exists, by sending one byte of urgent data, once.
+        """Finds out whether a peer that has ended its side still exists, by sending one byte of urgent data, once.
 
         A program that has only ended its side never sees the byte, which is no part of its stream. The system of a peer
         that is gone resets the connection, and soon afterwards `gone` is True.
@@ -57,7 +58,7 @@ class FarEnd:
         return here.is_closed_by_both(self._socket)
 
     def drop(self) -> None:
-        """End the connection at once. The system gives up the bytes that the peer has not taken, which it would
+        """Ends the connection at once. The system gives up the bytes that the peer has not taken, which it would
         otherwise keep."""
         if self._socket is not None and self._socket.fileno() >= 0:
             with contextlib.suppress(OSError):

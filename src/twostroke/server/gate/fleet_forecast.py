@@ -12,7 +12,8 @@ LEAST_S = 1e-6
 
 
 class FleetForecast(TypicalAnswer):
-    """Satisfies the interface that Door needs of a forecast. members: returns the present replicas."""
+    """Predicts how long requests at a front wait for their first token; `Door` uses this for Retry-After. members:
+    returns the present replicas."""
 
     def __init__(self, members: Callable[[], Sequence[FleetMember]]) -> None:
         super().__init__()
@@ -28,8 +29,8 @@ class FleetForecast(TypicalAnswer):
         return max(tokens / tokens_a_second, self._places_s(requests, members))
 
     def _places_s(self, requests: int, members: Sequence[FleetMember]) -> float:
-        """Returns the seconds until this many requests have a place in a batch. If S streams have L tokens each, S / L
-        of them end in a step."""
+        """Returns the seconds until this many requests have a place in a batch. If S streams run and an answer has L
+        tokens, S / L streams end in a step."""
         free = sum(max(0, each.max_sequences - each.load.running - each.load.waiting) for each in members)
         ends_a_second = sum(each.load.running / max(LEAST_S, each.load.step_s) for each in members) / self._typical
         return max(0, requests - free) / ends_a_second if ends_a_second else 0.0

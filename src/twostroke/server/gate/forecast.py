@@ -27,26 +27,22 @@ class Room(Struct, frozen=True):
 
 
 class TypicalAnswer(NoObserver):
-    """Estimates how many tokens an answer has, from the latest answers. Listens as the engine's observer."""
+    """Estimates how many tokens an answer has, from the latest answers. Registered as an observer of the engine."""
 
     def __init__(self) -> None:
         self._outputs = Window(OUTPUTS_KEPT)
         self._typical = float(UNKNOWN_OUTPUT_TOKENS)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
-        """Learn how long answers are."""
+        """Adds the length of an answer to those that the estimate is made from."""
         if finished.num_output_tokens:
             self._outputs.add(finished.num_output_tokens)
             self._typical = self._outputs.quantile(0.5) or self._typical
 
 
 class Forecast(TypicalAnswer):
-    """Listens as the engine's observer. Another thread may call wait_s: it reads each value whole, as of the latest
-    step or of the step before.
-
-    places_free: False while a request waits although there is room in the batch, so that another request must end
-    before it is admitted.
-    """
+    """Predicts how long a request waits for its first token. Registered as an observer of the engine. Another thread
+    may call wait_s: it reads each value whole, as of the latest step or of the step before."""
 
     def __init__(self, times: StepTime, room: Room) -> None:
         super().__init__()
@@ -55,7 +51,7 @@ class Forecast(TypicalAnswer):
         self._last: tuple[Sequence[PlannedSequence], Container[str]] = ((), ())
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """Correct the cost model, and remember the running sequences."""
+        """Corrects the cost model, and remembers the running sequences."""
         if plan.sequences and not (result.cold or result.faulty):
             step_s = max(duration_s, result.model_s + result.sampling_s)
             self._times.observe(plan.sequences, step_s - result.pieces_s)
@@ -63,7 +59,8 @@ class Forecast(TypicalAnswer):
 
     def wait_s(self, requests: int, tokens: int, places_free: bool = True) -> float:
         """Returns the seconds until this many waiting requests, with this many prompt tokens, have their first token.
-        """
+        places_free: False when free places in the batch do not help, as when a request waits although there are some. A
+        running request must then end before the next one is admitted."""
         planned, sampled = self._last
         going = [s for s in planned if s.request.request_id in sampled]
         streams = [Segment.decode(s.start + s.num_tokens) for s in going[: self._room.max_sequences]]
@@ -71,16 +68,16 @@ class Forecast(TypicalAnswer):
         return max(self._prompts_s(streams, tokens), self._places_s(streams, requests - free, going))
 
     def _prompts_s(self, streams: Sequence[Segment], tokens: int) -> float:
-        """Returns the seconds until these prompt tokens are computed, in chunks that take the room of each step that
-        the streams leave."""
+        """Returns the seconds until these prompt tokens are computed, in chunks of the size that running streams leave
+        free in each step."""
         if tokens <= 0:
             return 0.0
         chunk = min(tokens, max(1, self._room.max_step_tokens - len(streams)))
         return self._times.usual_s([*streams, Segment.prefill(0, chunk, True)]) * tokens / chunk
 
     def _places_s(self, streams: Sequence[Segment], missing: int, going: Sequence[PlannedSequence]) -> float:
-        """Returns the seconds until `missing` streams have ended. In each step every stream comes nearer to its end. If
-        S streams have L tokens each, S / L of them end in a step."""
+        """Returns the seconds until `missing` streams have ended. If S streams run and an answer has L tokens, S / L
+        streams end in a step."""
         if missing <= 0 or not streams:
             return 0.0
         steps = missing * self._typical / len(streams)
@@ -92,27 +89,23 @@ class Forecast(TypicalAnswer):
 
 
 class Listeners:
-    """Several observers as one (engine.observer.Observer)."""
+    """Passes the engine's events on to several observers. Satisfies engine.observer.Observer."""
 
     def __init__(self, *each: Observer) -> None:
         self._each = each
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """Call each observer."""
         for one in self._each:
             one.on_step(plan, result, duration_s)
 
     def on_first_token(self, ttft_s: float, /) -> None:
-        """Call each observer."""
         for one in self._each:
             one.on_first_token(ttft_s)
 
     def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
-        """Call each observer."""
         for one in self._each:
             one.on_next_tokens(gaps_s)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
-        """Call each observer."""
         for one in self._each:
             one.on_finish(finished, timings)

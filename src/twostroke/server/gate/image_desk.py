@@ -2,7 +2,7 @@
 
     call = await read_with_images(parts.lanes, parts.desk, parts.eyes, len(body), read)
 
-read(eyes) may run twice: images that are not open yet are opened after the first time.
+The function `read` runs again after the images that it asked for were opened.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ of threads that open files."""
 
 
 class ImageDesk:
-    """For one event loop. A fetched file is opened at once, so that at most MOST_AT_ONCE files are in memory."""
+    """Fetches and opens the images of requests in threads, for one event loop. A fetched file is opened at once, so
+    that at most MOST_AT_ONCE files are in memory."""
 
     def __init__(self) -> None:
         self._fetching = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="fetch-image")
@@ -41,7 +42,7 @@ class ImageDesk:
         self._hosts = Counter[str]()
 
     async def open(self, eyes: Eyes, own: EyesOfRequest, wanted: Sequence[WantedImage]) -> None:
-        """Open the wanted images and give them to `own`, which holds the images of the request. Raises InvalidRequest
+        """Opens the wanted images and gives them to `own`, which holds the images of the request. Raises InvalidRequest
         that names the part of the first image that cannot be opened."""
         made = await asyncio.gather(*(self._opened(eyes, each.asked) for each in wanted), return_exceptions=True)
         for image, found in zip(wanted, made, strict=True):
@@ -61,7 +62,8 @@ class ImageDesk:
 
     @asynccontextmanager
     async def _turn(self, host: str) -> AsyncIterator[None]:
-        """Waits until there is a place for this host, and among all hosts."""
+        """Waits until another file of this host may be fetched; the number of fetches is bounded for each host and for
+        all hosts together."""
         async with self._free:
             await self._free.wait_for(lambda: self._hosts[host] < OF_ONE_HOST and self._hosts.total() < MOST_AT_ONCE)
             self._hosts[host] += 1
@@ -77,8 +79,8 @@ class ImageDesk:
 async def read_with_images(
     lanes: Lanes, desk: ImageDesk, eyes: Eyes | None, body: bytes, read: Callable[[Looks | None], T]
 ) -> T:
-    """Returns the result of `read`, which runs in the lane for this body. Images that it asks for are opened
-    between two reads.
+    """Returns the result of `read`, which runs in a thread for bodies of this length. If `read` raises ImagesWanted,
+    the wanted images are opened, and `read` runs again from the start.
 
     Raises what `read` raises, and InvalidRequest for an image that cannot be opened.
     """

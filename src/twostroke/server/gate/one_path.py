@@ -1,8 +1,8 @@
 """Gives each route one path, in whichever way a client or a proxy writes it.
 
 A base URL that ends with a slash gives //v1/models, and some clients end paths with a slash. Proxies may leave their
-prefix in a path, or send the absolute form of a target (RFC 9112 3.2.2). This layer is outside the gate, so that the
-gate and the router see the same path.
+prefix in a path, or send the absolute form of a target (RFC 9112 3.2.2). This layer is outside of Gate (the check of
+Host, Origin and API key), so that Gate and the router see the same path.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ _MOST_PARTS = 4
 
 
 class OnePath:
-    """ASGI middleware. prefix: such as "/llm", or "". Paths are served with and without the prefix, because some
-    proxies remove it."""
+    """ASGI middleware that rewrites each request's path to the form that routes have. prefix: the path below which a
+    proxy serves this server, such as "/llm", or "". Paths are served with and without the prefix, because some proxies
+    remove it."""
 
     def __init__(self, app: ASGIApp, prefix: str = "") -> None:
         self._app = app
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its plain path. A request for the prefix alone is redirected to the page's address,
-        which ends with a slash: the page's links begin there."""
+        """Passes the request on with its path rewritten: no prefix, no double slashes, no slash at the end. GET /llm
+        for the prefix "/llm" is redirected to /llm/, because the web page has links relative to that address."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif self._prefix and scope["path"] == self._prefix and scope["method"] in ("GET", "HEAD"):
@@ -39,7 +40,8 @@ class OnePath:
             await self._app({**scope, **self._plain(scope)}, receive, send)
 
     def _plain(self, scope: Scope) -> dict[str, Any]:
-        """Returns the plain path. When the target names a host, the Host header is set to this host."""
+        """Returns the changed entries of the ASGI scope: the path without prefix, double slashes and a slash at the
+        end. When the target names a host, the Host header is set to this host."""
         path, changed = scope["path"], {}
         if absolute := _ABSOLUTE.match(path):
             path = path[absolute.end() :]

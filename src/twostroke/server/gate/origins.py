@@ -31,14 +31,14 @@ FOREIGN_ORIGIN = Problem(
 
 
 class Origins:
-    """ASGI middleware: adds the headers to each answer. The gate decides which requests may come in."""
+    """ASGI middleware that adds the CORS headers to each answer. Whether a request from a page of another site is
+    accepted is decided in Gate."""
 
     def __init__(self, app: ASGIApp, reach: Reach) -> None:
         self._app = app
         self._reach = reach
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
         if scope["type"] != "http" or not self._reach.origins:
             await self._app(scope, receive, send)
             return

@@ -31,7 +31,7 @@ TWO_LENGTHS = Problem(
     code="invalid_http",
 )
 LOOK_S = 0.25
-"""The seconds between two looks at whether a client reads its answer."""
+"""The seconds between two checks of whether a client reads its answer."""
 FIRST_ASK_S = 0.01
 log = logging.getLogger("twostroke.server")
 _quiet = logging.getLogger("twostroke.http")
@@ -43,8 +43,8 @@ class Patience(Struct, frozen=True):
 
     header_s: from the connection, or from a further request's first byte, until its headers are complete. stalled_s:
     the time in which a client reads no byte of its answer, after which it is cut off. crowded_s: the time in which it
-    reads no byte, after which its request is parked, if the client's own buffer is full and `crowded` returns True.
-    `crowded`: returns True when other requests wait for a place. A parked request goes on when its client has read half
+    reads no byte, after which its request is paused, if the client's own buffer is full and `crowded` returns True.
+    `crowded`: returns True when other requests wait for a place. A paused request goes on when its client has read half
     of the bytes that were written, so that a slow client loses nothing.
     """
 
@@ -72,7 +72,8 @@ class ChunkConnection(h11.Connection):
         return self._chunked and self.our_state is h11.SEND_BODY
 
     def next_event(self) -> Any:
-        """See h11.Connection. Raises RemoteProtocolError for a request with two lengths."""
+        """Returns the next event, as h11.Connection does, but skips empty lines in front of a request. Raises
+        RemoteProtocolError for a request with two lengths."""
         if self.their_state is h11.IDLE and (begun := self.trailing_data[0])[:1] in _LINE_ENDS:
             self._receive_buffer.maybe_extract_at_most(len(begun) - len(begun.lstrip(b"\r\n")))
         event = super().next_event()
@@ -82,7 +83,7 @@ class ChunkConnection(h11.Connection):
         return event
 
     def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
-        """See h11.Connection."""
+        """Returns the bytes of an event, as h11.Connection does, and counts them in written_bytes."""
         raw = self._sent(event)
         self.written_bytes += len(raw or b"")
         return raw
@@ -101,30 +102,30 @@ _LINE_ENDS = (b"\r", b"\n")
 
 
 def chunk(data: bytes) -> bytes:
-    """Returns one chunk of a chunked body. data: not empty, which would end the body."""
+    """Returns one chunk of a chunked body. data: the content; it must not be empty, because an empty chunk ends the
+    body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 class ChunkWriter:
-    """Satisfies BodyWriter, for the present answer of a connection."""
+    """Writes pieces of the present answer of a connection to its socket. Satisfies BodyWriter."""
 
     def __init__(self, conn: ChunkConnection, transport: asyncio.Transport, flow: FlowControl) -> None:
         self._conn, self._transport, self._flow = conn, transport, flow
 
     @property
     def takes_now(self) -> bool:
-        """See BodyWriter."""
         return self._conn.in_chunks and not (self._flow.write_paused or self._transport.is_closing())
 
     def write(self, data: bytes) -> None:
-        """See BodyWriter."""
         raw = chunk(data)
         self._conn.written_bytes += len(raw)
         self._transport.write(raw)
 
 
 class DeadlineProtocol(H11Protocol):
-    """Bounds the bytes of an answer that wait for a slow reader; at the bound, the writer waits.
+    """uvicorn's protocol, with a bound on the bytes of an answer that wait for a slow client: at the bound, the writer
+    waits.
 
     A client that has ended its side after its request gets its answer when it is still connected.
     """
@@ -146,21 +147,22 @@ class DeadlineProtocol(H11Protocol):
         self.logger = _quiet  # a client that sends nonsense must not fill our log
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See asyncio.Protocol."""
+        """Called by asyncio: bounds the write buffer, and starts the deadline for the first request's headers."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._far_end = FarEnd(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol. Does nothing for a client that has reset the connection meanwhile."""
+        """Called by asyncio with new bytes. Does nothing for a client that has reset the connection meanwhile."""
         if self._far_end.gone:
             return self._far_end.drop()
         super().data_received(data)
         self._watch()
 
     def handle_events(self) -> None:
-        """Read requests from the received bytes. The app gets the body writer with its scope."""
+        """Reads requests from the received bytes. Adds a ChunkWriter to the ASGI scope of each POST request, by which
+        the app can write to the socket directly. Starts the checks of whether the client reads."""
         super().handle_events()
         if self.cycle is not None and self._look is None:
             self._moved_s = self.loop.time()
@@ -170,7 +172,8 @@ class DeadlineProtocol(H11Protocol):
             give_body_writer(scope, ChunkWriter(self._chunks, self.transport, self.flow))
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client has ended its side, or is gone. Returns True when it may still wait for an answer."""
+        """Called by asyncio when the client has ended its side, or is gone. Returns True when it may still wait for an
+        answer."""
         self._ended = True
         if not self._answers:
             return False
@@ -179,13 +182,13 @@ class DeadlineProtocol(H11Protocol):
         return True
 
     def on_response_complete(self) -> None:
-        """See H11Protocol."""
+        """Called by uvicorn after an answer: closes the connection of a client that sends no more requests."""
         super().on_response_complete()
         if self._ended and not self._answers:
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
+        """Called by asyncio at the end of the connection: stops its timers."""
         self._unwatch()
         for timer in (self._look, self._ask):
             if timer is not None:
@@ -193,7 +196,7 @@ class DeadlineProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer with status 400 as JSON, like every other error, and close the connection."""
+        """Answers with status 400 as JSON, like every other error, and closes the connection."""
         body = (TWO_LENGTHS if self._chunks.two_lengths else BAD_HTTP).body()
         head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
@@ -201,7 +204,8 @@ class DeadlineProtocol(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """Set one deadline for all headers; receiving bytes does not extend it."""
+        """Starts the deadline for a request's headers; receiving bytes does not extend it. Removes the deadline when
+        the headers are complete."""
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._deadline is None:
@@ -224,8 +228,8 @@ class DeadlineProtocol(H11Protocol):
         return waits and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
 
     def _still_there(self, waited_s: float) -> None:
-        """Check again whether the client is gone, after twice the time, up to LOOK_S: the answer to `ask` takes as long
-        as the network needs."""
+        """Checks whether a client that has ended its side of the connection is gone. FarEnd.ask has sent it a byte; how
+        long the reply takes depends on the network. So the check is repeated after twice the time, up to LOOK_S."""
         if self._far_end.gone:
             self._far_end.drop()
         elif self._answers:
@@ -236,7 +240,7 @@ class DeadlineProtocol(H11Protocol):
         self._look = self.loop.call_later(min(LOOK_S, self._patience.stalled_s / 4), self._look_at_reader)
 
     def _look_at_reader(self) -> None:
-        """Cut off a client that has taken nothing of the written bytes for too long. The checks go on until all is
+        """Cuts off a client that has taken nothing of the written bytes for too long. The checks go on until all is
         taken."""
         untaken, now = self._far_end.untaken_bytes, self.loop.time()
         delivered = self._chunks.written_bytes - untaken
@@ -254,11 +258,11 @@ class DeadlineProtocol(H11Protocol):
             self._look_later()
 
     def _share_place(self, untaken: int, still_s: float) -> None:
-        """Park the request of a client that has stopped reading while others wait. Let it go on when its client goes
-        on.
+        """Pauses the generation for a client that has stopped reading while other requests wait, and resumes it when
+        the client reads again.
 
-        The request is parked again at each look, because a step that had begun when it was parked may have kept its
-        place.
+        The request is paused again at each check, because a step that was running at the first pause may have kept it
+        in the batch.
         """
         patience = self._patience
         if self._parked is not None and 2 * untaken <= self._parked_bytes:

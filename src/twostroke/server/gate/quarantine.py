@@ -1,4 +1,5 @@
-"""The worker's side of crashes: a request that was running at too many crashes is refused; suspects run one at a time.
+"""Handles requests that were running when the engine crashed. Such a suspect runs alone among suspects; a request that
+was running at too many crashes is refused. This is the part in the worker; see process/crash_notes.py.
 
 A request that was running at a crash may be the cause, or may have been in the same step by chance. If all these
 requests ran together again, a second crash would tell no more than the first. So suspects run one at a time. At the
@@ -34,10 +35,11 @@ def fingerprint(prompt: Prompt) -> bytes:
 
 @dataclass(eq=False)
 class Quarantine:
-    """Admits requests that were running at a crash one at a time, or refuses them. It is also the engine's Witness.
+    """Admits requests that were running at a crash one at a time, or refuses them. Also records which requests each
+    step runs. Satisfies engine.witness.Witness.
 
-    notes: None admits every request, because no worker reads them. clock: the supervisor's clock, which is
-    time.monotonic.
+    notes: the memory in which these records survive a crash; None for a server without a supervisor, which admits every
+    request. clock: the supervisor's clock, which is time.monotonic.
     """
 
     notes: CrashNotes | None = None
@@ -53,7 +55,8 @@ class Quarantine:
         self._records = {} if self.notes is None else self.notes.records(self.clock())
 
     async def enter(self, prompts: Sequence[Prompt]) -> Stay:
-        """Admit a call's prompts before they go to the engine. Raises HttpProblem (422) when one of them is refused."""
+        """Admits a call's prompts before they go to the engine. Waits while another suspect runs. Raises HttpProblem
+        (422) when one of the prompts was running at too many crashes."""
         if self.notes is None:
             return Stay(self)
         known = {prompt.request_id or "": fingerprint(prompt) for prompt in prompts}
@@ -82,13 +85,14 @@ class Quarantine:
         return self._turn
 
     def acquit(self, key: bytes) -> None:
-        """Clear a suspect that ran to its end."""
+        """Clears a suspect that ran to its end."""
         self._records.pop(key, None)
         if self.notes is not None:
             self.notes.clear(key)
 
     def begins(self, group_ids: Sequence[str]) -> None:
-        """See engine.witness.Witness. Most steps are for the same requests as the step before."""
+        """Records, before each step, which requests it computes. When these are the requests of the last step, as is
+        usual, only a short note is written."""
         if self.notes is None:
             return
         if group_ids != self._last:
@@ -100,14 +104,13 @@ class Quarantine:
             self.notes.again(self._last_count)
 
     def ends(self) -> None:
-        """See engine.witness.Witness."""
         if self.notes is not None:
             self.notes.idle()
 
 
 @dataclass(eq=False, slots=True)
 class Stay:
-    """The time that an admitted call is in the engine."""
+    """An admitted call, from its admission to its end: `leave` must be called then."""
 
     quarantine: Quarantine
     names: tuple[str, ...] = ()
@@ -116,8 +119,8 @@ class Stay:
     _inside: bool = True
 
     def leave(self, answered: bool) -> None:
-        """End the stay. answered: True when the whole call was computed without a crash. A second call changes nothing.
-        """
+        """Called when the call ends: the next suspect may run. answered: True when the whole call was computed without
+        a crash, which clears its suspects. A second call changes nothing."""
         if not self._inside:
             return
         self._inside = False

@@ -26,9 +26,9 @@ MOST_TOLD = 1024
 
 
 class ToldToReturn:
-    """Keeps the refused calls whose retry time is still in the future. Each call gets a later time than the calls
-    before it. With the same time all of them would retry at once, and nearly all would be refused again. clock:
-    returns seconds."""
+    """Remembers refused calls whose retry time is still in the future. Each call gets a later time than the calls
+    before it. With the same time all of them would retry at once, and nearly all would be refused again. clock: returns
+    seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -36,15 +36,16 @@ class ToldToReturn:
         self._requests = self._tokens = 0
 
     def ahead(self) -> tuple[int, int]:
-        """Returns how many completions and prompt tokens these calls have."""
+        """Returns how many completions and prompt tokens the refused calls have whose retry time is still in the
+        future."""
         now = self._clock()
         while self._told and self._told[0][0] <= now:
             self._forget()
         return self._requests, self._tokens
 
     def tell(self, wait_s: float, requests: int, tokens: int) -> None:
-        """Adds a call that may retry after wait_s seconds. Once MOST_TOLD calls are kept, the call with the earliest
-        time is forgotten."""
+        """Adds a call that may retry after wait_s seconds. Once MOST_TOLD calls are remembered, the call with the
+        earliest time is forgotten."""
         if len(self._told) == MOST_TOLD:
             self._forget()
         heapq.heappush(self._told, (self._clock() + wait_s, requests, tokens))

@@ -1,4 +1,5 @@
-"""GET /v1/engine/about: the facts that a viewer needs to read frames, among them the machine's limits."""
+"""GET /v1/engine/about: the settings and the machine's limits. The web page's live view of the engine needs them to
+show the records of steps that it receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One frame of the live view: the events since the last frame, compact and of bounded size.
+"""One message (frame) of the live view of the engine: the events since the last frame, compact and of bounded size.
 
     {"frame": 3, "now_s": ..., "last_step": 912, "skipped_steps": 0, "names": ["chatcmpl-7-0/0", ...],
      "runs": [{"step": 900, "number": 880, "rows": [[name, start, tokens, output tokens before, recomputed], ...],
@@ -32,7 +32,7 @@ MAX_STEPS, MAX_ROWS, MAX_REQUESTS, MAX_ENDED, MAX_PAGE_SPANS = 1024, 1024, 64, 3
 
 
 class _Names:
-    """Gives each name a place in a list."""
+    """Gives each name an index in the list of names that a frame contains."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
@@ -45,7 +45,7 @@ class _Names:
 
 
 class Frames:
-    """One viewer's frames: `next` gives the news since the last call, however long ago that was."""
+    """Makes the frames for one viewer: `next` returns the events since the last call, however long ago that was."""
 
     def __init__(self, view: EngineView) -> None:
         """The first frame has the latest steps that fit."""
@@ -55,7 +55,8 @@ class Frames:
         self._ended = max(0, view.ledger.accounts.num_added - MAX_ENDED)
 
     def next(self, gauges: object, latency: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a frame. gauges: the result of AsyncEngine.gauges()."""
+        """Returns the next frame. gauges: the result of AsyncEngine.gauges(). latency: the percentiles that the frame
+        shows."""
         ledger = self._view.ledger
         found = ledger.history.since(self._last)
         kept = _fitting(found)
@@ -98,7 +99,7 @@ class Frames:
 
 
 def _counts(gauges: object) -> dict[str, int]:
-    """Returns the numbers among the gauges. /metrics shows which adapters are used."""
+    """Returns those gauges that are whole numbers. The others, such as the names of adapters, are only in /metrics."""
     found = asdict(gauges) if is_dataclass(gauges) and not isinstance(gauges, type) else {}
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
@@ -163,8 +164,8 @@ def _guesses(account: Account, cost: StepCost | None) -> dict[str, Any] | None:
 
 
 def _spans(states: bytes) -> list[list[int]]:
-    """Returns run lengths as (state, count). A map with too many runs is given as one span for each state, with the
-    state's total."""
+    """Returns the states of all pages as run lengths (state, count). If there are too many runs, returns one entry for
+    each state, with the state's total."""
     spans = [[state, sum(1 for _ in same)] for state, same in groupby(states)]
     if len(spans) <= MAX_PAGE_SPANS:
         return spans

@@ -12,15 +12,16 @@ PERCENTILES = (50, 90, 99)
 
 
 class Recent:
-    """The thread that steps writes; any thread may read. The latest 512 TTFTs and 4,096 gaps count."""
+    """Holds the latest 512 TTFTs and the latest 4,096 gaps between two tokens of an answer. The thread that runs the
+    engine's steps adds values; any thread may read them."""
 
     def __init__(self) -> None:
         self.ttft_s: deque[float] = deque(maxlen=MOST_FIRST)
         self.itl_s: deque[float] = deque(maxlen=MOST_NEXT)
 
     def figures(self, ttft_s: float | None = None, itl_s: float | None = None) -> dict[str, Any]:
-        """Returns the figures of TTFT and ITL. ttft_s, itl_s: the objectives in seconds, for the share of values within
-        them."""
+        """Returns counts and percentiles of TTFT and ITL. ttft_s, itl_s: the objectives in seconds, for the share of
+        values within them."""
         return {"ttft": _figures(self.ttft_s.copy(), ttft_s), "itl": _figures(self.itl_s.copy(), itl_s)}
 
 

@@ -1,4 +1,5 @@
-"""The live view's routes: facts, the stream of frames, and a recording as a Chrome trace.
+"""The routes of the live view of the engine: facts about the engine, the stream of frames (see frame.py), and a
+recording as a Chrome trace.
 
 A viewer that reads slowly gets fewer frames, and each frame counts the steps that the viewer missed. A frame is made
 only when the last one has been sent, so there is no queue. These routes do not touch the streams of answers.
@@ -68,7 +69,8 @@ def live_routes(parts: ServerParts) -> list[Route]:
 
 
 class FrameStream(Response):
-    """Frames as server-sent events, until the viewer leaves or has all the frames that it asked for."""
+    """Sends frames of the live view as server-sent events, until the viewer leaves or has all the frames that it asked
+    for."""
 
     def __init__(self, parts: ServerParts, viewers: _Viewers, num_frames: float = math.inf) -> None:
         self._num_frames = num_frames
@@ -77,7 +79,6 @@ class FrameStream(Response):
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send frames, never more than one at a time."""
         self._viewers.count += 1
         try:
             await until_disconnect(receive, self._frames(send))

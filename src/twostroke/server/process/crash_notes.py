@@ -1,9 +1,9 @@
 """A page of memory that a supervisor and its worker share: the running requests, and the requests that were running at
 earlier crashes.
 
-The worker writes the fingerprints of a step before native code begins and removes them after it. Nothing is sent, so
-nothing can be lost when the process crashes. The supervisor reads them afterwards, while no worker runs. Times are
-those of time.monotonic, which all processes of a machine share.
+The worker writes the fingerprints of a step's requests before native code begins and removes them after it. Nothing is
+sent, so nothing can be lost when the process crashes. The supervisor reads them afterwards, while no worker runs. Times
+are those of time.monotonic, which all processes of a machine share.
 
     | count | fingerprints of the running step | table: fingerprint, crashes, until |
 """
@@ -32,8 +32,8 @@ SIZE_BYTES = _TABLE_AT + MOST_RECORDS * _RECORD.size
 
 
 class Record(Struct, frozen=True):
-    """A request that was running at this many crashes. until_s: the time when it is forgotten, on the clock
-    time.monotonic."""
+    """A request that was running at one or more crashes. crashes: how many. until_s: the time when the record is
+    forgotten, on the clock time.monotonic."""
 
     crashes: int
     until_s: float
@@ -45,13 +45,16 @@ class Record(Struct, frozen=True):
 
 
 class CrashNotes:
-    """One page of memory. Without a descriptor, no other process can read it."""
+    """The fingerprints of the requests that the worker computes now, and a record for each request that was running at
+    a crash. Both lie in a page of memory that the supervisor and its workers share. descriptor: the page's file
+    descriptor; None makes memory that no other process sees."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._memory = bytearray(SIZE_BYTES) if descriptor is None else mmap.mmap(descriptor, SIZE_BYTES)
 
     def running(self, prints: Iterable[bytes]) -> None:
-        """Note the fingerprints of the requests that are computed now; requests beyond MOST_RUNNING are left out."""
+        """Called before a step: writes the fingerprints of the requests that it computes. Those beyond MOST_RUNNING are
+        left out."""
         self.idle()
         kept = list(prints)[:MOST_RUNNING]
         joined = b"".join(kept)
@@ -59,28 +62,29 @@ class CrashNotes:
         self.again(len(kept))
 
     def again(self, count: int) -> None:
-        """Note that the first `count` fingerprints that were written last are computed again now."""
+        """Called before a step that computes the requests of the last step: sets only their number, because the
+        fingerprints are still there."""
         _COUNT.pack_into(self._memory, 0, count)
 
     def idle(self) -> None:
-        """Note that nothing is computed now."""
+        """Called after a step: nothing is computed now."""
         _COUNT.pack_into(self._memory, 0, 0)
 
     def records(self, now_s: float) -> dict[bytes, Record]:
-        """Returns the records that are not forgotten yet, by fingerprint."""
+        """Returns the records of requests that were running at a crash and are not forgotten yet, by fingerprint."""
         found = (_RECORD.unpack_from(self._memory, place) for place in _places())
         return {key: Record(crashes, until_s) for key, crashes, until_s in found if crashes and until_s > now_s}
 
     def clear(self, fingerprint: bytes) -> None:
-        """Forget a request that ran to its end without a crash."""
+        """Forgets a request that ran to its end without a crash."""
         for place in _places():
             key, crashes, _ = _RECORD.unpack_from(self._memory, place)
             if key == fingerprint and crashes:
                 _RECORD.pack_into(self._memory, place, key, 0, 0.0)
 
     def crashed(self, now_s: float) -> list[bytes]:
-        """Note that the process that wrote here has crashed: each request that was running then gets one more crash.
-        Returns those that are refused from now on.
+        """Called by the supervisor after a worker has crashed: each request that was running then gets one more crash.
+        Returns the fingerprints that are refused from now on.
 
         When the table is full, the requests with the fewest crashes are forgotten first, and of these the oldest.
         """

@@ -31,12 +31,13 @@ FINAL_CODES = frozenset({0, 2, 3, 4, 130})  # the worker ended as asked, or woul
 GIVEN_UP = 6
 
 Command = Callable[[int, int, int], list[str]]
-"""Called with (listening descriptor, line's descriptor, crash notes' descriptor); returns the worker's command."""
+"""A function that returns the command line of a worker. Its arguments are the descriptors of the listening socket, of
+the connection to the supervisor, and of the crash notes."""
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Delays between restarts: doubled each time, and short again after a worker that lasted."""
+    """The delays between restarts of the worker: doubled each time, and short again after a worker that lasted."""
 
     crashes: int = 0
 
@@ -48,7 +49,7 @@ class Backoff:
 
 @dataclass(slots=True)
 class _Life:
-    """The life of one worker."""
+    """The times of one worker process: when it was started, when it was ready, and when it last sent something."""
 
     started_s: float
     ready_s: float | None = None
@@ -57,8 +58,8 @@ class _Life:
 
 @dataclass(eq=False)
 class Supervisor:
-    """say: writes a line to the log. tell: sends to the service manager, if any. silence_s: how many seconds a ready
-    worker may be silent before it is considered hung.
+    """Starts the worker process, and another one when it crashes. say: writes a line to the log. tell: sends to the
+    service manager, if any. silence_s: how many seconds a ready worker may be silent before it is considered hung.
 
     page: the crash notes (crash_notes), shared with all workers, one after another; closed at the end.
     """
@@ -77,7 +78,7 @@ class Supervisor:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> int:
-        """Run workers until one ends as it should. Returns the exit code for this process."""
+        """Runs workers until one ends as it should. Returns the exit code for this process."""
         try:
             with here.signals_to(self._signal, (signal.SIGINT, signal.SIGTERM)):
                 return await self._restarting()
@@ -88,7 +89,7 @@ class Supervisor:
             os.close(self.page)
 
     def _signal(self, kind: signal.Signals) -> None:
-        """Pass a signal on to the worker, which drains at the first signal and ends at the second."""
+        """Passes a signal on to the worker, which drains at the first signal and ends at the second."""
         if not self._stopping:
             self.tell.send(STOPPING="1", STATUS="finishing what runs")
         self._stopping = True
@@ -117,12 +118,13 @@ class Supervisor:
                 return 0
 
     def _blame(self) -> None:
-        """Note, for the next worker, the requests that were computed when the worker crashed."""
+        """Records, for the next worker, the requests that were computed when the worker crashed."""
         for key in CrashNotes(self.page).crashed(time.monotonic()):
             self.say(f"a request that was running at each crash is refused for {REFUSED_S:g} s: {key.hex()}")
 
     async def _pause(self, delay_s: float) -> bool:
-        """Answer for the next worker until it may start. Returns True when a signal came instead."""
+        """Waits delay_s seconds before the next worker; requests are answered with 503 meanwhile. Returns True when a
+        signal came instead."""
         due_s = time.monotonic() + delay_s
         async with StandIn(self.listener, lambda: self._retry_s(due_s)):
             while not self._stopping and (left_s := due_s - time.monotonic()) > 0:
@@ -135,8 +137,8 @@ class Supervisor:
         return max(0.0, start_due_s - time.monotonic()) + self._start_s
 
     async def _one_life(self, life: _Life) -> int:
-        """Start a worker, answer for it until it is ready, and wait for its end. Returns its exit code, -n for signal
-        n."""
+        """Starts a worker, answers requests with 503 until it is ready, and waits for its end. Returns its exit code,
+        -n for signal n."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.setblocking(False)
@@ -156,7 +158,8 @@ class Supervisor:
                 await asyncio.gather(hearing, watching, return_exceptions=True)
 
     async def _read_messages(self, line: socket.socket, life: _Life) -> None:
-        """Answer on the socket until READY, then pass beats on."""
+        """Reads what the worker reports. Until the worker is ready, requests are answered with 503. Its signs of life
+        are passed on to the service manager's watchdog."""
         due_s = life.started_s
         async with StandIn(self.listener, lambda: self._retry_s(due_s)):
             while life.ready_s is None and await self._take(line, life):
@@ -178,7 +181,7 @@ class Supervisor:
         return bool(data)
 
     async def _watch(self, life: _Life) -> None:
-        """End a ready worker that sends nothing for long, because it hangs in native code."""
+        """Kills a ready worker that sends nothing for silence_s seconds, because it hangs in native code."""
         while True:
             await asyncio.sleep(min(1.0, self.silence_s / 4))
             if life.ready_s is None:

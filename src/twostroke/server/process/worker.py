@@ -10,7 +10,7 @@ from twostroke.server.process.notify import message
 
 
 class Line:
-    """Satisfies Listener (process/notify.py)."""
+    """The worker's end of the connection to its supervisor. Satisfies Listener (process/notify.py)."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -18,7 +18,7 @@ class Line:
         self._gone = False
 
     def send(self, **states: str) -> None:
-        """Send states to the supervisor. Never raises: a supervisor that does not read loses them."""
+        """Sends states to the supervisor. Never raises: a supervisor that does not read loses them."""
         with contextlib.suppress(OSError):
             self._socket.send(message(states) + b"\n")
 

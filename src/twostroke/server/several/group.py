@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from twostroke.images.eyes import Eyes
 
 Command = Callable[[ModelSource, Mapping[str, Any], int, int], Sequence[str]]
-"""Called with (model, options of its process, listening descriptor, descriptor for reports); returns the command of the
-model's process."""
+"""A function that returns the command line of a model's process. Its arguments are the model, the options of the
+process, and the descriptors of the listening socket and of the pipe for reports."""
 
 
 class Launch(Struct, frozen=True):
@@ -58,7 +58,7 @@ class Launch(Struct, frozen=True):
 
 
 class GroupEngine(LoopEngine):
-    """The engine of one model of several. wanted: called when a request has come in."""
+    """The engine of one model of several. wanted: called when a request has come in, so that the model is loaded."""
 
     def __init__(self, stepper: FrontStepper, wanted: Callable[[], None]) -> None:
         super().__init__(stepper)
@@ -71,8 +71,8 @@ class GroupEngine(LoopEngine):
 
 
 class ModelGroup:
-    """`plan` and `build` make the model's parts, once; `start` and `drain` start and end its process, any number of
-    times.
+    """One model of several. `plan` and `build` make the objects that read its requests, once; `start` and `drain` start
+    and end its process, any number of times.
 
     planned: None before `plan`. parts: None before `build`. app: None before `open`. problem: why the parts could not
     be made, the last time that this was tried. loaded_share: the share of the model's bytes that is loaded. wanted:
@@ -115,7 +115,7 @@ class ModelGroup:
         return self.planned
 
     def build(self, shared: ServerParts | None) -> ServerParts:
-        """Make the model's parts, with the parts that all models of the server share. It takes a while. Raises
+        """Makes the model's parts, with the parts that all models of the server share. It takes a while. Raises
         TwostrokeError."""
         found = self.plan().found
         resolver = found.resolver
@@ -138,7 +138,8 @@ class ModelGroup:
         return self.parts
 
     def _adapters(self) -> FixedAdapters | None:
-        """Returns the adapters that the model's process loads, in this order; None when it has no place for any."""
+        """Returns the LoRA adapters that the model's process loads, in the order of the settings; None where the
+        process has no places for adapters."""
         plan = self.plan().found.adapters
         return None if plan is None else FixedAdapters([name for name, _ in plan.asked])
 
@@ -180,13 +181,13 @@ class ModelGroup:
         return eyes
 
     async def open(self) -> None:
-        """Begin to take requests, on this event loop. The model's parts must have been made."""
+        """Begins to take requests, on this event loop. The model's parts must have been made."""
         if self.parts is not None:
             await self.parts.serving.engine.start()
             self.app = open_app(self.parts)
 
     def start(self, heard: Heard) -> None:
-        """Start the model's process. heard: see ModelProcess."""
+        """Starts the model's process. heard: see ModelProcess."""
         options, source, command = self.plan().options, self.source, self._launch.command
         self.loaded_share = 0.0
         self.stepper.forget_facts()
@@ -199,26 +200,26 @@ class ModelGroup:
         )
 
     def listens(self) -> None:
-        """Note that the model's process accepts connections, and connect to it soon."""
+        """Called when the model's process accepts connections: connects to it soon."""
         if self.process is not None:
             self._addresses[:] = [self.process.address]
             self.stepper.look_soon()
 
     def drain(self) -> None:
-        """Give the model's process no more requests, and let it end."""
+        """Gives the model's process no more requests, and lets it end."""
         self.stepper.fleet.holds = True
         if self.process is not None:
             self.process.drain()
 
     def ended(self) -> None:
-        """Note that the model's process has ended."""
+        """Called when the model's process has ended."""
         self.process = None
         self._addresses.clear()
         self.stepper.fleet.holds = False
 
     @property
     def answers(self) -> bool:
-        """True when the present process is ready."""
+        """True when the model's process is connected and takes requests."""
         own = None if self.process is None else self.process.address
         return any((member.where.host, member.where.port) == own for member in self.stepper.fleet.members)
 
@@ -232,7 +233,7 @@ class ModelGroup:
         return "" if self.answers else f"loading {self.name} {100 * self.loaded_share:.0f}%"
 
     def close(self) -> None:
-        """End the model's process, and the work that its parts have begun."""
+        """Ends the model's process, the connections to it, and the threads that read requests for this model."""
         if self.process is not None:
             self.process.close()
         self.stepper.close()
@@ -241,7 +242,7 @@ class ModelGroup:
 
 
 def with_shared(own: ServerParts, shared: ServerParts) -> ServerParts:
-    """Returns the parts of one model of several. The limits on all requests together are shared."""
+    """Returns the parts of one model of several, with the limits on all requests together from `shared`."""
     return ServerParts(
         replace(own.serving, stored=shared.serving.stored, chats=shared.serving.chats),
         shared.admission,

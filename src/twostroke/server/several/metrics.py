@@ -16,7 +16,7 @@ from twostroke.server.several.models import Models
 
 LABEL = "model_name"
 OF_SERVER = ("twostroke_http_responses",)
-"""Metrics that are counted once for the whole server, so the models' own are empty."""
+"""Metrics that are counted once for the whole server; those of single models have no values and are left out."""
 
 
 def all_metrics(models: Models) -> bytes:
@@ -31,11 +31,10 @@ class _AllModels(Collector):
         self._models = models
 
     def describe(self) -> list[Metric]:
-        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """One family of each name."""
+        """Yields each metric family once, with the samples of all models."""
         shared = self._models.shared
         yield from shared.telemetry.metrics.responses.collect()
         yield from DoorCollector(shared.admission.door, shared.admission.bodies).collect()
@@ -45,7 +44,8 @@ class _AllModels(Collector):
 
 
 def together(named: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:
-    """Returns the families of several registries, each sample with its registry's name."""
+    """Joins the metric families of several models: each sample gets the name of its model as a label. Metrics that are
+    counted for the whole server are left out."""
     found: dict[str, Metric] = {}
     for name, families in named:
         for family in families:

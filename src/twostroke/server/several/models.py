@@ -39,8 +39,12 @@ model was loaded."""
 
 
 class Models:
-    """shared: the parts that all models have in common; set by the code that builds the server. clock: returns the time
-    in seconds."""
+    """The models of a server that loads and unloads several models as requests need them. It finds the model of a name,
+    starts and ends the models' processes, and knows their states.
+
+    shared: the parts that all models have in common; set by the code that builds the server. clock: returns the time in
+    seconds.
+    """
 
     shared: ServerParts
 
@@ -64,8 +68,8 @@ class Models:
         self._changed = asyncio.Event()
 
     def find(self, name: str) -> ModelGroup | None:
-        """Returns the model that a name means, exactly as written or as Ollama's clients write names; adapters count
-        too. Returns None when there is none."""
+        """Returns the model that a name means; None when there is none. The name may be written as Ollama's clients do,
+        and may be that of an adapter."""
         for group in self.groups.values():
             if name in group.source.names or name in _adapters(group):
                 return group
@@ -76,7 +80,8 @@ class Models:
         return None
 
     def add(self, source: ModelSource) -> None:
-        """Add a model that has come while the server runs. A model that is here under another name changes nothing."""
+        """Adds a model that was downloaded while the server runs. Does nothing where the server has this model already,
+        under any name."""
         own = tuple(name for name in source.names if self.find(name) is None)
         if own and self.find(source.reference) is None:
             added = msgspec.structs.replace(source, names=own, shown=own[:1])
@@ -90,7 +95,8 @@ class Models:
         return [name for group in self.groups.values() for name in group.source.names]
 
     def follow_names(self, heard: NamesHeard) -> None:
-        """Call `heard`, in another thread, whenever a model has come."""
+        """Makes this object call `heard`, in another thread, with the names of all models whenever a model was added.
+        """
         self._names_heard = heard
 
     def names(self) -> list[str]:
@@ -114,7 +120,7 @@ class Models:
         return group.problem or (self.loading[group.name].why if group.name in self.loading else "")
 
     def build(self, group: ModelGroup, shared: ServerParts | None = None) -> ServerParts:
-        """Make a model's parts, before the server runs. Raises TwostrokeError."""
+        """Makes a model's parts, before the server runs. Raises TwostrokeError."""
         parts = group.build(shared)
         self._know(group)
         return parts
@@ -124,7 +130,7 @@ class Models:
         self.loading.add(group.name, group.plan().need_bytes, source.keep_s, pinned=source.pinned)
 
     async def built(self, group: ModelGroup) -> None:
-        """Make the model's parts if there are none. Raises ModelUnavailable with what is wrong with the model."""
+        """Makes the model's parts if there are none. Raises ModelUnavailable with what is wrong with the model."""
         if group.app is not None:
             return
         async with self._building.setdefault(group.name, asyncio.Lock()):
@@ -147,7 +153,7 @@ class Models:
     # The methods from here on load and unload models.
 
     async def start(self) -> None:
-        """Begin on this event loop, and load the models that should be loaded from the start.
+        """Begins on this event loop, and loads the models that should be loaded from the start.
 
         Returns when each of them is ready or has failed. Raises ModelUnavailable when all of them have failed.
         """
@@ -168,7 +174,7 @@ class Models:
             raise ModelUnavailable(f"No model could be loaded. {model.why}", code=model.failed_code)
 
     async def load(self, group: ModelGroup) -> None:
-        """Load a model and wait until it is ready. Raises ModelUnavailable."""
+        """Loads a model and waits until it is ready. Raises ModelUnavailable."""
         await self.built(group)
         self.loading.want(group.name, self.clock())
         self.look_soon()
@@ -181,8 +187,8 @@ class Models:
             raise ModelUnavailable(f"The model {group.name!r} is not loaded. {why}", code=code)
 
     async def batch_may_run(self, name: str) -> bool:
-        """Returns True when a line of a batch may ask for this model now. Its load must not take a model from people
-        who use it."""
+        """Returns True when a line of a batch may use this model now. Returns False while loading the model would
+        unload another model that was used lately."""
         group = self.find(name) if name else self.first()
         if group is None:
             return True  # the answer tells that there is no such model
@@ -193,21 +199,21 @@ class Models:
         return self.loading.is_quiet(group.name, self.clock())
 
     def unload(self, group: ModelGroup) -> None:
-        """Let a model leave when no request runs in it."""
+        """Unloads a model as soon as no request runs in it."""
         if group.name in self.loading:
             self.loading.unload(group.name, self.clock())
             self.look_soon()
 
     def keep(self, group: ModelGroup, keep_s: float) -> None:
-        """Set how many seconds a model stays after its last request."""
+        """Sets how many seconds a model stays loaded after its last request."""
         if group.name in self.loading:
             self._observe(group, self.clock())
             self.loading.keep(group.name, keep_s)
             self.look_soon()
 
     def look_soon(self) -> None:
-        """Look at all models soon, because something has happened; once for everything that happens in this turn of the
-        loop."""
+        """Called when something has happened, such as a new request: makes the event loop check soon which models must
+        be loaded or unloaded. Several calls before that check cause one check."""
         if self._loop is not None and not self._soon:
             self._soon = True
             self._loop.call_soon(self._look_now)
@@ -238,7 +244,7 @@ class Models:
         self.note()
 
     def note(self) -> None:
-        """Make events of what has changed since the last call."""
+        """Makes events of what has changed since the last call, for clients that follow the models' states."""
         last = None if self.pulls is None else self.pulls.last
         statuses = {group.name: self._status(group) for group in self.groups.values()}
         self.news.note(statuses, None if last is None else msgspec.structs.replace(last))
@@ -267,7 +273,7 @@ class Models:
             self._loop.call_later(HANGS_S, self._end_hanging, group, process)
 
     def _end_hanging(self, group: ModelGroup, process: ModelProcess) -> None:
-        """Kill a process that was asked to end and has nothing to do, so that it does not keep its memory."""
+        """Kills a process that was asked to end and has nothing to do, so that it does not keep its memory."""
         if group.process is not process:
             return
         if any(member.streams for member in group.stepper.fleet.members):
@@ -298,7 +304,7 @@ class Models:
         self.look_soon()
 
     async def stop(self) -> None:
-        """End all processes, and every stream that is open."""
+        """Stops loading and downloading models, and ends every stream that is open."""
         if self._timer is not None:
             self._timer.cancel()
         self._loop = None
@@ -309,7 +315,7 @@ class Models:
                 await group.parts.serving.engine.stop()
 
     def close(self) -> None:
-        """End everything that still runs."""
+        """Ends the processes of all models, and everything else that still runs for them."""
         self._loop = None
         for group in self.groups.values():
             group.drain()
@@ -322,7 +328,7 @@ class Models:
         return self._loop is not None
 
     def gauges(self) -> Gauges:
-        """Returns the sums over all models."""
+        """Returns the sums of the gauges over all models."""
         found = [group.stepper.gauges() for group in self.groups.values()]
         names = ("running", "waiting", "pages_free", "pages_used", "pages_cached", "waste_tokens")
         more = ("preemptions_total", "prefix_query_tokens", "prefix_hit_tokens")

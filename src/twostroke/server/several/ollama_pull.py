@@ -20,7 +20,7 @@ from twostroke.server.several.models import Models
 from twostroke.server.several.pulls import Pull
 
 LOOK_S = 0.1
-"""The seconds between two looks: at most ten lines a second are sent."""
+"""The seconds between two checks of how far the download is: at most ten lines a second are sent."""
 MANIFEST, SUCCESS = {"status": "pulling manifest"}, {"status": "success"}
 
 

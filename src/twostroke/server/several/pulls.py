@@ -1,7 +1,7 @@
-"""Models that a running server downloads because a user of its page asks for one: first it checks whether the model
+"""Models that a running server downloads because a user of its web page asks for one: first it checks whether the model
 fits, then it downloads.
 
-`twostroke pull` does both, in a process of its own: its download is resumed, checked and packed as by hand.
+`twostroke pull` does both, in a process of its own. So downloads are resumed, checked and packed as by this command.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ BUSY = Problem(409, "Another model is being fetched. Wait for its end, or stop i
 
 
 class Pull(Struct):
-    """One download. stage: download or pack. done, total: the bytes so far, and of the whole. state: running, finished,
-    failed, stopped."""
+    """One download of a model. stage: download or pack. done, total: the bytes so far, and of the whole. state:
+    running, finished, failed, stopped. why: the reason of a failure."""
 
     name: str
     state: str = "running"
@@ -38,8 +38,8 @@ class Pull(Struct):
 
 
 class PullTools(Struct, frozen=True):
-    """command: words of `twostroke pull` -> the command of its process. added: called with the name and the path of a
-    model that was downloaded. ended: called at each end of a download."""
+    """How downloads are run. command: returns the command line of `twostroke pull` with these arguments. added: called
+    with the name and the path of a model that was downloaded. ended: called at each end of a download."""
 
     command: Callable[[Sequence[str]], Sequence[str]]
     environment: Mapping[str, str]
@@ -48,7 +48,8 @@ class PullTools(Struct, frozen=True):
 
 
 class Pulls:
-    """For one event loop. It runs one download at a time, because two would only share the network and the disk."""
+    """The downloads of a server, on one event loop. One download runs at a time, because two would only share the
+    network and the disk."""
 
     def __init__(self, tools: PullTools) -> None:
         self._tools = tools
@@ -70,7 +71,8 @@ class Pulls:
         return {"model": name, **found}
 
     async def begin(self, name: str, *, anyway: bool) -> Pull:
-        """Download a model; requests may ask for its name when it is complete. Raises HttpProblem (400, 409)."""
+        """Starts the download of a model; requests may ask for its name when it is complete. anyway: True downloads a
+        model that does not fit, too. Raises HttpProblem (400, 409)."""
         if self.last is not None and self.last.state == "running":
             raise HttpProblem(BUSY)
         made = self.last = Pull(checked_name(name))
@@ -88,7 +90,7 @@ class Pulls:
         return made
 
     def stop(self) -> bool:
-        """End the download. The downloaded part stays, and the next download continues from it. Returns True when a
+        """Ends the download. The downloaded part stays, and the next download continues from it. Returns True when a
         download was running."""
         process = self._process
         if self.last is None or self.last.state != "running":
@@ -101,7 +103,7 @@ class Pulls:
         return True
 
     async def close(self) -> None:
-        """End the running download, and wait for its end."""
+        """Ends the running download, and waits for its end."""
         self.stop()
         if self._task is not None:
             await self._task
@@ -143,7 +145,7 @@ class Pulls:
         pull.state = "finished"
 
     async def _listen(self, pull: Pull, errors: asyncio.StreamReader | None) -> str:
-        """Read the progress from the lines into `pull`, and return the other lines."""
+        """Reads the progress from the lines into `pull`, and returns the other lines."""
         words = b""
         while errors is not None and (line := await errors.readline()):
             try:
@@ -155,8 +157,8 @@ class Pulls:
 
 
 def checked_name(name: str) -> str:
-    """Returns a short name, or a name of a hub without the hub's own name; never a path of this machine. Raises
-    HttpProblem (400)."""
+    """Returns the name of a model without the prefix hf.co/ or huggingface.co/: a short name such as llama3.2:1b, or
+    owner/repository. Raises HttpProblem (400) for anything else, such as a path of this machine."""
     if len(name) > 200 or not NAME.fullmatch(name):
         text = "model must be a short name such as llama3.2:1b, or owner/repository with a quantization after a colon."
         raise HttpProblem(Problem(400, text, param="model"))

@@ -1,1 +1,2 @@
-"""Slots of llama.cpp's API: the last answer of each number, which can be saved under a name and restored."""
+"""Slots of llama.cpp's API: the server remembers the last answer with each slot number (id_slot). Its pages can be
+saved under a name and restored."""

@@ -1,4 +1,5 @@
-"""The disks of a front's replicas, as slots see them."""
+"""Counts of what a front's replicas have written to their disks and read from them. The routes of llama.cpp's slots
+report them."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from twostroke.engine.disk.contract import DiskCounts
 
 
 class FleetDisk:
-    """members: returns the present replicas. The figures of a replica are as old as its last frame. When a
-    request ends, its pages are queued for the disk. The frame that reports the end already counts them."""
+    """The disks of all replicas of a front, as one. Satisfies SlotDisk. members: returns the present replicas. The
+    counts of a replica are as old as its last report. When a request ends, its pages are queued for the disk, and the
+    report of its end already counts them as waiting."""
 
     def __init__(self, members: Callable[[], Sequence[FleetMember]]) -> None:
         self._members = members

@@ -1,4 +1,5 @@
-"""The content of slots: the tokens of the last answer of each client and number, in memory, and saved slots in files.
+"""The content of llama.cpp's slots: the tokens of the last answer of each client and slot number, in memory, and saved
+slots in files.
 
 K and V themselves are pages of the prefix cache and of the disk, which are found by tokens. So a slot only needs its
 tokens.
@@ -27,15 +28,15 @@ SUFFIX = ".json"
 
 
 class SlotDisk(Protocol):
-    """The disk that keeps the pages of slots."""
+    """The disk that stores the pages of slots."""
 
     @property
     def counts(self) -> DiskCounts:
-        """Counts of what has happened so far."""
+        """What the disk has written, read and lost so far."""
 
     @property
     def settled(self) -> bool:
-        """True when everything that should be written is written."""
+        """True when no page waits to be written."""
 
 
 class SlotTokens(Struct, frozen=True):
@@ -48,7 +49,9 @@ class SlotTokens(Struct, frozen=True):
 
 
 class SavedSlot(Struct, frozen=True):
-    """A saved slot. model: the name of the model that computed it."""
+    """A slot of llama.cpp's API as it is saved in a file. tokens: the tokens of a prompt and its answer, by which the
+    pages of K and V are found. model: the name of the model that computed them. salt, adapter: the salt and the adapter
+    of the request."""
 
     model: str
     tokens: tuple[int, ...]
@@ -60,7 +63,8 @@ _RECORD = json_decoder(SavedSlot)
 
 
 class Slots:
-    """For one event loop, except `saved` and `save`, which may touch a disk. folder: the folder of saved slots."""
+    """The slots of all clients, for one event loop; only `saved` and `save` may touch a disk, and are called in
+    threads. folder: the folder of saved slots."""
 
     def __init__(self, folder: Path, disk: SlotDisk, wall_clock: Callable[[], float] = time.time) -> None:
         self.disk = disk
@@ -69,8 +73,9 @@ class Slots:
         self._held: OrderedDict[tuple[str, int], SlotTokens] = OrderedDict()
 
     def ended(self, number: int, prompt: Prompt, answer: Sequence[int]) -> None:
-        """Note that an answer has ended. Prompts that must stay in memory are not held. Prompts for vectors and prompts
-        with images are not held either, because their tokens do not describe all of them."""
+        """Called when an answer with a slot number has ended: remembers the tokens of prompt and answer. Three kinds of
+        requests clear the slot instead: those that keep pages off the disk, those for vectors, and those with images.
+        For the last two, tokens do not describe the whole prompt."""
         client = prompt.cache_salt.partition(":")[0]
         if prompt.images or prompt.pooling is not None or prompt.disk_s < 0:
             self.erase(client, number)
@@ -79,8 +84,7 @@ class Slots:
         self.hold(client, number, SlotTokens(tokens, prompt.cache_salt, prompt.adapter))
 
     def hold(self, client: str, number: int, tokens: SlotTokens) -> None:
-        """Let the slot hold these tokens from now on. When there are too many slots, the slot that was set longest ago
-        is forgotten."""
+        """Sets the tokens of a slot. When there are too many slots, the slot that was set longest ago is forgotten."""
         self._held[client, number] = tokens
         self._held.move_to_end((client, number))
         if len(self._held) > MOST_HELD:
@@ -91,7 +95,7 @@ class Slots:
         return self._held.get((client, number))
 
     def erase(self, client: str, number: int) -> int:
-        """Forget the slot's tokens, and return how many it held. Its pages leave the caches as all others do."""
+        """Forgets the slot's tokens, and returns how many it had. Its pages leave the caches as all others do."""
         found = self._held.pop((client, number), None)
         return 0 if found is None else len(found.tokens)
 
@@ -100,7 +104,7 @@ class Slots:
         return self._records.path(client, name) is not None
 
     def save(self, client: str, name: str, saved: SavedSlot) -> None:
-        """Write a saved slot under this name. Raises FullFolder, OSError."""
+        """Writes a saved slot under this name. Raises FullFolder, OSError."""
         self._records.put(client, name, msgspec.json.encode(saved))
 
     def saved(self, client: str, name: str) -> SavedSlot | None:

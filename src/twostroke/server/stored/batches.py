@@ -48,7 +48,7 @@ LOOK_S = 0.25
 
 @body_kind
 class AskedBatch(msgspec.Struct):
-    """POST /v1/batches."""
+    """The body of POST /v1/batches."""
 
     input_file_id: str
     endpoint: str
@@ -57,7 +57,8 @@ class AskedBatch(msgspec.Struct):
 
 
 class LineCounts(msgspec.Struct):
-    """Counts of a batch's lines. not_run: the lines of `failed` that were never run."""
+    """Counts of a batch's lines. not_run: how many of the failed lines were not run, because the batch was cancelled or
+    expired."""
 
     total: int = 0
     completed: int = 0
@@ -94,8 +95,8 @@ _BATCH = json_decoder(Batch)
 
 
 class StoredBatches:
-    """For one event loop. width: how many lines run at a time. stopping: returns True when the server takes no more
-    work. may_run: returns True when a line of this model may be run now."""
+    """The batches of all clients, for one event loop. width: how many lines run at a time. stopping: returns True when
+    the server takes no more work. may_run: returns True when a line of this model may be run now."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class StoredBatches:
         self.may_run: MayRun = at_any_time
 
     def resume(self) -> None:
-        """Continue all batches that have not ended."""
+        """Continues all batches that have not ended."""
         for client in self._records.clients():
             for name in reversed(self._records.names(client)):
                 data = self._records.get(client, name)
@@ -128,7 +129,7 @@ class StoredBatches:
                     self._journal(batch).remove()  # a server was killed before it removed the journal
 
     async def create(self, client: str, asked: AskedBatch) -> Batch:
-        """Begin a batch. Raises HttpProblem (400, 404, 507)."""
+        """Begins a batch that a client asks for with POST /v1/batches. Raises HttpProblem (400, 404, 507)."""
         window = _WINDOW.fullmatch(asked.completion_window)
         if asked.endpoint not in ENDPOINTS:
             raise _wrong(f"endpoint must be one of {', '.join(ENDPOINTS)}.", "endpoint")
@@ -142,7 +143,8 @@ class StoredBatches:
         return await self._begun(client, batch)
 
     async def begin(self, client: str, file: str, endpoint: str, window_s: int, prefix: str) -> Batch:
-        """Begin a batch of another API, whose name begins with `prefix`. Raises HttpProblem (507)."""
+        """Begins a batch of Anthropic's API of message batches. file: the id of the file with its lines. window_s: the
+        time in which it must end. prefix: the beginning of the batch's id. Raises HttpProblem (507)."""
         return await self._begun(client, self._new(file, endpoint, window_s, prefix))
 
     def _new(self, file: str, endpoint: str, window_s: int, prefix: str) -> Batch:
@@ -155,7 +157,8 @@ class StoredBatches:
         return batch
 
     async def get(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
-        """Returns a batch. Raises HttpProblem (404)."""
+        """Returns a batch. prefix: the beginning of the ids of batches in the API that asks. Raises HttpProblem (404).
+        """
         running = self._running.get((client, name)) if name.startswith(prefix) else None
         if running is not None and running.status in OPEN:  # a batch counts as ended when its record is written
             return copy.deepcopy(running)
@@ -166,17 +169,18 @@ class StoredBatches:
         return batch
 
     async def listed(self, client: str, prefix: str = PREFIX) -> list[Batch]:
-        """Returns all batches of a client, newest first."""
+        """Returns all batches of a client, newest first. prefix: the beginning of the ids of batches in the API that
+        asks."""
         names = await asyncio.to_thread(self._records.names, client)
         found = [await self.get(client, name, prefix) for name in names if name.startswith(prefix)]
         return sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)
 
     async def remove(self, client: str, name: str) -> None:
-        """Forget a batch that has ended."""
+        """Deletes the record of a batch that has ended."""
         await asyncio.to_thread(self._records.remove, client, name)
 
     async def cancel(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
-        """End a batch; lines that are done stay. Raises HttpProblem (404, 409)."""
+        """Cancels a batch; the results of lines that are done stay. Raises HttpProblem (404, 409)."""
         return await asyncio.shield(self._cancel(client, name, prefix))  # a client that leaves must not interrupt this
 
     async def _cancel(self, client: str, name: str, prefix: str) -> Batch:
@@ -200,7 +204,7 @@ class StoredBatches:
             return copy.deepcopy(batch)
 
     async def idle(self) -> None:
-        """Wait until no batch runs."""
+        """Waits until no batch runs."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
@@ -227,7 +231,7 @@ class StoredBatches:
                 await self._keep(client, batch)
 
     async def _tried(self, client: str, batch: Batch) -> bool:
-        """Run a batch until it ends or the server stops. Returns False when there was no room for its results, so that
+        """Runs a batch until it ends or the server stops. Returns False when there was no room for its results, so that
         it must be tried again."""
         try:
             async with self._turn:
@@ -334,13 +338,13 @@ class StoredBatches:
         await self._keep(client, batch)
 
     async def _file(self, client: str, name: str, lines: list[bytes]) -> str:
-        """Keep an output file and return its id. The id is computed from the name, so that a server that was killed
+        """Stores an output file and returns its id. The id is computed from the name, so that a server that was killed
         after it made the file makes no second one."""
         digest = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
         return (await self._files.add(client, SentFile(name, OUTPUT, b"".join(lines)), digest)).id
 
     async def _keep(self, client: str, batch: Batch) -> None:
-        """Write the batch's record. A write that has begun goes on when the caller is cancelled, so that the latest
+        """Writes the batch's record. A write that has begun goes on when the caller is cancelled, so that the latest
         state is always written last."""
         await asyncio.shield(self._kept(client, batch.id, msgspec.json.encode(batch)))
 

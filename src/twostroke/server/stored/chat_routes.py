@@ -1,4 +1,4 @@
-"""The paths of /v1/chats, which keep the page's chats when the server was started with --chats."""
+"""The paths of /v1/chats, by which the web page stores its chats on a server that was started with --chats."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from twostroke.server.stored.chats import NEW, OPTION, StoredChats, checked
 from twostroke.server.stored.route_parts import Endpoint, json_of
 
 Answered = Callable[[Request, str, StoredChats], Awaitable[Response]]
-"""Called with (request, client, chats); returns the answer. Raises HttpProblem."""
+"""A function that answers a request of this client from the stored chats. It raises HttpProblem."""
 NOT_KEPT = Problem(404, f"This server keeps no chats. Start it with {OPTION} FOLDER.", code="not_stored")
 
 
 def chat_routes(admission: Admission, kept: StoredChats | None) -> list[Route]:
-    """Returns the routes. Without a folder, each answer explains how to get one."""
+    """Returns the routes of /v1/chats. kept: the stored chats; None where the server stores none, and each answer
+    explains how to change that."""
     one = "/v1/chats/{name}"
 
     async def put(request: Request, client: str, chats: StoredChats) -> Response:

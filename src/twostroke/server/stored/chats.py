@@ -1,4 +1,5 @@
-"""Chats of the page that a server keeps: each is one file, in the form of the page's export of that chat."""
+"""The chats of the web page that a server stores with --chats. Each chat is one file, in the form in which the web page
+exports it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ NEW = "*"
 
 @body_kind
 class SentChat(Struct):
-    """The content of an export of the page. Only the page knows the content of a chat."""
+    """A chat as the web page sends it. The server checks only these fields and stores the rest unread: what a message
+    contains is known to the web page alone."""
 
     format: str
     version: int
@@ -38,14 +40,14 @@ class SentChat(Struct):
 
 
 class KeptChat(Struct, frozen=True):
-    """data: the bytes that were sent. revision: changes with each write."""
+    """A stored chat. data: the bytes that were sent. revision: an id of these bytes, which changes with each write."""
 
     data: bytes
     revision: str
 
 
 class StoredChats:
-    """For one event loop. Raises ConfigError when the folder cannot be written."""
+    """The stored chats of all clients, for one event loop. Raises ConfigError when the folder cannot be written."""
 
     def __init__(self, folder: Path, max_bytes: int, wall_clock: Callable[[], float] = time.time) -> None:
         require_writable(folder, "chats", OPTION)
@@ -54,8 +56,7 @@ class StoredChats:
         self._changing = asyncio.Lock()
 
     async def listed(self, client: str) -> dict[str, str]:
-        """Returns a map of the name of each chat -> its revision, "" for a chat that cannot be read. The latest chat is
-        first.
+        """Returns the revision of each chat by its name; "" for a chat that cannot be read. The latest chat is first.
 
         Raises HttpProblem (503) when the folder cannot be read, because an empty list would be wrong.
         """
@@ -75,7 +76,7 @@ class StoredChats:
         return found
 
     async def put(self, client: str, name: str, data: bytes, expected: str | None) -> str:
-        """Keep a chat, in place of the one with that name, and return its revision.
+        """Stores a chat, in place of the one with that name, and returns its revision.
 
         expected: the revision that it replaces, or NEW; None for any. Raises HttpProblem (400, 412, 503, 507).
         """
@@ -91,7 +92,7 @@ class StoredChats:
         return _revision(data)
 
     async def remove(self, client: str, name: str) -> None:
-        """Remove a chat. Raises HttpProblem (404)."""
+        """Deletes a chat. Raises HttpProblem (404)."""
         async with self._changing:
             if not await asyncio.to_thread(self._records.remove, client, name):
                 raise HttpProblem(_unknown(name))

@@ -17,9 +17,11 @@ _END = b"\n\n"
 
 
 class EventLog:
-    """For one event loop. shown: returns the response of an event as the client knows it.
+    """The server-sent events of one background response, for one event loop. Clients can read them while they come and
+    later. shown: makes, of a response object in an event, the one that the client gets, which has the id that the
+    client knows.
 
-    Events are bytes of server-sent events without the empty line at their end, in the order of their sequence_number.
+    Each event is stored without the empty line at its end, in the order of their sequence_number.
     """
 
     def __init__(self, shown: Callable[[Json], Json]) -> None:
@@ -31,24 +33,24 @@ class EventLog:
         self.response: Json | None = None  # from the last event that contains a whole response
 
     def take(self, data: bytes) -> None:
-        """Add the next bytes of the stream."""
+        """Adds the next bytes of the stream."""
         *blocks, self._rest = (self._rest + data).split(_END)
         for block in blocks:
             self._add(block)
 
     def fail(self, response: Json) -> None:
-        """Add the event of a response that failed."""
+        """Adds the event of a response that failed."""
         number = self._events[-1][0] + 1 if self._events else 0
         data = {"type": "response.failed", "sequence_number": number, "response": response}
         self._add(b"event: response.failed" + _DATA + msgspec.json.encode(data))
 
     def end(self) -> None:
-        """Note that no more events come."""
+        """Called when no more events come."""
         self._over = True
         self._wake()
 
     def text(self) -> bytes:
-        """Returns the bytes of all events, to be kept."""
+        """Returns the bytes of all events, to be stored."""
         return b"".join(event + _END for _, event in self._events)
 
     async def follow(self, after: int) -> AsyncIterator[bytes]:
@@ -85,7 +87,7 @@ class EventLog:
 
 
 def kept_log(text: bytes) -> EventLog:
-    """Returns a log of events that were kept."""
+    """Returns a log of events that were stored."""
     log = EventLog(lambda response: response)
     log.take(text)
     log.end()

@@ -21,7 +21,7 @@ _FILENAME = re.compile(rb'filename="([^"]*)"')
 
 
 class FileFacts(msgspec.Struct):
-    """The facts of a file that clients see."""
+    """The file object of OpenAI's API: what clients see of a file, besides its content."""
 
     id: str
     bytes: int
@@ -37,7 +37,7 @@ _FACTS = json_decoder(FileFacts)
 
 
 class SentFile(msgspec.Struct, frozen=True):
-    """A file and its fields, as a form sends them."""
+    """A file and its fields, as a client sends them in a multipart form."""
 
     filename: str
     purpose: str
@@ -45,7 +45,8 @@ class SentFile(msgspec.Struct, frozen=True):
 
 
 class StoredFiles:
-    """facts, contents: the records of files' facts, and the records of their contents. Each file has one of both."""
+    """The files of all clients. For each file there are two records of the same name: `facts` has its file object as
+    JSON, `contents` its bytes."""
 
     def __init__(
         self, facts: Records, contents: Records, new_id: Callable[[], str], wall_clock: Callable[[], float]
@@ -53,8 +54,8 @@ class StoredFiles:
         self._facts, self._contents, self._new_id, self._wall_clock = facts, contents, new_id, wall_clock
 
     async def add(self, client: str, sent: SentFile, hex_id: str = "") -> FileFacts:
-        """Keep a file. hex_id: the end of the file's id; when it is empty, a new one is made. Raises HttpProblem (507)
-        when there is no room."""
+        """Stores a file. hex_id: the end of the file's id; when it is empty, a new one is made. Raises HttpProblem
+        (507) when there is no room."""
         name = "file-" + (hex_id or self._new_id())
         facts = FileFacts(name, len(sent.data), int(self._wall_clock()), sent.filename, sent.purpose)
         try:
@@ -66,7 +67,7 @@ class StoredFiles:
         return facts
 
     async def get(self, client: str, name: str) -> FileFacts:
-        """Returns the facts of a file. Raises HttpProblem (404)."""
+        """Returns the file object of a file. Raises HttpProblem (404)."""
         data = await asyncio.to_thread(self._facts.get, client, name)
         if data is None:
             raise HttpProblem(_unknown(name))
@@ -86,12 +87,12 @@ class StoredFiles:
         return [each for each in found if purpose in (None, each.purpose)]
 
     async def remove(self, client: str, name: str) -> None:
-        """Forget a file. Raises HttpProblem (404)."""
+        """Deletes a file. Raises HttpProblem (404)."""
         if not await self.forget(client, name):
             raise HttpProblem(_unknown(name))
 
     async def forget(self, client: str, name: str) -> bool:
-        """Forget a file. Returns True when it existed."""
+        """Deletes a file. Returns True when it existed."""
         found = await asyncio.to_thread(self._facts.remove, client, name)
         await asyncio.to_thread(self._contents.remove, client, name)
         return found
@@ -122,7 +123,7 @@ def read_form(content_type: str, body: bytes) -> SentFile:
 
 
 def file_json(facts: FileFacts) -> Any:
-    """Returns the facts as JSON values."""
+    """Returns the file object as JSON values."""
     return msgspec.to_builtins(facts)
 
 

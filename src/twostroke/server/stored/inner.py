@@ -1,4 +1,5 @@
-"""Requests that the server sends to itself: through the same routes, door and engine, without a socket."""
+"""Requests that the server sends to itself for batches and background responses. They take the same routes, limits and
+engine as a client's requests, without a socket."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _ANY = json_decoder(Any)
 
 Take = Callable[[bytes], None]
 MayRun = Callable[[str], Awaitable[bool]]
-"""Called with a model's name ("" for none); returns True when batch work may ask for the model now."""
+"""A function of a model's name ("" for none). It returns True when batch work may use the model now."""
 
 
 async def at_any_time(_model: str) -> bool:
@@ -57,13 +58,14 @@ class InnerReply(msgspec.Struct, frozen=True):
 
 
 class InnerCalls:
-    """app: the app inside the gate. It is set when the app is made."""
+    """Sends requests of the server to its own routes. app: the routes, without the check of API keys; set when the app
+    is made."""
 
     def __init__(self) -> None:
         self.app: ASGIApp | None = None
 
     async def post(self, path: str, body: Any, client: str, take: Take | None = None) -> InnerReply:
-        """Send a request, and wait for the whole answer. client: the label of the key on whose behalf the request is
+        """Sends a request, and waits for the whole answer. client: the label of the key on whose behalf the request is
         sent.
 
         take: gets the bytes of an answer with status 200 as they come; the reply then has no body.
@@ -100,7 +102,6 @@ class NeverDisconnected:
     """The receive channel of a client that never disconnects: it waits until the request is cancelled."""
 
     async def __call__(self) -> Message:
-        """Never returns."""
         await asyncio.Event().wait()
         return {"type": "http.disconnect"}
 

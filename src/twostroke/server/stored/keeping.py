@@ -1,4 +1,5 @@
-"""Writes records, and refuses requests whose records do not fit."""
+"""Writes the records of stored work (responses, conversations, files, batches, chats), and refuses requests whose
+records do not fit on the disk."""
 
 from __future__ import annotations
 
@@ -13,16 +14,17 @@ log = logging.getLogger("twostroke.server")
 MAX_METADATA = 16
 NO_ROOM = 507
 FULL_S = 5.0
-"""The seconds after which finished work that found no room is written again."""
+"""The seconds after which finished work for which the disk had no room is written again."""
 
 
 async def keep(records: Records, client: str, name: str, data: bytes, what: str) -> None:
-    """Write a record, in a thread. what: the noun in the error. Raises HttpProblem (507) when it cannot be written."""
+    """Writes a record, in a thread. what: the noun in the error. Raises HttpProblem (507) when it cannot be written."""
     await guarded_write(lambda: records.put(client, name, data), what)
 
 
 async def guarded_write(write: Callable[[], None], what: str) -> None:
-    """Call a function that writes a record, in a thread. Raises HttpProblem (507) when the record cannot be written."""
+    """Calls a function that writes a record, in a thread. Raises HttpProblem (507) when the record cannot be written.
+    """
     try:
         await asyncio.to_thread(write)
     except (FullFolder, OSError) as error:
@@ -30,7 +32,7 @@ async def guarded_write(write: Callable[[], None], what: str) -> None:
 
 
 async def keep_at_last(write: Callable[[], Awaitable[None]]) -> None:
-    """Call `write`, which writes finished work. When the disk is full, call it again until there is room, so that no
+    """Calls `write`, which writes finished work. When the disk is full, calls it again until there is room, so that no
     work is lost."""
     told = False
     while True:
@@ -46,6 +48,6 @@ async def keep_at_last(write: Callable[[], Awaitable[None]]) -> None:
 
 
 def require_metadata(metadata: Mapping[str, str] | None) -> None:
-    """Raises HttpProblem (400) for more entries than are kept."""
+    """Raises HttpProblem (400) for metadata with more than MAX_METADATA entries."""
     if metadata is not None and len(metadata) > MAX_METADATA:
         raise HttpProblem(Problem(400, f"metadata has more than {MAX_METADATA} entries.", param="metadata"))

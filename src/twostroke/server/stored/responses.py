@@ -30,8 +30,8 @@ Json = dict[str, Any]
 
 
 class ResponseRecord(msgspec.Struct):
-    """response: the response object that clients see. items: the input of this request. before: all items of the
-    responses before it. conversation: the name of the conversation to which items and answer are added."""
+    """A stored response. response: the response object that clients see. items: the input of this request. before: all
+    items of the responses before it. conversation: the name of the conversation to which items and answer are added."""
 
     response: Json
     items: list[Any]
@@ -43,7 +43,8 @@ _RECORD = json_decoder(ResponseRecord)
 
 
 class StoredResponses:
-    """For one event loop. events: the texts of streams of background responses, by the names of the responses."""
+    """The stored responses of all clients, for one event loop. events: the records of the streams of background
+    responses, by the ids of the responses."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class StoredResponses:
     async def joined(self, body: Json, client: str) -> tuple[Json, ResponseRecord]:
         """Returns the body with all items of the conversation, and the record that its answer goes into.
 
-        Raises HttpProblem (400) for a response that is not stored.
+        Raises HttpProblem (400) for a previous response that is not stored.
         """
         items = items_of(body.get("input"), self._new_id)
         previous, conversation = body.get("previous_response_id"), body.get("conversation")
@@ -85,12 +86,12 @@ class StoredResponses:
         return {**body, "input": [*before, *items]}, ResponseRecord({}, items, before)
 
     async def keep(self, client: str, record: ResponseRecord) -> None:
-        """Write a record. Raises HttpProblem when it cannot be written."""
+        """Writes a record. Raises HttpProblem when it cannot be written."""
         data = await asyncio.to_thread(msgspec.json.encode, record)
         await keep(self._records, client, record.response["id"], data, "response")
 
     async def finish(self, client: str, record: ResponseRecord) -> None:
-        """Write the record of a complete answer, and add it to its conversation. Raises HttpProblem."""
+        """Writes the record of a complete answer, and adds it to its conversation. Raises HttpProblem."""
         await self.keep(client, record)
         if record.conversation is not None:
             made = [*record.items, *record.response.get("output", [])]
@@ -122,7 +123,7 @@ class StoredResponses:
         return found
 
     async def remove(self, client: str, name: str) -> None:
-        """Forget a response. A running one is ended. Raises HttpProblem (404)."""
+        """Deletes a response. A running one is ended. Raises HttpProblem (404)."""
         task = self._running.pop(name, None)
         if task is not None:
             task.cancel()
@@ -131,8 +132,8 @@ class StoredResponses:
             raise HttpProblem(unknown_response(name))
 
     async def begin(self, body: Json, record: ResponseRecord, client: str) -> Json:
-        """Run a request in the background, and return the response as it is now. Raises HttpProblem when it cannot be
-        stored."""
+        """Starts a request in the background, and returns the response as it is now. Raises HttpProblem when it cannot
+        be stored."""
         name = "resp_" + self._new_id()
         record.response = begun_response(body, name)
         await self.keep(client, record)
@@ -153,7 +154,7 @@ class StoredResponses:
             log.end()
 
     async def cancel(self, client: str, name: str) -> Json:
-        """End a response that runs in the background. A response that has ended stays as it is. Raises HttpProblem."""
+        """Ends a response that runs in the background. A response that has ended is not changed. Raises HttpProblem."""
         found = await self.get(client, name)
         if not found.response.get("background"):
             text = "Only responses that run in the background can be cancelled."
@@ -193,7 +194,8 @@ class StoredResponses:
 
 
 def begun_response(body: Json, name: str) -> Json:
-    """Returns a response of which nothing is made yet."""
+    """Returns the response object of a background response that has not begun. body: the request. name: the id of the
+    response."""
     return {
         "id": name,
         "object": "response",
@@ -224,12 +226,13 @@ def begun_response(body: Json, name: str) -> Json:
 
 
 def as_begun(made: Json, begun: Json) -> Json:
-    """Returns an answer under the name that the client knows."""
+    """Returns a finished response with the id that the client got at the beginning. made: the response of the request
+    that the server sent to itself. begun: the response object that the client got."""
     return {**made, **{name: begun[name] for name in ("id", "created_at", "store", *_OWN_FIELDS)}}
 
 
 def finished_response(reply: InnerReply, begun: Json) -> Json:
-    """Returns the response after its work: the answer, or the reason why there is none."""
+    """Returns the final response object of a background response: the answer, or the reason why there is none."""
     made = reply.json
     if reply.status == 200 and isinstance(made, dict):
         return as_begun(made, begun)
@@ -240,7 +243,7 @@ def finished_response(reply: InnerReply, begun: Json) -> Json:
 
 
 def unknown_previous(name: str) -> Problem:
-    """Returns status 400, as OpenAI's server does."""
+    """Returns 400 for a previous_response_id that is not stored, as OpenAI's server does."""
     return Problem(
         400,
         f"Previous response with id {name[:200]!r} not found. It was not stored, or was removed.",

@@ -1,4 +1,5 @@
-"""The code that the paths of stored work share: the folder they need, pages of lists, JSON."""
+"""The code that the paths of stored work (responses, files, batches) share: the check that the server stores work,
+pages of lists, JSON."""
 
 from __future__ import annotations
 
@@ -19,13 +20,14 @@ from twostroke.server.stored.work import StoredWork
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 Endpoint = Callable[[Request], Awaitable[Response]]
 Make = Callable[[Request, str, StoredWork], Awaitable[Response]]
-"""Called with (request, client, the folder's work); returns the answer. Raises HttpProblem."""
+"""A function that answers a request of this client from the stored work. It raises HttpProblem."""
 MakeOfBody = Callable[[Request, str, StoredWork, Asked], Awaitable[Response]]
 MAX_LISTED, USUAL_LISTED = 100, 20
 
 
 def with_stored(stored: StoredWork | None, make: Make) -> Endpoint:
-    """Returns the endpoint. Without a folder, its answer explains how to get one."""
+    """Returns an endpoint that answers with `make`. Where the server stores nothing, it answers with 404 and explains
+    how to change that."""
 
     async def endpoint(request: Request) -> Response:
         if stored is None:
@@ -38,8 +40,8 @@ def with_stored(stored: StoredWork | None, make: Make) -> Endpoint:
 def with_body(
     admission: Admission, stored: StoredWork | None, decoded: Callable[[bytes], Asked], make: MakeOfBody[Asked]
 ) -> Endpoint:
-    """Returns the endpoint of `with_stored` for a path that takes a body. decoded: reads the body, and raises
-    HttpProblem (400)."""
+    """Returns an endpoint that reads the request's body and answers with `make`. Where the server stores nothing, it
+    answers with 404. decoded: reads the body, and raises HttpProblem (400)."""
 
     async def read(request: Request, client: str, stored: StoredWork) -> Response:
         async with reading(request, admission) as body:
@@ -82,5 +84,5 @@ def nothing_stored(request: Request) -> Problem:
 
 
 def json_of(value: object) -> Response:
-    """Returns an answer of JSON."""
+    """Returns a response with this value as its JSON body."""
     return Response(line_json(value), media_type="application/json")

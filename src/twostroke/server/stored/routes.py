@@ -26,7 +26,7 @@ from twostroke.server.stored.work import StoredWork
 from twostroke.types.decoders import json_decoder
 
 Prepare = Callable[[bytes, Sender], Awaitable[Response]]
-"""Called with (body, sender); returns the answer. Raises an error for a wrong body."""
+"""A function that makes the answer to a body from this sender. It raises an error for a wrong body."""
 _BODY = json_decoder(dict[str, Any])
 
 
@@ -56,7 +56,8 @@ def responses_endpoint(admission: Admission, stored: StoredWork | None, prepare:
 
 
 def stored_routes(admission: Admission, stored: StoredWork | None) -> list[Route]:
-    """Returns the other routes. Without a folder, each answer explains how to get one."""
+    """Returns the routes for stored responses, files, batches and conversations: all but POST /v1/responses. Where the
+    server stores nothing, each answer explains how to change that."""
     name = "/v1/responses/{name}"
     return [
         Route(name, with_stored(stored, _get_response), methods=["GET"]),
@@ -160,7 +161,7 @@ async def _cancel_batch(request: Request, client: str, stored: StoredWork) -> Re
 
 
 def _asked(body: bytes) -> dict[str, Any] | None:
-    """Returns the body as an object; None when the reader of requests will refuse it."""
+    """Returns the body as an object; None for a body that is no JSON object, which is refused later."""
     try:
         return _BODY.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):

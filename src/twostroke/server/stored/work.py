@@ -21,7 +21,9 @@ JSON_SUFFIX, CONTENT_SUFFIX, EVENTS_SUFFIX = ".json", ".bin", ".sse"
 
 
 class StoredWork:
-    """Raises ConfigError when the folder cannot be written. bounds: the bounds of each kind of record."""
+    """The work that one server stores: responses, conversations, files and batches. Raises ConfigError when the folder
+    cannot be written. bounds: the most bytes, the most records and the greatest age, for each client and each kind of
+    record. width: how many lines of batches run at a time."""
 
     def __init__(
         self,
@@ -52,12 +54,12 @@ class StoredWork:
         self.message_batches = MessageBatches(self.batches, self.files)
 
     def attach(self, app: ASGIApp, stopping: Callable[[], bool], may_run: MayRun = at_any_time) -> None:
-        """Let batches and background work send their requests to this app. stopping: returns True when the server takes
-        no more work. may_run: returns True when batch work of a model may be run now."""
+        """Lets batches and background responses send their requests to this app. stopping: returns True when the server
+        takes no more work. may_run: returns True when batch work of a model may be run now."""
         self.calls.app = app
         self.batches.stopping, self.batches.may_run = stopping, may_run
 
     async def resume(self) -> None:
-        """Continue the work that an earlier server has left. Called once, when the server listens."""
+        """Continues the work that an earlier server has left. Called once, when the server listens."""
         await asyncio.sleep(0)
         self.batches.resume()

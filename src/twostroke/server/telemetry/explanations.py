@@ -10,8 +10,8 @@ from twostroke.cost.explain.explanation import Explanation, words
 
 
 def explanation_of(asked: str, explain: Callable[[str], Sequence[Explanation]]) -> dict[str, Any] | None:
-    """Returns the explanation; None when the id is unknown. asked: an answer's id (for all of its prompts), or the id
-    of one completion."""
+    """Returns how the time of a request was spent, for each of its completions; None when the id is unknown. asked: an
+    answer's id (for all of its prompts), or the id of one completion."""
     found = list(explain(asked)) or [
         each
         for group in itertools.takewhile(bool, (explain(f"{asked}-{place}") for place in itertools.count()))

@@ -1,4 +1,5 @@
-"""A histogram of gaps between tokens: it takes many values at once, where prometheus_client takes 1.5 us for each."""
+"""A histogram of the gaps between two tokens of an answer: it takes many values at once, where prometheus_client takes
+1.5 us for each."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from prometheus_client.registry import Collector
 
 
 class Gaps(Collector):
-    """One thread observes. Any thread may collect; a few of the latest values may then be missing. bounds: the upper
-    bounds of the buckets, ascending."""
+    """A Prometheus histogram of the gaps between two tokens of an answer. Only one thread may add values. Any thread
+    may collect; a few of the latest values may then be missing. bounds: the upper bounds of the buckets, ascending."""
 
     def __init__(self, name: str, text: str, bounds: Sequence[float]) -> None:
         self._name, self._text = name, text
@@ -21,8 +22,8 @@ class Gaps(Collector):
         self._sum = 0.0
 
     def observe(self, values: Sequence[float]) -> None:
-        """Count each value in the first bucket whose bound it does not exceed. The values of one step are mostly equal,
-        so one search for the bucket is usually enough for all."""
+        """Counts each value in the first bucket whose bound it does not exceed. The values of one step are mostly
+        equal, so one search for the bucket is usually enough for all."""
         bounds, counts = self._bounds, self._counts
         low, high = bisect_left(bounds, min(values)), bisect_left(bounds, max(values))
         if low == high:
@@ -33,7 +34,7 @@ class Gaps(Collector):
         self._sum += sum(values)
 
     def collect(self) -> Iterator[Metric]:
-        """See Collector."""
+        """Yields the histogram."""
         family = HistogramMetricFamily(self._name, self._text)
         names = [*(repr(float(bound)) for bound in self._bounds), "+Inf"]
         buckets = list(zip(names, map(float, accumulate(self._counts)), strict=True))

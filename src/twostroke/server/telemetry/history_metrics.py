@@ -1,5 +1,5 @@
-"""How full the bounded histories are, read at each scrape: a server's memory grows until they are full, and then no
-more."""
+"""How full the server's bounded histories of measurements (steps, completions, TTFTs, gaps) are, read at each scrape. A
+server's memory grows until they are full, and then no more."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fills(ledger: Ledger, recent: Recent) -> Mapping[str, float]:
 
 
 class HistoryCollector(Collector):
-    """One gauge: how full each bounded history of measurements is. Its label is the name of the history."""
+    """A gauge of how full each bounded history of measurements is. Its label is the name of the history."""
 
     def __init__(self, ledger: Ledger, recent: Recent) -> None:
         self._ledger = ledger
@@ -39,7 +39,7 @@ class HistoryCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the gauge."""
+        """Yields the gauge twostroke_history_fill_ratio."""
         found = GaugeMetricFamily(NAME, "How full a bounded history is.", labels=["history"])
         for name, fill in fills(self._ledger, self._recent).items():
             found.add_metric([name], fill)

@@ -11,7 +11,7 @@ from twostroke.cost.history.account import Phase
 from twostroke.server.live.view import EngineView
 
 PROGRESS_S = 0.2
-"""The seconds between two looks at the progress."""
+"""The seconds between two checks of the progress."""
 
 
 class PromptProgress:
@@ -23,7 +23,8 @@ class PromptProgress:
         self._last_sent: tuple[int, int] | None = None
 
     def news(self) -> dict[str, Any] | None:
-        """Returns the event's own part; None when nothing has changed, or no prompt is being read."""
+        """Returns the field `prompt_progress`, to which the API adds its own fields of an event. Returns None when
+        nothing has changed, or no prompt is being read."""
         ledger = self._view.ledger
         live = ledger.live_one(self._id)
         if live is None or live.token_s is not None:

@@ -18,8 +18,8 @@ OPERATIONS = {"/v1/completions": "text_completion"}
 
 
 def otlp_spans(url: str, model: str, version: str, clock: Callable[[], float]) -> tuple[Listener, Callable[[], None]]:
-    """Returns (a function for each request, a function that ends it) for a collector that takes OTLP over HTTP at
-    `url`.
+    """Returns two functions: a listener that makes a span for each answer, and a function that stops the exporter. url:
+    the address of a collector that takes OTLP over HTTP.
 
     clock: the engine's clock. Raises ConfigError when the packages are missing.
     """
@@ -40,7 +40,8 @@ def otlp_spans(url: str, model: str, version: str, clock: Callable[[], float]) -
 
 
 class Spans:
-    """A Listener. tracer: a tracer of OpenTelemetry's API. Spans are made when they have ended, with their real times.
+    """Makes spans of answers that have ended, with their real times. Satisfies Listener. tracer: a tracer of
+    OpenTelemetry's API.
 
     clock: the engine's clock. wall_clock: the clock of the requests' facts, in seconds since 1970.
     """
@@ -56,7 +57,7 @@ class Spans:
         self._propagator = TraceContextTextMapPropagator()
 
     def __call__(self, facts: RequestFacts) -> None:
-        """Make one span for an answer, and none for other requests."""
+        """Makes one span for an answer, and none for other requests."""
         if not facts.response_id:
             return
         from opentelemetry import trace

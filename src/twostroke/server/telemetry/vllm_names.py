@@ -54,8 +54,8 @@ HISTOGRAMS = {
 FINISHED, WAITING_BY_REASON, CACHE = "request_success", "num_requests_waiting_by_reason", "cache_config_info"
 BY_SOURCE = "prompt_tokens_by_source"
 ADAPTERS = "lora_requests_info"
-"""Only an engine that has places for adapters has this metric, as in vLLM. It has only these three labels, also as in
-vLLM."""
+"""The metric of LoRA adapters in use. As in vLLM, only an engine that has places for adapters has it, and its only
+labels are max_lora, waiting_lora_adapters and running_lora_adapters."""
 SOURCES = {
     "local_compute": "twostroke_prompt_tokens_computed",
     "local_cache_hit": "twostroke_prompt_tokens_cached",
@@ -65,7 +65,8 @@ REASONS = ("stop", "length", "abort", "error")
 
 
 class VllmNames(Collector):
-    """labels: the labels of every sample. facts: returns the facts of the KV cache, for cache_config_info."""
+    """Yields our own metrics again under vLLM's names. labels: the labels of every sample. facts: returns the facts of
+    the KV cache, for cache_config_info."""
 
     def __init__(
         self, own: CollectorRegistry, labels: Mapping[str, str], facts: Callable[[], Mapping[str, Any]]
@@ -75,7 +76,7 @@ class VllmNames(Collector):
         self._facts = facts
 
     def describe(self) -> list[Metric]:
-        """Returns no metrics, because the engine is not asked before the first scrape."""
+        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -129,7 +130,8 @@ class VllmNames(Collector):
         return made
 
     def _used_adapters(self, own: Mapping[str, Metric]) -> Metric:
-        """Returns names in labels, separated by commas. The value is the time: dashboards take the latest sample."""
+        """Returns the metric of LoRA adapters, whose labels list the adapters' names, separated by commas. The value is
+        the time: dashboards take the latest sample."""
         used = [sample.labels for sample in own["twostroke_adapter_used"].samples]
         names = {
             state: ",".join(each["adapter"] for each in used if each["state"] == state)

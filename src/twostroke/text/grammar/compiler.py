@@ -1,5 +1,5 @@
-"""Turns grammar sources into mask machines: a source is checked, tried in a process that can be killed, compiled, and
-kept for later."""
+"""Turns grammars of requests into objects that make token masks. A grammar is checked, compiled on trial in a process
+that can be killed, compiled, and its source is kept for later."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from twostroke.types.grammar import Grammar, TokenMask
 
 @dataclass(frozen=True, slots=True)
 class GrammarLimits:
-    """compile_s, compile_bytes: the most seconds and bytes that a compilation may take. quick_s: the seconds of
-    processor time after which a grammar moves to the slow lane. waiting: the number of grammars that may wait in each
-    of the two lanes.
+    """Limits on the work for grammars. compile_s, compile_bytes: the most seconds and bytes that a compilation may
+    take. quick_s: the seconds of processor time after which the trial of a grammar moves from the quick process to the
+    slow one. waiting: the number of grammars that may wait for each of the two processes.
 
     cached, cached_bytes: the number and total size of the sources of tried grammars that are kept. The other fields are
-    the library's own measures of work. They count symbols, regex steps (about 50,000 a ms while compiling, 14,000 a ms
+    llguidance's own measures of work. They count symbols, regex steps (about 50,000 a ms while compiling, 14,000 a ms
     in a step) and lexer states (1 to 2 kB each).
     """
 
@@ -59,11 +59,11 @@ comes."""
 
 
 class GrammarCompiler:
-    """Compiles grammars, for any number of threads. Two threads try new grammars; another makes machines of those that
-    passed.
+    """Compiles grammars, for any number of threads. Two threads compile new grammars on trial; another compiles those
+    that passed, for use.
 
-    Each machine is compiled anew from the grammar's source. Copies of one matcher would share its lexer. They would
-    then also share the states that another request's text has built, and the limit that it has reached.
+    Each request's mask machine is compiled anew from the grammar's source. Copies of one matcher would share its lexer.
+    They would then also share the states that another request's text has built, and the limit that it has reached.
     """
 
     def __init__(
@@ -85,10 +85,11 @@ class GrammarCompiler:
         self._tokens = Tokens(vocabulary, vocab_size, self._end_token_ids)
 
     def prepare(self, made: Callable[[], object]) -> None:
-        """Begin to make the objects that the first grammar needs, and return at once. If that fails, the first grammar
-        reports the error.
+        """Begins to make the vocabulary and the process that the first grammar needs, and returns at once. If that
+        fails, the first grammar reports the error.
 
-        made: a function that is called afterwards. Making the vocabulary takes four times the memory that is kept.
+        made: a function that is called when the vocabulary is made. It gives memory back to the system, because making
+        the vocabulary takes four times the memory that the vocabulary needs afterwards.
         """
 
         def make() -> None:
@@ -101,7 +102,8 @@ class GrammarCompiler:
                 self._trials.start()
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
-        """Begin to make `count` machines; returns at once. Requests for the same grammar share its trial.
+        """Begins to compile `count` mask machines of a grammar; returns at once. Requests for the same grammar share
+        its trial.
 
         Raises Overloaded where too many grammars wait, InvalidRequest where this model can use no grammar. The future
         raises InvalidRequest with the grammar's fault.
@@ -113,7 +115,7 @@ class GrammarCompiler:
         return self._after(self._trials.join(grammar), grammar, count)
 
     def compile(self, grammar: Grammar) -> TokenMask:
-        """Compile one machine, and wait for it."""
+        """Compiles one mask machine, and waits for it."""
         return self.submit(grammar).result()[0]
 
     def close(self) -> None:
@@ -122,8 +124,8 @@ class GrammarCompiler:
         self._builds.shutdown(wait=True, cancel_futures=False)
 
     def _after(self, trial: Future[Sources], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Returns a future of machines, made from the sources that the trial gives. Cancelling the future also ends the
-        wait for the trial."""
+        """Returns a future of mask machines, which are compiled from the sources that the trial gives. Cancelling the
+        future also ends the wait for the trial."""
         made: Future[tuple[TokenMask, ...]] = Future()
 
         def build() -> None:
@@ -153,8 +155,9 @@ class GrammarCompiler:
             )
 
     def tried(self, grammar: Grammar, guard: GrammarGuard, limit_s: float) -> Sources:
-        """Returns the sources of a grammar. They are checked in the calling thread, which is a lane's, and tried in the
-        guard's process."""
+        """Returns the sources of a grammar in llguidance's language, after a trial. The grammar is checked in the
+        calling thread, one of the threads of Trials, and compiled in the guard's process. limit_s: the most seconds of
+        that process."""
         sources = self._found(grammar)  # another request may have stored the sources since this one came
         if sources is None:
             source = guard.source(grammar.kind, checked(grammar), limit_s)
@@ -166,7 +169,7 @@ class GrammarCompiler:
         return sources
 
     def _machines(self, grammar: Grammar, sources: Sources, count: int) -> tuple[TokenMask, ...]:
-        """Compile `count` machines. The guard's process has done the same work within its limits."""
+        """Compiles `count` mask machines. The guard's process has done the same work within its limits."""
         vocabulary, limits = self._tokens.vocabulary(), self._library_limits()
         made: list[TokenMask] = []
         until_s, mask_s = time.thread_time() + self._limits.compile_s, 0.0
@@ -187,8 +190,8 @@ class GrammarCompiler:
         return tuple(made)
 
     def opening(self, *, hard: bool) -> GuardOpening:
-        """Returns the first message for a process that tries grammars. hard: True where the process tries grammars that
-        need much work."""
+        """Returns the settings that a process for trials of grammars gets as its first message. hard: True for the
+        process that tries grammars which need much work."""
         return GuardOpening(
             self._tokens.trial(),
             self._end_token_ids,
@@ -226,8 +229,8 @@ class GrammarCompiler:
 
 
 class _TrialLane:
-    """A process that tries grammars, each for `limit_s` of processor time. hard: True where a grammar that needs more
-    time is refused."""
+    """One thread's process for trials of grammars, each with `limit_s` of processor time. hard: True where a grammar
+    that needs more time is refused; otherwise such a grammar is tried again in the other process."""
 
     def __init__(self, compiler: GrammarCompiler, limit_s: float, *, hard: bool) -> None:
         self._compiler, self._limit_s, self._hard = compiler, limit_s, hard

@@ -27,8 +27,9 @@ _READ_BYTES = 65536
 
 
 class GuardOpening(Struct, frozen=True):
-    """The first message to the process. limits: the values of llguidance's LLParserLimits, by name. niceness: the
-    process's niceness; 0 where it competes with the model's steps as an equal."""
+    """The settings of the process that tries grammars, sent as its first message. trial: the part of the vocabulary
+    that it uses. limits: the values of llguidance's LLParserLimits, by name. wall_s, memory_bytes: the most time and
+    memory for a grammar. niceness: the process's niceness; 0 where it competes with the model's steps as an equal."""
 
     trial: TrialTokens
     end_token_ids: Sequence[int]
@@ -38,7 +39,7 @@ class GuardOpening(Struct, frozen=True):
     niceness: int = 0
 
     def line(self) -> bytes:
-        """Returns the opening as a line of JSON."""
+        """Returns these settings as a line of JSON."""
         return _line(
             {
                 "rows": self.trial.num_rows,
@@ -54,19 +55,19 @@ class GuardOpening(Struct, frozen=True):
 
 
 class TookTooMuch(InvalidRequest):
-    """A grammar took too much time or memory."""
+    """Raised when a grammar took too much time or memory."""
 
 
 class GrammarGuard:
-    """Tries grammars in a process, for one thread. The process starts with `start` or with the first grammar. After it
-    was killed, it starts again with the next grammar."""
+    """Compiles grammars on trial in a separate process, for one thread. The process starts with `start` or with the
+    first grammar. After it was killed, it starts again with the next grammar."""
 
     def __init__(self, opening: GuardOpening) -> None:
         self._opening = opening
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process, so that the first grammar does not wait for it. Raises BackendError."""
+        """Starts the process, so that the first grammar does not wait for it. Raises BackendError."""
         self._started()
 
     def source(self, kind: GrammarKind, text: str, limit_s: float) -> str:
@@ -120,7 +121,8 @@ class GrammarGuard:
         return process
 
     def _asked(self, process: subprocess.Popen[bytes], job: dict[str, Any], limit_s: float) -> dict[str, Any] | None:
-        """Returns the answer to one line; None where the process ended or took too long."""
+        """Sends a job to the process as one line. Returns the process's answer; None where the process ended or took
+        too long."""
         if not self._write_line(process, _line(job)) or process.stdout is None:
             return None
         until_s, read = time.monotonic() + limit_s, b""

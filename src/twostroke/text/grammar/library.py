@@ -20,9 +20,9 @@ from twostroke.types.errors import BackendError
 SPECIAL_MARK = b"\xff"
 """The first byte by which the library recognizes special tokens; no text contains it."""
 SLICES = (rb'[^"\\\x00-\x1F\x7F]{1,10}', rb'[^"\\\x00-\x1F\x7F]{1,30}')
-"""Sets of tokens that are tried as one: tokens that may stand inside a JSON string, up to two lengths. The library's
-own list has two more sets. They make reading a vocabulary take half as long again and make no mask of an answer faster.
-"""
+"""Patterns of token sets that llguidance allows or forbids at once where it can: tokens that may stand inside a JSON
+string, up to two lengths. The library's own list has two more patterns. With these, reading a vocabulary takes 1.5
+times as long, and no mask of an answer is made faster."""
 _ERROR_BYTES = 1000
 _ROOM_BYTES = 512  # bytes of a structure: more than any version needs, and zero where this code sets nothing
 _loading = threading.Lock()
@@ -117,7 +117,7 @@ def _not_known(why: str) -> BackendError:
 
 
 class LibraryVocabulary:
-    """The tokens in the library's form: read-only, for any number of threads. Making one takes a while."""
+    """The model's tokens in llguidance's form: read-only, for any number of threads. Making one takes a while."""
 
     def __init__(self, tokens: Sequence[bytes], special_ids: Sequence[int], end_token_ids: Sequence[int]) -> None:
         self._library = library()
@@ -150,8 +150,8 @@ class LibraryVocabulary:
 
 
 class Matcher:
-    """The position of one text in a grammar, for one thread at a time. After a failure, `fault` keeps the reason for
-    ever."""
+    """Follows the tokens of one answer through a grammar, for one thread at a time. After a failure, `fault` keeps the
+    reason for ever."""
 
     def __init__(self, vocabulary: LibraryVocabulary, source: str, limits: Mapping[str, Any]) -> None:
         self._library, self._vocabulary = library(), vocabulary  # the vocabulary must outlive this object
@@ -171,7 +171,7 @@ class Matcher:
 
     @property
     def fault(self) -> str:
-        """The fault of the matcher; empty where there is none."""
+        """The reason why the matcher has failed; empty where it has not."""
         found: bytes | None = self._library.llg_matcher_get_error(self._handle)
         return "" if found is None else found.decode(errors="replace")
 
@@ -182,9 +182,9 @@ class Matcher:
         return None if wrong else self._mask.raw
 
     def consume(self, token_id: int) -> bool:
-        """Take in a token. Returns False where the matcher has failed."""
+        """Goes on in the grammar by one token. Returns False where the matcher has failed."""
         return not self._library.llg_matcher_consume_token(self._handle, token_id)
 
     def rollback(self, num_tokens: int) -> bool:
-        """Take back the last `num_tokens` tokens. Returns False where the matcher has failed."""
+        """Goes back by the last `num_tokens` tokens. Returns False where the matcher has failed."""
         return not self._library.llg_matcher_rollback(self._handle, num_tokens)

@@ -24,17 +24,15 @@ LARGEST_INT = 2**63 - 1024
 LARGEST_HELD = 1e15
 """The largest bound of a fraction that the compiler's patterns enforce."""
 MAX_LISTED = 1024
-"""The most multiples that are listed where the compiler could not enforce the multipleOf."""
+"""The most multiples that are listed as an enum, for a multipleOf that the compiler could not enforce."""
 FRACTION_DIGITS = 17
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _JSON_RULE = re.compile(r"^(\w+): %json (\{.*\})$", re.MULTILINE)
 
 
 def narrowed_number(schema: Schema, at: str) -> Schema:
-    """Returns the schema with bounds of numbers that the compiler enforces, as narrow as the given ones or narrower.
-
-    Raises InvalidRequest where no integer of 64 bits fits.
-    """
+    """Returns the schema with bounds of numbers that the compiler can enforce; they are as narrow as the given ones, or
+    narrower. at: the JSON pointer of the schema. Raises InvalidRequest where no integer of 64 bits fits."""
     listed = [*(schema["enum"] if isinstance(schema.get("enum"), list) else ()), schema.get("const")]
     for value in _numbers_in(listed):
         if isinstance(value, int) and abs(value) < 2**64 and float(value) != value:
@@ -49,8 +47,9 @@ def narrowed_number(schema: Schema, at: str) -> Schema:
 
 
 def bounded(source: str) -> str | None:
-    """Returns the second grammar for a source in the compiler's language. Returns None where the source writes no
-    fraction, or contains a number of more than 19 digits."""
+    """Returns the grammar that bounds the lengths of numbers, to be enforced in addition to `source`; see the module.
+    source: a grammar in the compiler's language. Returns None where the source writes no fraction, or contains a number
+    of more than 19 digits."""
     places, free = 0, False
 
     def replaced(rule: re.Match[str]) -> str:
@@ -122,7 +121,8 @@ _DOUBLE_MAX = 1.7976931348623157e308
 
 
 def _bounds_of(schema: Schema) -> dict[str, Any]:
-    """Returns the bounds as numbers. In Draft 4, exclusiveMinimum is true, and the bound is the minimum itself."""
+    """Returns the bounds of a schema as numbers, by keyword. In Draft 4, exclusiveMinimum is true, and the bound is the
+    minimum itself."""
     found = {name: schema[name] for name in _BOUNDS if name in schema and _is_number(schema[name])}
     for plain, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if schema.get(exclusive) is True and plain in found:
@@ -167,7 +167,8 @@ def _is_flag(schema: Schema, name: str) -> bool:
 
 
 def _may_write_fractions(schema: Any) -> bool:
-    """Returns False where the schema certainly allows no numbers except integers and listed ones."""
+    """Returns False where the schema allows no numbers except integers and enumerated ones, True where it may allow
+    others."""
     if not isinstance(schema, dict):
         return schema is not False
     named = (schema.get(word) for word in ("$defs", "definitions", "properties", "patternProperties"))

@@ -7,8 +7,8 @@
 - A `format` that the compiler does not know is an annotation; base64 and a few more have patterns in `formats`.
 - A pattern with look-around is left out next to a `format` that the compiler knows; anywhere else it is refused.
 - `propertyNames` is enforced for names that are enumerated or that fit a pattern or a length.
-- `uniqueItems` is enforced where the items have at most MAX_UNIQUE possible values; elsewhere items may repeat, up to
-  the number of possible values where there is one.
+- `uniqueItems` is enforced where the schema enumerates at most MAX_UNIQUE values for the items. Where it enumerates
+  more, items may repeat, but a list has at most as many items as there are values. Elsewhere it is not enforced.
 - A keyword that would change the answer and is not implemented is refused.
 """
 
@@ -47,8 +47,8 @@ _MERGED = {"type", "properties", "required", "title", "description", "$schema", 
 
 
 class Adapted(NamedTuple):
-    """schema: the schema for the compiler. not_held: in words, the parts of the given schema that this one does not
-    enforce."""
+    """A schema for the compiler, and what it leaves out. schema: the schema. not_held: in words, the parts of the given
+    schema that this one does not enforce."""
 
     schema: Any
     not_held: tuple[str, ...]
@@ -63,13 +63,14 @@ def adapted(schema: Any) -> Any:
 
 
 def adapted_in_words(schema: Any) -> Adapted:
-    """Does the same as `adapted`, and also returns words for the parts that are not enforced."""
+    """Returns what `adapted` returns, and words for the parts of the schema that are not enforced."""
     adapter = _Adapter(schema)
     return Adapted(adapter.adapted(), tuple(dict.fromkeys(adapter.unheld.words)))
 
 
 class _Adapter:
-    """Applies the rules to one schema, from the outside in."""
+    """Rewrites one JSON schema into the form that the compiler accepts, by the rules of this module, from the outermost
+    schema to the inner ones."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -110,7 +111,8 @@ class _Adapter:
         return made
 
     def _rewritten(self, schema: Schema, at: str) -> Schema:
-        """See `rewrites`. A part to which a `$ref` leads stays in its place."""
+        """Returns the schema with other keywords, see `rewrites`. Returns it unchanged where that would move parts into
+        an `anyOf` although a `$ref` of the root schema refers to one of them."""
         made = rewritten(schema)
         moved = ("anyOf" in made) != ("anyOf" in schema)
         named = [joined(at, name) for name in schema if name not in ("$defs", "definitions")]
@@ -130,7 +132,8 @@ class _Adapter:
         return {**kept, "type": "object", "properties": properties, "required": required}
 
     def _objects(self, schema: Schema, at: str) -> list[Schema] | None:
-        """Returns the objects that the schema and its `allOf` combine; None where they cannot be one object."""
+        """Returns the object schemas that the schema and its `allOf` combine; None where they cannot be joined to one.
+        """
         parts = schema.get("allOf")
         if not isinstance(parts, list) or self._pointers.lead_into(joined(at, "allOf")):
             return None
@@ -164,7 +167,7 @@ class _Adapter:
         return {**made, "patternProperties": {pattern: values}, "additionalProperties": False}
 
     def _with_names(self, schema: Schema, names: list[str], at: str) -> Schema:
-        """Returns the object with these names and no others."""
+        """Returns the object schema with these names of properties and no others."""
         properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
         values = schema.get("additionalProperties", {})
         self._named_bytes += len(names) * len(json.dumps(values))
@@ -193,8 +196,8 @@ class _Adapter:
         return {**made, "anyOf": lists} if lists and made.get("type") == "array" else made
 
     def _closed(self, schema: Schema, at: str) -> Schema:
-        """Forbids other keys, see the rules of this module. A part of a composition stays open: if it were closed, it
-        would forbid the other parts' keys."""
+        """Forbids keys that the schema does not name, see the rules of this module. A schema that describes an object
+        together with others, as in allOf, allows them: otherwise it would forbid the keys of the others."""
         named = schema.get("properties", {})
         names_keys = isinstance(schema.get("properties"), dict) or isinstance(schema.get("patternProperties"), dict)
         if not names_keys or not isinstance(named, dict) or at in self._open:
@@ -211,7 +214,7 @@ class _Adapter:
         return {**closed, "properties": {**named, **{name: {} for name in missing}}}
 
     def _values(self, schema: Any) -> list[Any] | None:
-        """Returns every value that can fit; None where the schema does not enumerate them."""
+        """Returns every value that fits the schema; None where the schema does not enumerate its values."""
         schema = self._pointers.resolved(schema)
         if not isinstance(schema, dict):
             return None
@@ -229,7 +232,8 @@ class _Adapter:
         return None
 
     def _parts_of_compositions(self) -> set[str]:
-        """Returns the places of schemas that describe an object together with other schemas."""
+        """Returns the JSON pointers of schemas that describe an object only together with others, through allOf, anyOf,
+        oneOf or $ref. Such a schema must allow further keys."""
         found: set[str] = set()
         for at, schema in _all_schemas(self._root, ""):
             around = len([name for name in ("properties", *_COMPOSED) if name in schema])
@@ -245,7 +249,7 @@ class _Adapter:
         return self._followed(found)
 
     def _followed(self, found: set[str]) -> set[str]:
-        """Returns the found parts and all parts that they refer to or contain."""
+        """Returns these JSON pointers, and those of all schemas that their schemas refer to or combine."""
         todo = list(found)
         while todo:
             at = todo.pop()
@@ -262,7 +266,7 @@ class _Adapter:
 
 
 def _all_schemas(schema: Any, at: str) -> Iterator[tuple[str, Schema]]:
-    """Returns every schema with its place, from the outside in."""
+    """Yields the JSON pointer of every schema and the schema, from the outside in."""
     if not isinstance(schema, dict):
         return
     yield at, schema
@@ -302,7 +306,7 @@ def _is_plain_object(schema: Any) -> bool:
 
 
 def _name_pattern(rule: Schema, at: str) -> str | None:
-    """Returns the pattern of names; None where every name fits."""
+    """Returns the pattern of the names that `propertyNames` allows; None where every name fits."""
     kept = {name for name in rule if name not in ("type", "title", "description", "$schema", "$comment", "examples")}
     if rule.get("format") not in COMPILER_FORMATS:
         kept.discard("format")

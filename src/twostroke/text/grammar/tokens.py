@@ -1,4 +1,5 @@
-"""The vocabulary in the form that llguidance needs: all tokens for masks, and a few of them for trials."""
+"""The vocabulary in the form that llguidance needs: all tokens for masks, and a few of them for compiling new grammars
+on trial."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from msgspec import Struct
 from twostroke.text.grammar.library import LibraryVocabulary
 
 TRIAL_TOKENS = 4096
-"""The approximate number of tokens in a trial. The time of a compilation does not depend on this number, and the time
-of one mask depends on it little."""
+"""The approximate number of tokens with which a new grammar is compiled on trial. The time of a compilation does not
+depend on this number, and the time of one mask depends on it little."""
 
 
 class GrammarVocabulary(Protocol):
@@ -26,7 +27,9 @@ class GrammarVocabulary(Protocol):
 
 
 class TrialTokens(Struct, frozen=True):
-    """The tokens of trials. tokens: id -> bytes; every single byte and every special token is one of them."""
+    """The part of the vocabulary with which new grammars are compiled on trial, in a process of their own. num_rows:
+    the number of ids of the whole vocabulary. tokens: the bytes by token id; every single byte and every special token
+    is one of them."""
 
     num_rows: int
     tokens: dict[int, bytes]
@@ -34,7 +37,7 @@ class TrialTokens(Struct, frozen=True):
 
 
 class Tokens:
-    """A model's tokens, made once by the thread that comes first, for any number of threads.
+    """A model's tokens for grammars, read once by the thread that needs them first, for any number of threads.
 
     num_rows: the number of rows of the model's logits; ids that the tokenizer lacks are never allowed.
     """
@@ -50,14 +53,15 @@ class Tokens:
         self._made: LibraryVocabulary | None = None
 
     def trial(self) -> TrialTokens:
-        """Returns a few of the tokens. The first call takes the time of reading all tokens of the tokenizer."""
+        """Returns the tokens with which new grammars are compiled on trial. The first call takes the time of reading
+        all tokens of the tokenizer."""
         with self._reading:
             if self._trial is None:
                 self._trial = self._sample(self._read())
             return self._trial
 
     def vocabulary(self) -> LibraryVocabulary:
-        """Returns all tokens. The first call takes about 0.3 s for 100,000 tokens."""
+        """Returns all tokens in llguidance's form. The first call takes about 0.3 s for 100,000 tokens."""
         with self._making:
             if self._made is None:
                 with self._reading:

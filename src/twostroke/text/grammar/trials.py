@@ -1,9 +1,10 @@
-"""Trials of new grammars: one for each grammar, however many requests wait for it.
-
-Each trial begins in the quick lane, which gives it little work. A trial that needs more goes to the slow lane, so that
-an easy grammar does not wait for hard ones. In a lane the newest of the shortest texts is first. Where too many wait,
-the oldest of the longest texts is refused: a flood of hard grammars is refused, and a short grammar does not wait for
+"""Trials of new grammars: each grammar is first compiled in a process with limits, once, however many requests wait for
 it.
+
+There are two threads with a process each (lanes): a quick one, which gives a grammar little time, and a slow one. A
+grammar that needs more goes to the slow lane, so that an easy grammar does not wait for hard ones. In a lane the newest
+of the shortest texts is first. Where too many wait, the oldest of the longest texts is refused: a flood of hard
+grammars is refused, and a short grammar does not wait for it.
 """
 
 from __future__ import annotations
@@ -23,39 +24,43 @@ Sources = tuple[str, ...]
 
 
 class TooHard(Exception):
-    """A grammar needs more work than the lane allows."""
+    """Raised when the trial of a grammar needs more time than the quick thread allows. The grammar is then tried in the
+    slow one."""
 
 
 class Lane(Protocol):
-    """Tries grammars, in one thread of its own."""
+    """Compiles grammars on trial, in one thread of `Trials`; there is a quick lane and a slow one."""
 
     def start(self) -> None:
-        """Prepare the lane, so that the first trial does not wait."""
+        """Called in the lane's thread before the first trial: starts its process, so that the first trial does not
+        wait."""
 
     def sources(self, grammar: Grammar) -> Sources:
-        """Returns the grammar's tried sources. Raises the fault of the grammar; raises TooHard in all lanes but the
-        last."""
+        """Compiles a grammar on trial, and returns its sources in the compiler's language. Raises the fault of the
+        grammar. Raises TooHard where the grammar needs more time and a slower lane is left."""
 
     def close(self) -> None:
-        """Ends the lane; no call comes after this one."""
+        """Ends the process of the lane; no call comes after this one."""
 
 
 class _Trial:
-    """One trial and the futures of the requests that wait for it."""
+    """A grammar that is tried or waits for it, with the futures of the requests that wait for the result."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.waiting: list[Future[Sources]] = []
 
     def size(self) -> int:
-        """The number of bits of the text's length: grammars whose lengths are nearly equal have the same size."""
+        """The number of bits of the length of the grammar's text: grammars whose lengths are nearly equal have the same
+        size."""
         return len(self.grammar.text).bit_length()
 
 
 class Trials:
-    """Tries grammars for any number of threads, each lane in a thread of its own.
+    """Compiles grammars on trial for any number of threads. lanes: the quick and the slow one, each with a thread of
+    its own.
 
-    waiting: the number of grammars that may wait in each lane. retry_s: the seconds until a retry that the error of a
+    waiting: the number of grammars that may wait for each lane. retry_s: the seconds until a retry that the error of a
     refusal names.
     """
 
@@ -70,7 +75,8 @@ class Trials:
         self._closed = False
 
     def start(self) -> None:
-        """Get the lanes ready, in their threads. Raises BackendError where the system begins no more threads."""
+        """Starts the threads, which start their processes. Raises BackendError where the system begins no more threads.
+        """
         with self._changed:
             while not self._closed and (place := len(self._threads)) < len(self._lanes):
                 name = f"grammar-trial-{place}"
@@ -80,7 +86,8 @@ class Trials:
                 self._threads.append(thread)
 
     def join(self, grammar: Grammar) -> Future[Sources]:
-        """Begin the trial of a grammar, or wait for the trial that has begun. Each caller has a future of its own.
+        """Lets a new grammar be compiled on trial, or waits for the trial that has begun. Returns a future of the
+        grammar's sources in the compiler's language; each caller has one of its own.
 
         The future raises Overloaded where too many newer grammars came. A trial without a waiting request is not begun.
         """
@@ -101,7 +108,7 @@ class Trials:
         return made
 
     def close(self) -> None:
-        """Refuses the waiting trials, lets running trials end, and closes the lanes."""
+        """Refuses the grammars that wait, lets running trials end, and ends the threads and their processes."""
         with self._changed:
             self._closed = True
             waiting = [trial for stack in self._stacks for trial in stack]
@@ -114,7 +121,8 @@ class Trials:
             thread.join()
 
     def _push(self, place: int, trial: _Trial) -> list[Future[Sources]]:
-        """Adds a trial to a lane. Returns the requests whose trial has no place any more."""
+        """Puts a grammar into the queue of a lane. place: the index of the lane. If the queue is too long, drops the
+        longest grammar from it and returns the requests that wait for that grammar."""
         stack = self._stacks[place]
         stack.append(trial)
         self._changed.notify_all()
@@ -163,13 +171,14 @@ class Trials:
             made.set_result(sources)
 
     def _ended(self, trial: _Trial) -> list[Future[Sources]]:
-        """Removes the trial and returns the requests that still wait. The next request for this grammar then begins a
-        new trial."""
+        """Forgets the trial of a grammar and returns the requests that still wait for it. The next request for this
+        grammar then begins a new trial."""
         self._trials.pop(trial.grammar, None)
         return [made for made in trial.waiting if made.set_running_or_notify_cancel()]
 
     def _left(self, grammar: Grammar, made: Future[Sources]) -> None:
-        """Gives the trial's place back where the last waiting request was cancelled before the trial began."""
+        """Called when a request's future is done. If the request was cancelled, and no other one waits, a trial that
+        has not begun is dropped."""
         if not made.cancelled():
             return
         with self._changed:

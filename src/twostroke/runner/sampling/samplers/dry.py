@@ -1,8 +1,9 @@
 """DRY, "don't repeat yourself": makes a token less likely if it would continue a repetition, the more the longer the
 repetition is.
 
-The repetition is the longest sequence with which the known tokens end and which stood before the same token earlier. It
-depends on the tokens alone. So DRY changes logits as penalties do, and may also change which token is the most likely.
+A token continues a repetition of n tokens if the last n tokens of the sequence also stand earlier, just before this
+token. The longest such n counts. It depends on the tokens alone. So DRY changes logits as penalties do, and may also
+change which token is the most likely.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ Lowered = tuple[NDArray[np.int64], F32Array]
 
 
 class Dry(Struct, frozen=True):
-    """The sampler DRY. `_penalty` explains multiplier, base and allowed. last: the number of known tokens that the
-    sampler reads, counted from the end; -1 means all. breakers: the tokens at which a repetition stops."""
+    """The sampler DRY. A token that continues a repetition of n tokens gets a logit that is lower by multiplier * base
+    ^ (n - allowed); shorter repetitions than `allowed` are free. last: the number of known tokens that the sampler
+    reads, counted from the end; -1 means all. breakers: the tokens at which a repetition stops."""
 
     multiplier: float
     base: float
@@ -48,8 +50,9 @@ class Dry(Struct, frozen=True):
         return cls(multiplier, base, allowed, params.dry_penalty_last_n, params.dry_breaker_ids)
 
     def lowered_in(self, sequence: PlannedSequence) -> Lowered:
-        """Returns what `lowered` returns for the known tokens of a sequence. Where more than LEAST_TOKENS tokens are
-        read, the repetitions are kept from row to row."""
+        """Returns the tokens that DRY makes less likely after the known tokens of a sequence, and by how much. If DRY
+        reads more than LEAST_TOKENS tokens, the lengths of the repetitions are stored and only updated at the next
+        token."""
         known = sequence.known_token_ids
         window = self._window(known)
         if window <= LEAST_TOKENS:
@@ -59,13 +62,14 @@ class Dry(Struct, frozen=True):
         return self._penalties(ids[kept], lengths[kept])
 
     def lowered(self, known: Sequence[int]) -> Lowered:
-        """Returns token ids, each once by rising id, and the numbers that are subtracted from their logits."""
+        """Returns the tokens that DRY makes less likely after these known tokens, each once by rising id, and the
+        numbers that are subtracted from their logits."""
         longest = [each for each in sorted(self.repetitions(known).items()) if each[1] >= self.allowed]
         return self._penalties(*np.array(longest, np.int32).reshape(-1, 2).T)
 
     def repetitions(self, known: Sequence[int]) -> dict[int, int]:
-        """Returns lengths by token id. Each token stood after an earlier copy of the end of the known tokens; its
-        length is that of the longest such copy."""
+        """Returns, for each token that would continue a repetition, the length of that repetition; see the module. The
+        longest one counts."""
         tokens = list(known[len(known) - self._window(known) :])
         found = dict[int, int]()
         for place, length in runs_at_end(tokens, self.breakers).items():

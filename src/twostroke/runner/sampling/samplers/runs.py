@@ -1,5 +1,5 @@
-"""Finds the earlier places of a sequence that repeat its end. A run is the number of tokens up to such a place that are
-the same as those at the end.
+"""Finds where the end of a sequence occurs earlier in it, for the sampler DRY. A run is such a repetition: its length
+is the number of tokens up to an earlier place that are the same as the last tokens of the sequence.
 
 `runs_at_end` finds them from the tokens alone. `KeptRuns` keeps them from row to row, so that a token costs one
 comparison with each known token, however much the text repeats itself.
@@ -18,13 +18,16 @@ from numpy.typing import NDArray
 from twostroke.types.plan import PlannedSequence
 
 LEAST_TOKENS = 512
-"""Up to this many tokens, runs are found anew for each row, because that is quicker than keeping them."""
+"""Up to this many tokens, the repetitions that DRY needs are searched anew for each row, because that is quicker than
+updating stored ones."""
 MOST_STEPS = 16
-"""Where a sequence has more new tokens than this, its runs are found anew and not updated token by token."""
+"""Where a sequence has more new tokens than this, the repetitions that DRY needs are searched anew, and not updated
+token by token."""
 MOST_KEPT_TOKENS = 1 << 22
-"""The most tokens whose runs one thread keeps, in all sequences together. Each token takes 26 bytes."""
+"""The most tokens for which one thread stores the lengths of repetitions for DRY, in all sequences together. Each token
+takes 26 bytes."""
 _MOST_COMPARED = 2
-"""The most comparisons for each token of a text. After that many, `_all_at_once` finds the runs."""
+"""The most comparisons for each token of a text. After that many, `_all_at_once` searches the repetitions."""
 
 
 def same_beginnings(tokens: Sequence[int]) -> list[int]:
@@ -43,8 +46,9 @@ def same_beginnings(tokens: Sequence[int]) -> list[int]:
 
 
 def runs_at_end(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
-    """Returns a number for each earlier place of the last token: how many tokens up to this place are the same as those
-    at the end. A run stops at a breaker. The mapping is in the order of places, or in the reverse order."""
+    """Returns where the end of a sequence occurs earlier. For each earlier occurrence of the last token, it maps the
+    index to the number of tokens up to there that are the same as those at the end. A repetition stops at a breaker.
+    The mapping is in the order of indices, or in the reverse order."""
     size, found, place, compared = len(tokens), dict[int, int](), -1, 0
     if size < 2 or tokens[-1] in breakers:
         return found
@@ -60,7 +64,7 @@ def runs_at_end(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
 
 
 def _length(tokens: list[int], place: int, breakers: Set[int]) -> int:
-    """Returns how many tokens up to `place` are the same as those at the end. At least one is."""
+    """Returns how many tokens up to index `place` are the same as those at the end. At least one is."""
     length, end = 1, len(tokens) - 1
     while length <= place:
         token = tokens[end - length]
@@ -71,8 +75,8 @@ def _length(tokens: list[int], place: int, breakers: Set[int]) -> int:
 
 
 def _all_at_once(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
-    """Returns the runs in time that grows with the number of tokens alone. Otherwise the time for a text that repeats
-    itself all along, such as one token many times, would grow with the square of the number of tokens."""
+    """Returns what `runs_at_end` returns, in time proportional to the number of tokens. Comparing each earlier
+    occurrence alone takes time that grows with the square of that number, if one token is repeated all along."""
     backwards, end = tokens[::-1], len(tokens) - 1
     most = next((place for place, token in enumerate(backwards) if token in breakers), len(tokens))
     lengths = enumerate(same_beginnings(backwards))
@@ -80,8 +84,9 @@ def _all_at_once(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
 
 
 class KeptRuns:
-    """The runs at the end of one sequence. size: the number of its tokens. known: the list of tokens that the sequence
-    had at the last row."""
+    """Stores, for each place in one sequence, how many tokens up to there are the same as those at the end of the
+    sequence. DRY needs these lengths. size: the number of tokens of the sequence. known: the list of tokens that the
+    sequence had at the last row."""
 
     def __init__(self, sequence: PlannedSequence, breakers: Set[int]) -> None:
         self.known, self.breakers, self.size = sequence.known_token_ids, breakers, len(sequence.known_token_ids)
@@ -94,8 +99,9 @@ class KeptRuns:
         self._runs[np.fromiter(found.keys(), np.int64, len(found)) + 1] = list(found.values())
 
     def follows(self, sequence: PlannedSequence) -> bool:
-        """Returns whether these are the runs of the first tokens of the sequence. Tokens are only appended to the list
-        of a running sequence. So tokens are compared only where the sequence has another list."""
+        """Returns whether the stored tokens are the first tokens of the sequence, so that `add` can go on with the
+        rest. Tokens are only appended to the list of a running sequence. So tokens are compared only where the sequence
+        has another list."""
         known, request = sequence.known_token_ids, sequence.request
         if request.prompt_token_ids is not self._prompt or not 0 <= len(known) - self.size <= MOST_STEPS:
             return False
@@ -106,9 +112,9 @@ class KeptRuns:
         return list(known[start : self.size]) == own
 
     def add(self, token_id: int) -> None:
-        """Appends the next token and updates the runs. A run that ends at a place with this token is longer by one than
-        the earlier run that ended just before the place. The length of the run up to place p is stored at index p + 1.
-        """
+        """Appends the next token and updates the lengths of the repetitions. A place that holds the same token as the
+        new one gets the length of the place before it, plus one. All other places get 0. The length of place p is
+        stored at index p + 1."""
         size = self.size
         if size + 2 > len(self._tokens):
             self._grow()
@@ -124,7 +130,8 @@ class KeptRuns:
         self.size = size + 1
 
     def with_more(self, known: Sequence[int]) -> KeptRuns:
-        """Returns the runs of `known`, which begins with the tokens of this object. This object stays as it is."""
+        """Returns the stored repetitions of `known`, which begins with the tokens of this object. This object stays
+        unchanged."""
         other = copy.copy(self)
         other._grow()
         for token_id in known[self.size :]:
@@ -132,8 +139,8 @@ class KeptRuns:
         return other
 
     def following(self, window: int, least: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Returns the token after each place with a run of at least `least` tokens, and the length of the run. window:
-        the number of tokens that are looked at, at the end."""
+        """Returns the token after each place where at least `least` of the sequence's last tokens are repeated, and the
+        length of each repetition. window: the number of tokens at the end that are searched."""
         start = self.size - window
         places = start + np.flatnonzero(self._runs[start + 1 : self.size] >= max(1, least))
         lengths = np.minimum(self._runs[places + 1], places - (start - 1)).astype(np.int32)
@@ -149,15 +156,16 @@ class KeptRuns:
 
 
 class RecentRuns(threading.local):
-    """The runs of the sequences that this thread has sampled last. They are a function of the tokens, which are
-    compared before the runs are used, so they only save time."""
+    """Stores the repetitions (KeptRuns) of the sequences that this thread sampled last. They only save time: stored
+    tokens are compared with the sequence's tokens before they are used, so results are the same without them."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptRuns] = OrderedDict()
         self._num_tokens = 0
 
     def of(self, sequence: PlannedSequence, breakers: Set[int]) -> KeptRuns:
-        """Returns the runs at the end of a sequence."""
+        """Returns the repetitions of the end of a sequence, from the stored ones where those belong to the first tokens
+        of the sequence."""
         name, known = sequence.request.request_id, sequence.known_token_ids
         kept = self._kept.get(name)
         if kept is None or kept.breakers != breakers or not kept.follows(sequence):

@@ -23,8 +23,8 @@ class Typical(Struct, frozen=True):
         return cls(params.typical_p) if params.typical_p < 1.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        """Keeps the typical tokens. The distance of a surprise from the expected one is the distance of its exponent
-        from the mean exponent. See SamplerLink."""
+        """Keeps the tokens whose surprise (minus the logarithm of the probability) is nearest to the expected surprise,
+        until their probabilities sum up to more than `typical_p`."""
         nearness = row.nearness()
         enough = share_below(self.typical_p, row.total)
         for look in looks(0, len(row)):

@@ -26,8 +26,8 @@ SYSTEMS = ("system", "developer")
 
 
 class ClientLine(Struct, frozen=True):
-    """name: the name of the line in the answer's header. pattern: a regular expression of the text to take out, from
-    the beginning of the system text on."""
+    """A line of metadata that one client writes at the beginning of the system text. name: its name in the response
+    header that reports what was taken out. pattern: a regular expression that matches the line."""
 
     name: str
     pattern: str
@@ -42,14 +42,15 @@ LINES = (
 
 
 class ClientLines:
-    """keep: True leaves all lines in place. Any thread may call the methods."""
+    """Takes lines of metadata (LINES) out of the beginning of the system text. keep: True leaves all of them in place.
+    Any thread may call the methods."""
 
     def __init__(self, *, keep: bool = False) -> None:
         self._patterns = () if keep else tuple((line.name, re.compile(line.pattern)) for line in LINES)
 
     def without(self, messages: Sequence[Mapping[str, Any]], notes: Notes) -> Sequence[Mapping[str, Any]]:
-        """Returns the messages without such a line at their beginning. A message or a part that held nothing else is
-        left out."""
+        """Returns the messages without a line of metadata (LINES) at the beginning of the system text. A message or a
+        part that contained nothing else is left out. notes: gets the name of the line that was taken out."""
         first = messages[0] if messages else {}
         if not isinstance(first, Mapping) or first.get("role") not in SYSTEMS:
             return messages

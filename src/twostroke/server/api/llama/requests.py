@@ -1,4 +1,4 @@
-"""llama.cpp's requests for text made into completion requests: /completion and /infill."""
+"""Turns llama.cpp's requests for text, /completion and /infill, into completion requests."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ OFF: dict[str, tuple[Any, ...]] = {
 
 
 class LlamaOptions(GenerationRequest, kw_only=True):
-    """The fields that both requests share. n_probs: how many likely tokens are shown for each token. Fields in OFF are
-    accepted only with the values that are listed there."""
+    """The fields that the bodies of /completion and /infill share. n_probs: how many likely tokens are shown for each
+    token. Fields in OFF are accepted only with the values that are listed there, which change nothing."""
 
     n_probs: int | None = None
     return_tokens: bool | None = None
@@ -50,7 +50,7 @@ class LlamaCompletion(LlamaOptions, kw_only=True):
 
 
 class ExtraFile(msgspec.Struct):
-    """A file that may help to fill in."""
+    """Another file of the client's project, as context for the text to fill in."""
 
     text: str
     filename: str = ""
@@ -67,14 +67,15 @@ class LlamaInfill(LlamaOptions, kw_only=True):
 
 
 def llama_completion(body: bytes, serving: Serving) -> Call:
-    """Returns the call of a completion request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of POST /completion. Returns its prompt for the engine, and how it is to be answered. Raises
+    InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, LlamaCompletion)
     return _call(request, request.prompt, serving)
 
 
 def llama_infill(body: bytes, serving: Serving) -> Call:
-    """Returns the call of an infill request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem; 501 for a model
-    without tokens for filling in."""
+    """Reads the body of POST /infill. Returns its prompt for the engine, and how it is to be answered. Raises
+    InvalidRequest, ContextLengthExceeded, HttpProblem; 501 for a model without tokens for filling in."""
     request = decode(body, LlamaInfill)
     tokens = infill_tokens(serving)
     if tokens is None:

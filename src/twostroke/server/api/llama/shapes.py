@@ -17,13 +17,13 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 def sampler_settings(params: SamplingParams) -> dict[str, Any]:
-    """Returns the fields of all samplers, by llama.cpp's names."""
+    """Returns the values of all sampling parameters of a request, by llama.cpp's names."""
     shown = {name: getattr(params, name) for name in FIELD_NAMES}
     return {**shown, "samplers": SAMPLERS if params.samplers is None else params.samplers}
 
 
 class LlamaShape:
-    """One answer of /completion, streamed or whole. See Shape."""
+    """One answer of /completion, streamed or whole. Satisfies Shape."""
 
     heartbeat = HEARTBEAT
     written = SSE
@@ -37,7 +37,6 @@ class LlamaShape:
         self._end: Delta | None = None
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """See Shape."""
         self._take(delta)
         if not (delta.text or delta.token_ids) or delta.finish_reason is not None and not delta.text:
             return []
@@ -46,30 +45,25 @@ class LlamaShape:
         return [Event(None, {**made, **({"completion_probabilities": found} if found else {})})]
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """See Shape. Returns None, because a piece has its tokens too."""
+        """Returns None: an event of this API also contains the token ids, so `events` must make it."""
         return None
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """See Shape."""
         return [Event(None, {"index": 0, "content": "", "tokens": [], "stop": False, **news})]
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """See Shape."""
         return [Event(None, {**self._ended(counts), "content": "", "tokens": []})]
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """See Shape."""
         error = {"code": problem.status, "message": problem.message, "type": problem.kind}
         return [Event(None, {"error": error})]
 
     def collect(self, index: int, delta: Delta) -> None:
-        """See Shape."""
         self._take(delta)
         self._text += delta.text
         self._probabilities += self._items(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         tokens = self._token_ids if self._call.asked.return_tokens else []
         found = {"completion_probabilities": self._probabilities} if self._probabilities else {}
         return {**self._ended(counts), "content": self._text, "tokens": tokens, **found}

@@ -32,8 +32,9 @@ _tools_of = json_decoder(list[AskedTool])
 
 
 def ollama_chat(body: bytes, serving: Serving) -> Call | None:
-    """Returns the call; None for a request without messages, which asks that the model be loaded. Raises
-    InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of POST /api/chat. Returns its prompt for the engine, and how it is to be answered; None for a
+    request without messages, which only asks that the model be loaded. Raises InvalidRequest, ContextLengthExceeded,
+    HttpProblem."""
     request = decode(body, OllamaChat)
     name = served_name(request.model, serving)
     if not request.messages:
@@ -43,7 +44,8 @@ def ollama_chat(body: bytes, serving: Serving) -> Call | None:
 
 
 def ollama_generate(body: bytes, serving: Serving) -> Call | None:
-    """Returns the call; None for a request without a prompt. Raises the errors of ollama_chat."""
+    """Reads the body of POST /api/generate. Returns what `ollama_chat` returns; None for a request without a prompt.
+    Raises the errors of ollama_chat."""
     request = decode(body, OllamaGenerate)
     name = served_name(request.model, serving)
     _refuse_unsupported(request, serving)
@@ -93,7 +95,7 @@ def _seen(images: list[Any], text: str, param: str) -> Any:
 
 
 def _message(message: dict[str, Any], place: int) -> dict[str, Any]:
-    """Returns Ollama's message in the form of the chat template's package."""
+    """Returns a message of Ollama's API in the form that our chat template renderer expects."""
     made = {name: value for name, value in message.items() if name in ("role", "content", "tool_call_id") and value}
     made.setdefault("role", "")
     if (name := message.get("tool_name") or message.get("name")) is not None:
@@ -144,8 +146,8 @@ def _answer(
 def _fitting(
     messages: list[dict[str, Any]], made: Callable[[Sequence[dict[str, Any]]], Call], notes: Notes
 ) -> Call:
-    """Returns the call with as many of the newest messages as fit the context. made: makes the call of some messages.
-    System messages and the last message always stay."""
+    """Makes the prompt with as many of the newest messages as fit the context. made: makes a prompt of some messages.
+    System messages and the last message are never left out."""
     try:
         return made(messages)
     except ContextLengthExceeded:
@@ -180,7 +182,8 @@ def _with_context(call: Call, request: AnswerRequest, serving: Serving) -> Call:
 
 
 def _within(call: Call, options: ReadOptions) -> Call:
-    """Returns the call with its prompt and answer bounded by num_ctx. The model is not loaded again for this."""
+    """Returns the request for the engine with its prompt and answer bounded by num_ctx. The model is not loaded again
+    for this."""
     if options.context is None:
         return call
     prompts = []
@@ -197,7 +200,7 @@ def _within(call: Call, options: ReadOptions) -> Call:
 
 
 def _raw_answer(request: OllamaGenerate, name: str, serving: Serving) -> Call:
-    """Returns the call for the prompt as it is: no template, no other tokens."""
+    """Returns the request for the engine with the prompt as the client sent it: no template, no other tokens."""
     options = read_options(request.options)
     text = request.prompt or ""
     ids = [] if request.suffix else serving.tokenizer.encode_rendered(text, serving.context_tokens)
@@ -241,7 +244,7 @@ def _top(request: AnswerRequest) -> int:
 
 
 def _effort(request: AnswerRequest, serving: Serving) -> str | None:
-    """Returns `think` as the effort that the template's package reads; None when the template decides."""
+    """Returns Ollama's field `think` as a reasoning effort for the chat template; None where the template decides."""
     asked = request.think
     if asked is None or asked == "":
         return None

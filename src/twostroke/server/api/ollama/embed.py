@@ -20,7 +20,8 @@ from twostroke.types.output import Delta, Timings
 
 
 def ollama_embed(body: bytes, serving: Serving) -> Call | None:
-    """Returns the call; None when there is no text. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of POST /api/embed. Returns its texts as prompts for the engine; None when there is no text.
+    Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, OllamaEmbed)
     name = served_name(request.model, serving)
     if not request.input:
@@ -33,7 +34,8 @@ def ollama_embed(body: bytes, serving: Serving) -> Call | None:
 
 
 def ollama_embeddings(body: bytes, serving: Serving) -> Call | None:
-    """Returns the call; None when there is no text. Raises the errors of ollama_embed."""
+    """Reads the body of POST /api/embeddings. Returns its text as a prompt for the engine; None when there is no text.
+    Raises the errors of ollama_embed."""
     request = decode(body, OllamaEmbeddings)
     name = served_name(request.model, serving)
     if not request.prompt:
@@ -56,7 +58,7 @@ def _call(asked: EmbeddingRequest, request: OllamaEmbed | OllamaEmbeddings, serv
 
 
 class _VectorShape(WholeShape):
-    """The vectors of the texts, and the time that they took."""
+    """The code that the answers of /api/embed and /api/embeddings share."""
 
     def __init__(self, call: Call, serving: Serving) -> None:
         super().__init__(call, serving)
@@ -77,7 +79,7 @@ class _VectorShape(WholeShape):
 
 
 class OllamaEmbedShape(_VectorShape):
-    """/api/embed."""
+    """The answer of /api/embed."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         took = durations(self._timings)
@@ -91,7 +93,7 @@ class OllamaEmbedShape(_VectorShape):
 
 
 class OllamaEmbeddingsShape(_VectorShape):
-    """/api/embeddings."""
+    """The answer of /api/embeddings."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         return {"embedding": self.vectors()[0]}

@@ -29,8 +29,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 class ReadOptions(Struct, frozen=True):
-    """fields: the fields of our own request, by name. ignored: the names for the answer's header. context: the most
-    tokens of prompt and answer; None for the served length."""
+    """Ollama's `options` as they were read. fields: the fields of our own request, by name. ignored: the names for the
+    answer's header. context: the most tokens of prompt and answer; None for the served length."""
 
     fields: Mapping[str, Any]
     ignored: tuple[str, ...] = ()
@@ -74,8 +74,8 @@ _READ: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
 
 
 def read_options(options: Mapping[str, Any] | None) -> ReadOptions:
-    """Returns the options as they were read. Raises InvalidRequest, naming the option, for a wrong value and for an
-    option that would have to change the answer."""
+    """Reads Ollama's `options`. Raises InvalidRequest, naming the option, for a wrong value, and for an option that is
+    not implemented here if its value would change the answer."""
     fields: dict[str, Any] = {}
     ignored: list[str] = []
     context = None

@@ -24,8 +24,9 @@ def stamp(seconds: float) -> str:
 
 
 def durations(timings: Timings | None) -> dict[str, int]:
-    """Returns the ledger's parts in nanoseconds. Time in the queue, or waiting for a reader, is only in the total. The
-    model is loaded before any request is taken, so its load takes none of a request's time."""
+    """Returns the durations of Ollama's API in nanoseconds. The time in the queue, and the time in which the client did
+    not read, are only in total_duration. load_duration is 0, because the model is loaded before any request is taken.
+    """
     total = prompt = answer = 0.0
     if timings is not None and timings.parts is not None:
         parts = timings.parts
@@ -44,7 +45,7 @@ def durations(timings: Timings | None) -> dict[str, int]:
 
 
 class LinesShape:
-    """The code that both shapes share. See Shape."""
+    """The code that the answers of /api/chat and /api/generate share. Satisfies Shape."""
 
     written = NDJSON
     closing = b""
@@ -58,11 +59,11 @@ class LinesShape:
         self.heartbeat = line_json(self._line(self.said("text", ""))) + b"\n"
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
-        """Returns the fields of a line for more text of this kind: "text" or "reasoning"."""
+        """Returns the fields of a line with more text of this kind: "text" or "reasoning"."""
         raise NotImplementedError
 
     def called(self, place: int, block: Block) -> dict[str, Any] | None:
-        """Returns the fields of a line for a whole call; None when this API has no field for it."""
+        """Returns the fields of a line with a whole tool call; None when this API has no field for tool calls."""
         raise NotImplementedError
 
     def all_said(self) -> dict[str, Any]:
@@ -74,7 +75,6 @@ class LinesShape:
         return {}
 
     def events(self, _index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """See Shape."""
         steps = self._take(delta)
         lines = [self._line(part) for step in steps if (part := self._part(step)) is not None]
         fresh = self._items(delta)
@@ -84,28 +84,24 @@ class LinesShape:
         return [Event(None, line) for line in lines]
 
     def text_event(self, _index: int, delta: Delta) -> bytes | None:
-        """See Shape. Returns None, because every line has a time of its own."""
+        """Returns None: every line contains its time, so `events` must make it."""
         return None
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """See Shape. Returns no events, because this API has none for progress."""
+        """Returns no events, because Ollama's API has none for progress."""
         return []
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """See Shape."""
         return [Event(None, {**self._line(self.said("text", "")), **self._ended(counts)})]
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """See Shape."""
         return [Event(None, {"error": problem.message})]
 
     def collect(self, _index: int, delta: Delta) -> None:
-        """See Shape."""
         self._take(delta)
         self._logprobs += self._items(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         found = {"logprobs": self._logprobs} if self._logprobs else {}
         return {**self._line(self.all_said()), **self._ended(counts), **found}
 
@@ -146,7 +142,7 @@ class LinesShape:
 
 
 class OllamaChatShape(LinesShape):
-    """/api/chat: each line has a message, and a call is whole in one line."""
+    """/api/chat: each line has a message, and a tool call is whole in one line."""
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
         if kind == "reasoning":
@@ -167,13 +163,14 @@ class OllamaChatShape(LinesShape):
 
 
 class OllamaGenerateShape(LinesShape):
-    """/api/generate: a piece of the response in each line; the last line has the tokens so far."""
+    """/api/generate: each line has a piece of the response; the last line also has `context`, the ids of all tokens so
+    far."""
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
         return {"response": "", "thinking": text} if kind == "reasoning" else {"response": text}
 
     def called(self, place: int, block: Block) -> dict[str, Any] | None:
-        """See LinesShape. Returns None: a request without tools has no calls."""
+        """Returns None: a request without tools has no tool calls."""
         return None
 
     def all_said(self) -> dict[str, Any]:
@@ -182,7 +179,8 @@ class OllamaGenerateShape(LinesShape):
         return {"response": made.text_of("text"), **({"thinking": thoughts} if thoughts else {})}
 
     def at_end(self) -> dict[str, Any]:
-        """See LinesShape. A raw prompt is the client's own: the client needs no ids to continue it."""
+        """Returns `context`, the token ids by which a client continues. A request with a raw prompt gets none: its
+        client has the whole text."""
         if self._call.asked.raw:
             return {}
         return {"context": [*self._call.prompts[0].token_ids, *self._token_ids]}

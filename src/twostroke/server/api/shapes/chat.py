@@ -17,7 +17,7 @@ from twostroke.types.result import TokenLogprob
 
 
 class ChatShape(Envelope):
-    """chat.completion, streamed or whole. called: the finish reason of a turn with calls."""
+    """chat.completion, streamed or whole. Satisfies Shape. called: the finish reason of an answer with tool calls."""
 
     called = "tool_calls"
 
@@ -47,7 +47,6 @@ class ChatShape(Envelope):
         return self.timed(delta, counts, [self.chunk([choice], counts) for choice in choices])
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """See Shape."""
         if not delta.text or delta.finish_reason is not None:
             return None
         template = self._templates.get(index)
@@ -67,18 +66,16 @@ class ChatShape(Envelope):
         return {"index": index, "delta": part, "logprobs": None, "finish_reason": None}
 
     def collect(self, index: int, delta: Delta) -> None:
-        """See Shape."""
         self._turns[index].take(delta)
         self._items[index] += delta.logprobs
         self.took(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         choices = [self._choice(index, turn) for index, turn in enumerate(self._turns)]
         return {**self.envelope(choices, streamed=False), "usage": self.usage(counts), **self.whole_timings(counts)}
 
     def usage(self, counts: Counts) -> dict[str, Any]:
-        """Returns the usage, with the tokens of reasoning for models that reason."""
+        """Returns the usage, with the number of reasoning tokens for models that reason."""
         made = usage_of(self.call, counts)
         if self.call.turn.form.thinks:
             spent = sum(turn.reasoning_tokens for turn in self._turns)
@@ -86,15 +83,17 @@ class ChatShape(Envelope):
         return made
 
     def call_parts(self, blocks: Sequence[Block]) -> dict[str, Any]:
-        """Returns the fields of a message for its calls."""
+        """Returns the fields of a message for its tool calls."""
         return {"tool_calls": [_call_object(block, block.text) for block in blocks]}
 
     def call_began(self, place: int, block: Block) -> dict[str, Any]:
-        """Returns the first delta of a call."""
+        """Returns the first delta of a tool call, with its id and name. place: the index of the tool call in the
+        answer."""
         return {"tool_calls": [{"index": place, **_call_object(block, "")}]}
 
     def call_grew(self, place: int, block: Block, text: str) -> dict[str, Any]:
-        """Returns a later delta of a call."""
+        """Returns a further delta of a tool call, with more of its arguments. place: the index of the tool call in the
+        answer. text: the new part of the arguments."""
         more = {"custom": {"input": text}} if block.takes_text else {"function": {"arguments": text}}
         return {"tool_calls": [{"index": place, **more}]}
 
@@ -118,7 +117,7 @@ class ChatShape(Envelope):
         }
 
     def _said(self, turn: ChatTurn, step: Step) -> dict[str, Any] | None:
-        """Returns one delta, or None. Only the first delta of a call has the call's id and name."""
+        """Returns one delta, or None. Only the first delta of a tool call has the id and the name."""
         if isinstance(step, Closed):
             return None
         block = step.block

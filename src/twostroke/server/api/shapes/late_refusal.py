@@ -1,7 +1,8 @@
-"""A streamed response to a prompt that does not fit: the events of a failed response, as OpenAI's server sends them.
+"""The answer to a streamed request of /v1/responses whose prompt is too long: the events of a failed response, as
+OpenAI's server sends them.
 
-Codex looks for the code only in these events. When Codex finds the code, it shortens the conversation; after a status
-of 400 it gives up.
+Codex looks for the error code context_length_exceeded only in these events, and then shortens the conversation; after a
+status of 400 it gives up.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from twostroke.types.errors import ContextLengthExceeded
 
 
 class StreamRefused(Exception):
-    """A streamed response whose prompt does not fit. model: the name that the client used. cause: the exception that
-    was raised."""
+    """Raised for a streamed response whose prompt is too long. model: the name that the client used. cause: the
+    exception that was raised."""
 
     def __init__(self, model: str, cause: ContextLengthExceeded) -> None:
         super().__init__(str(cause))

@@ -1,7 +1,7 @@
-"""Counts how many tokens of an answer are thoughts: a function of the answer's tokens alone.
+"""Counts how many tokens of an answer are reasoning: a function of the answer's tokens alone.
 
 The pieces of an answer come joined in different ways, which depend on the reader's pace. The tokens are counted one by
-one, so that equal answers have equal counts. The marks of a thought count as part of it.
+one, so that equal answers have equal counts. The tokens that open and close the reasoning count as part of it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ MOST_PASSED = 256
 
 
 class ReasoningCount:
-    """turn: a fresh machine that separates thoughts from the rest; None counts nothing. token_text: returns a token's
-    bytes."""
+    """Counts the reasoning tokens of one answer. turn: a fresh parser that separates reasoning from the rest; None
+    counts nothing. token_text: returns a token's bytes."""
 
     def __init__(self, turn: TurnReader | None, token_text: Callable[[int], bytes]) -> None:
         self._turn = turn
@@ -27,12 +27,13 @@ class ReasoningCount:
 
     @property
     def tokens(self) -> int:
-        """The number of tokens so far that are thoughts."""
+        """The number of reasoning tokens so far."""
         self._read_passed()
         return self._counted
 
     def passed(self, token_ids: Sequence[int]) -> None:
-        """Take tokens whose text belongs to the text for the user. They are checked later, many at once."""
+        """Takes tokens of text for the user, which are no reasoning. The parser reads them later, many at once, so that
+        it knows where the next reasoning begins."""
         if self._turn is None:
             return
         self._passed += token_ids
@@ -40,7 +41,7 @@ class ReasoningCount:
             self._read_passed()
 
     def add(self, token_ids: Sequence[int]) -> None:
-        """Take the next tokens. A token is counted when it opens or closes a thought, or is inside one."""
+        """Takes the next tokens. A token is counted when it opens or closes the reasoning, or is inside it."""
         if self._turn is None:
             return
         self._read_passed()

@@ -22,7 +22,7 @@ NO_COUNTS = Counts(0, 0)
 
 
 class ResponsesShape(TurnShape):
-    """One response, streamed or whole."""
+    """One response of /v1/responses, streamed or whole. Satisfies Shape."""
 
     def __init__(self, call: Call, serving: Serving) -> None:
         super().__init__(call, serving)
@@ -30,7 +30,6 @@ class ResponsesShape(TurnShape):
         self._items: list[TokenLogprob] = []
 
     def events(self, _index: int, delta: Delta, _counts: Counts) -> list[Event]:
-        """See Shape."""
         made: list[Event] = []
         if not self._begun:
             self._begun = True
@@ -43,7 +42,8 @@ class ResponsesShape(TurnShape):
         return made
 
     def text_event(self, _index: int, delta: Delta) -> bytes | None:
-        """See Shape. The last events repeat the whole text, so the text is added to the block here, too."""
+        """Makes the event as other shapes do. The text is also added to the block, because the last events of this API
+        repeat the whole text."""
         if not delta.text or delta.finish_reason is not None:
             return None
         if not (self._begun and self._turn.passes(delta)):
@@ -62,28 +62,26 @@ class ResponsesShape(TurnShape):
         return EventTemplate(Event(kind, {"type": kind, "sequence_number": number, **data}), number, text, logprobs)
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """See Shape."""
         status = self._status()
         return [self._event(f"response.{status}", response=self._response(status, counts))]
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """See Shape. The response object itself contains the failure."""
+        """Returns the event response.failed, whose response object contains the error."""
         code = problem.code if problem.status < 500 else "server_error"
         error = {"code": code, "message": problem.message}
         failed = {**self._response("failed", NO_COUNTS), "error": error}
         return [self._event("response.failed", response=failed)]
 
     def collect(self, _index: int, delta: Delta) -> None:
-        """See Shape."""
         self._items += delta.logprobs
         self._steps(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         return self._response(self._status(), counts)
 
     def _steps(self, delta: Delta) -> list[Step]:
-        """Returns the steps of a delta. A turn without any block still gets a message, because clients look for one."""
+        """Returns how a delta changes the blocks of the answer. An answer without any block still gets a message,
+        because clients look for one."""
         steps = self._turn.take(delta)
         if delta.finish_reason is not None and not self._turn.made.blocks:
             block = Block("text", 0)
@@ -223,8 +221,9 @@ _ID_PREFIXES = {"text": "msg", "reasoning": "rs"}
 
 
 class _CallWords(NamedTuple):
-    """type: the item's type. key: the item's key for the text that the model wrote. event: the middle part of the names
-    of the item's events."""
+    """The words by which /v1/responses names one kind of tool call. type: the item's type. key: the item's key for the
+    text that the model wrote. event: the middle part of the names of the item's events. prefix: the beginning of the
+    item's id."""
 
     type: str
     key: str

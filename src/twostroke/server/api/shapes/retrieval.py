@@ -18,8 +18,8 @@ from twostroke.types.output import Delta
 
 
 class WholeShape(ABC):
-    """A Shape of answers that are never streamed. rows: for each prompt, the sum of the model's rows for it, as bytes.
-    """
+    """Answers that are never streamed: embeddings, ranks and scores. Satisfies Shape. rows: for each prompt, the sum of
+    the model's output vectors for it, as bytes."""
 
     heartbeat = HEARTBEAT
     written = SSE
@@ -30,32 +30,26 @@ class WholeShape(ABC):
         self.rows = [b""] * len(call.prompts)
 
     def collect(self, index: int, delta: Delta) -> None:
-        """See Shape."""
         self.rows[index] = delta.rows_sum or self.rows[index]
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """See Shape. Returns no events: nothing is streamed."""
         return []
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """See Shape. Returns None: nothing is streamed."""
         return None
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """See Shape. Returns no events: nothing is streamed."""
         return []
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """See Shape. Returns no events: nothing is streamed."""
         return []
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """See Shape. Returns no events: nothing is streamed."""
         return []
 
     @abstractmethod
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
+        """Returns the answer, once all prompts are computed."""
 
     def scores(self) -> list[float]:
         """Returns the score of each pair, in the order of the documents; empty for a model that does not rank."""
@@ -92,7 +86,7 @@ class EmbeddingShape(WholeShape):
 
 
 class RerankShape(WholeShape):
-    """The best documents first, with their places in the request."""
+    """The best documents first, each with its index in the request."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         asked = self.call.asked

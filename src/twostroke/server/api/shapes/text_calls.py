@@ -1,4 +1,5 @@
-"""Calls of tools that take a text: the model writes `{"input": "..."}`, the client gets the text.
+"""Tool calls whose argument is a plain text, such as apply_patch: the model writes `{"input": "..."}`, and the client
+gets the text alone.
 
     unwrap = TextCalls(frozenset({"apply_patch"}))
     pieces = unwrap.feed(pieces) ... unwrap.finish()
@@ -19,11 +20,12 @@ _OPENING = re.compile(r'\s*\{\s*"' + TEXT_ARGUMENT + r'"\s*:\s*"')
 _LONGEST_OPENING = 64
 _SAFE = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
-"""The first half of a character that JSON writes as two escapes."""
+"""Matches, at the end of a text, the first of the two escapes by which JSON writes one character outside of the basic
+plane."""
 
 
 class TextCalls:
-    """names: the names of the tools whose calls are texts."""
+    """Takes the text out of the JSON arguments of tools that take a plain text. names: the names of these tools."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
@@ -33,7 +35,8 @@ class TextCalls:
         self._at = 0  # the position of the value's next character; 0: the value has not begun
 
     def feed(self, pieces: Iterable[Piece]) -> list[Piece]:
-        """Returns the pieces. The arguments of such calls are replaced by their text."""
+        """Returns the pieces of an answer, in which the JSON arguments of the named tools are replaced by the text that
+        they contain."""
         if not self._names:
             return list(pieces)
         made: list[Piece] = []
@@ -49,7 +52,7 @@ class TextCalls:
         return made
 
     def finish(self) -> list[Piece]:
-        """Returns the text that was held back, once the call has ended."""
+        """Returns the text that was held back, once the tool call has ended."""
         if self._open is None:
             return []
         index, raw, given = self._open, self._raw, self._text
@@ -77,7 +80,7 @@ def _decoded(value: str) -> str:
 
 
 def _text_of(raw: str) -> str:
-    """Returns the text of complete arguments, in whatever form the model wrote them."""
+    """Returns the text that the complete arguments of a tool call contain, in whatever form the model wrote them."""
     try:
         found = json.loads(raw, strict=False)
     except (ValueError, RecursionError):
@@ -88,5 +91,5 @@ def _text_of(raw: str) -> str:
 
 
 def _whole_characters(text: str) -> str:
-    """Returns the text with a replacement mark in place of half a character, which no answer could hold."""
+    """Returns the text with U+FFFD in place of half a surrogate pair, which cannot be written as UTF-8."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -27,20 +27,22 @@ from twostroke.text.grammar.client.rules import (
 
 MOST_UNFOLDED = 12
 _GROUP = re.compile(r"\(\?:(?:[^()\[\]\\]|\\.|\[\^?[^\[\]\\]+\])*\)|[^()\[\]\\|]|\\.|\[\^?[^\[\]\\]+\]")
-"""Matches one group without other groups inside, or one character."""
+"""Matches a pattern that needs no brackets before it is repeated: one group without other groups inside, or one
+character."""
 _MOST_STEPS = 5_000
 
 
 class OnePattern(Struct, frozen=True):
-    """depth: how often a rule may stand within itself; None where no rule refers to itself."""
+    """A Lark grammar as one regular expression. pattern: the expression. depth: how often a rule may be nested within
+    itself in texts that the expression matches; None where no rule refers to itself."""
 
     pattern: str
     depth: int | None = None
 
 
 def one_pattern(definition: str, most_bytes: int) -> OnePattern:
-    """Returns the grammar as one pattern. Raises NotRead where the text is not a grammar, or where no pattern of at
-    most `most_bytes` expresses it."""
+    """Returns the grammar as one regular expression. Raises NotRead where the text is not a grammar, or where no
+    expression of at most `most_bytes` matches it."""
     rules = _without_own_ends(read_rules(definition))
     if "start" not in rules.rules:
         raise NotRead("it has no rule named start")
@@ -58,8 +60,9 @@ def one_pattern(definition: str, most_bytes: int) -> OnePattern:
 
 
 class _Unfolding:
-    """Makes the patterns of rules; None stands for a rule that has no text within the depth. cut: True where some rule
-    was not unfolded."""
+    """Makes one regular expression of a Lark grammar by replacing the names of rules by what they stand for. A rule is
+    replaced within itself at most `depth` times. Methods return None for a part that matches no text without deeper
+    nesting. cut: True where a rule was nested deeper and was left out."""
 
     def __init__(self, rules: LarkRules, depth: int, most_bytes: int) -> None:
         self._rules, self._depth, self._most = rules.rules, depth, most_bytes
@@ -74,7 +77,9 @@ class _Unfolding:
         return None if made is None else made + self._gap
 
     def _made(self, node: LarkNode, gap: str) -> str | None:
-        """Returns the pattern of a node. gap: the pattern that may stand in front of each terminal."""
+        """Returns the regular expression of a part of the grammar; None where the part matches no text within the
+        depth, or where the expression becomes too long. gap: the expression of ignored text, such as white space, which
+        is put before each terminal."""
         self._steps += 1
         if self.too_long or self._steps > _MOST_STEPS:
             self.too_long = True
@@ -143,8 +148,8 @@ def _often(least: int, most: int | None) -> str:
 
 
 def _without_own_ends(rules: LarkRules) -> LarkRules:
-    """Returns the rules without recursion at their ends: such a rule repeats instead, so a: b | a "," b becomes b (","
-    b)*."""
+    """Returns the rules without recursion at their beginning or end: such a rule repeats instead, so a: b | a "," b
+    becomes b ("," b)*."""
     made = {name: _repeating(name, node) for name, node in rules.rules.items()}
     return LarkRules(made, rules.ignored)
 

@@ -34,10 +34,11 @@ class SeeingTemplate(Protocol):
 
     @property
     def abilities(self) -> Abilities:
-        """The parts of a conversation with tools that the template shows."""
+        """Which parts of a conversation with tools the template writes into the prompt: the offer of tools, calls,
+        results."""
 
     def joint(self, role: str) -> str:
-        """Returns the text between two parts of a message of this role."""
+        """Returns the text that the template writes between two parts of a message of this role."""
 
     @property
     def render(self) -> Callable[..., str]:
@@ -134,7 +135,7 @@ class WithPictures:
         return self._template.abilities
 
     def joint(self, role: str) -> str:
-        """Returns the template's joint for this role."""
+        """Returns the text that the template writes between two parts of a message of this role."""
         return self._template.joint(role)
 
     def render(self, messages: Sequence[Mapping[str, Any]], **more: Any) -> str:

@@ -14,7 +14,7 @@ class TakenAdapter(NamedTuple):
 
 
 class AdapterPlaces(Protocol):
-    """The part of the adapters that the metrics read."""
+    """What the metrics need to know about the loaded adapters."""
 
     @property
     def places(self) -> int:

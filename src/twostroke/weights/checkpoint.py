@@ -49,7 +49,6 @@ class SafetensorsTensor(Struct, frozen=True):
         return self.file.read_rows(self.stored, first, count, out)
 
     def read_raw(self, first: int, count: int) -> U8Array:
-        """See SafetensorsFile.read_raw."""
         return self.file.read_raw(self.stored, first, count)
 
 
@@ -147,7 +146,8 @@ class Checkpoint:
         return tensor.read_stored(first, count, kind)
 
     def holds_negated_exp(self, name: str) -> bool:
-        """Returns whether a tensor holds -exp(v) for each value v that a checkpoint has under its name."""
+        """Returns whether the file stores -exp(v) for each value v of the tensor, as GGUF files do for A_log of Mamba.
+        """
         tensor = self.tensors[name]
         return isinstance(tensor, GgufTensor) and tensor.negated_exp
 

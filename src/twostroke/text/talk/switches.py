@@ -51,21 +51,23 @@ class Wish(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """variables: the values of the template's variables. system: a text that belongs into the system message."""
+    """What a template gets so that the model thinks as much as wished. variables: the values of the template's
+    variables. system: a text that belongs into the system message."""
 
     variables: Mapping[str, Any]
     system: str = ""
 
 
 class Switches:
-    """The switches of one template."""
+    """Finds the variables with which one template turns thinking on, off or to an effort, and gives them values."""
 
     def __init__(self, template: Renders, form: Format) -> None:
         self._template, self._form = template, form
         self._known = template.variables
 
     def put(self, wish: Wish) -> Put | None:
-        """Returns the wish in this template's variables; None where the template has no switch for it."""
+        """Returns the template's variables that express how much the client wants the model to think. Returns None
+        where the template has no variable, or text, for it."""
         off = wish.off
         made = {name: values[off] for name, values in VALUES.items() if self._switches(name)}
         if wish.effort in (None, NONE) and wish.on is None and not off:
@@ -81,8 +83,8 @@ class Switches:
         return Put(made) if made else None
 
     def _switches(self, name: str) -> bool:
-        """Returns True where a prompt depends on this variable; a variable of the name could also serve another
-        purpose. Where the template refuses the trial, the name is enough."""
+        """Returns True where the values of the variable `name` change the prompt. A variable of this name could also
+        serve another purpose. Where the template refuses the value for on, its having the variable is enough."""
         if name not in self._known:
             return False
         on, off = (self._text({name: value}) for value in VALUES[name])

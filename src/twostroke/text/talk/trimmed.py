@@ -1,4 +1,4 @@
-"""Text in which white space counts between words, but not next to marks."""
+"""Passes on text as it streams, without the white space next to a format's marks, such as `</think>`."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class Trimmed:
         return True
 
     def trim(self) -> None:
-        """Notes a mark at this place: white space after it belongs to the form."""
+        """Called at a mark: white space after the mark is left out."""
         self._trim = True
 
     def drop(self) -> None:
-        """Notes a mark at this place: white space on both sides belongs to the form."""
+        """Called at a mark: white space before and after the mark is left out."""
         self._spaces.clear()
         self._trim = True
 
     def finish(self) -> None:
-        """Ends the text: white space at its end is text, too."""
+        """Ends the text. White space at its end is passed on, unless nothing came since the last mark."""
         if self._spaces and not self._trim:
             self._emit("".join(self._spaces))
         self._spaces.clear()

@@ -78,7 +78,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Returns the types that a JSON value has, the nearest first."""
+    """Returns the types of a JSON schema that allow this value; the type that fits best comes first, as integer for 3.
+    """
     if isinstance(value, bool):
         return ("boolean",)
     if isinstance(value, int):

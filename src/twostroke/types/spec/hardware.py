@@ -111,7 +111,7 @@ class HardwareSpec:
 
     @property
     def efficiency(self) -> Efficiency:
-        """The efficiency of the machine's class."""
+        """The shares of the published rates that programs usually reach on machines of this class, such as GPUs."""
         return EFFICIENCIES[self.kind]
 
     def product_rate(self, kind: WeightKind) -> float:

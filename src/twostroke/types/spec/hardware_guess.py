@@ -19,8 +19,8 @@ OPERATIONS = {
 }
 """f32, bf16 and int8 operations for each cycle and core, by level: half of what the units could do."""
 GUESSED_MEETING_S, GUESSED_BYTES_PER_S = 50e-6, 1e9
-"""The seconds of one meeting of two processes on a machine that was not measured, and the bytes a second that they
-exchange."""
+"""The latency in seconds of an exchange between two processes on a machine that was not measured, and the bytes a
+second that they exchange."""
 DEVICE_CLOCK_HZ, MULTIPROCESSOR_BYTES_PER_S = 1e9, 5e9
 """The clock of a device, and the rate of its memory for each multiprocessor, where its driver tells neither."""
 DEVICE_SHARE = 0.5

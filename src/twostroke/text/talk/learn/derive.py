@@ -31,7 +31,8 @@ MOST_MARK = 200
 
 
 class _Core(Struct, frozen=True):
-    """A call within a turn: text[start:end] is the text that its notation writes."""
+    """A call within a rendered turn: text[start:end] is the name and the arguments in the syntax `notation`, without
+    the marks that stand around calls."""
 
     start: int
     end: int
@@ -39,7 +40,8 @@ class _Core(Struct, frozen=True):
 
 
 Find = Callable[[str, str], _Core | None]
-"""Finds a call of this name in a turn, in one notation."""
+"""A function that finds a call of the named tool in the text of a turn, in one syntax. Its inputs are the text and the
+name."""
 
 
 def derived(probe: TemplateProbe, ends: Sequence[str]) -> Format | None:
@@ -80,7 +82,7 @@ def _tail(probe: TemplateProbe) -> str:
 
 
 def _turn(probe: TemplateProbe, case: TurnCase, ends: Sequence[str], thought: ThoughtMarks | None) -> str:
-    """Returns the calls of a turn, without an empty thought in front and without the end."""
+    """Returns the rendered calls of a turn, without an empty thought in front and without the end of the turn."""
     turn = without_end(probe.turn(case) or "", [*ends, _tail(probe)])
     if thought is not None and thought.closing.strip() in turn.partition(NAME)[0]:
         return turn.partition(thought.closing.strip())[2].lstrip()
@@ -88,7 +90,7 @@ def _turn(probe: TemplateProbe, case: TurnCase, ends: Sequence[str], thought: Th
 
 
 def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
-    """Finds begin, open, close, between and end, by comparing one call with two calls."""
+    """Yields the possible marks around calls, from the text of a turn with one call and of a turn with two calls."""
     first = find(one, NAME)
     if first is None:
         return
@@ -113,14 +115,14 @@ def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
 
 
 def _common_end(one: str, other: str) -> str:
-    """Returns the end that both texts have, beginning where a mark begins."""
+    """Returns the common end of both texts, from its first white space or opening bracket on."""
     shared = commonprefix([one[::-1], other[::-1]])[::-1]
     found = re.search(r"[\s<\[{(]", shared)
     return shared[found.start() :] if found else shared
 
 
 def _common_beginning(one: str, other: str) -> str:
-    """Returns the beginning that both texts have, ending where a mark ends."""
+    """Returns the common beginning of both texts, up to its last white space or closing bracket; "" without one."""
     shared = commonprefix([one, other])
     return shared[: len(shared) - len(re.split(r"[\s>\])}]", shared)[-1])]
 
@@ -222,6 +224,7 @@ def _means(item: object, wanted: object) -> bool:
 
 
 def _two_tags(text: str) -> tuple[str, str]:
-    """Returns the text that closes a key, and the text that opens its value."""
+    """Divides the text between a key and its value into the tag that closes the key and the tag that opens the value.
+    """
     found = re.match(r"(</[^>]*>\s*)(.*)$", text, re.DOTALL)
     return (found[1], found[2]) if found else (text, "")

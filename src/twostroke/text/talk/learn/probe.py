@@ -19,7 +19,7 @@ NAME, OTHER = "qz_first", "qz_second"
 IDS = ("Qz0Qz0Qz0", "Qz1Qz1Qz1")
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 _BEGUN = re.compile(r"(<[^<>\s]*|\[[^\[\]\s]*)\Z")
-"""Matches the beginning of a mark at the end of a text."""
+"""Matches an unfinished tag, such as `<think`, at the end of a text."""
 
 
 class Renders(Protocol):
@@ -78,7 +78,7 @@ TOOLS = [
 
 
 class TemplateProbe:
-    """Renders texts with one template. A case that the template refuses gives None."""
+    """Renders known conversations with one template. `turn` returns None where the template refuses a conversation."""
 
     def __init__(self, template: Renders) -> None:
         self._template = template
@@ -86,7 +86,8 @@ class TemplateProbe:
 
     @property
     def described(self) -> Any:
-        """The description of answers in the checkpoint; None where there is none."""
+        """The checkpoint's own description of the model's answers (its `response_template`); None where there is none.
+        """
         return getattr(self._template, "described", None)
 
     @made_once
@@ -127,8 +128,8 @@ class TemplateProbe:
         return None
 
     def _turn_begins(self, full: str, start: str) -> int:
-        """Returns the position where the answer begins in the text of a conversation. start: the prompt, from which the
-        beginning of that text may differ."""
+        """Returns the position in `full`, the text of a conversation, at which its last message, an answer, begins.
+        start: the text of the prompt before this answer, which `full` may begin with in a changed form."""
         place = len(commonprefix([full, start]))
         opening = self.prompt.removeprefix(self._text([_user()], False) or "")
         if opening != self.prompt and opening.strip() and opening not in full[:place]:
@@ -169,8 +170,8 @@ class TemplateProbe:
 
 
 def _marks_begin(text: str, place: int) -> int:
-    """Returns the beginning of the mark that extends over `place`, else `place` itself: two marks may begin in the same
-    way."""
+    """Returns where the tag begins that extends over `place`; `place` itself where there is none. Two texts that begin
+    to differ at `place` may differ within a tag."""
     found = _BEGUN.search(text[:place])
     return found.start() if found and MARK.match(text, found.start()) and place < len(text) else place
 

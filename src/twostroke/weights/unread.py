@@ -14,7 +14,8 @@ from twostroke.weights.tensors import HARMLESS, wanted_tensors, with_prefix
 
 MOST_NAMED = 4
 NO_NEWS = re.compile(r"(.*\.)?(position_ids|pooler\..*)")
-"""Tables that are computed again, and a product after encoders that embeddings do not need."""
+"""Tensors that need no report when they are not read: tables of positions, which are computed again, and the pooler of
+an encoder (a layer after it), which embeddings do not need."""
 PREDICTION = re.compile(r"(.*\.)?mtp(_layers)?\..*")
 """Tensors that predict further tokens. Layers beyond the model's number of layers do the same."""
 _LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")
@@ -25,7 +26,8 @@ TIED_HEADS = frozenset(
 
 
 def tell_unread(model: Model, checkpoint: Checkpoint, guesses: bool, report: Callable[[str], None]) -> None:
-    """Reports `unread_sentence` and `beside_sentence`, where they are not None."""
+    """Reports which tensors of the checkpoint, and which files next to a GGUF file, are not read. guesses: see
+    `unread_sentence`."""
     for sentence in (unread_sentence(model, checkpoint, guesses), beside_sentence(checkpoint)):
         if sentence is not None:
             report(sentence)

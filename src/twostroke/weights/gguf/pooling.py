@@ -18,7 +18,7 @@ MODES = {MEAN: "mean", CLS: "cls", LAST: "lasttoken"}
 
 
 def pooling_number(keys: Keys) -> int | None:
-    """Returns the value of the key; None where the file has none. Raises CorruptModel."""
+    """Returns the value of the file's key pooling_type; None where the file has no such key. Raises CorruptModel."""
     if not keys.has(KEY):
         return None
     number = keys.number(KEY)

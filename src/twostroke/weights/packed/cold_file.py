@@ -51,8 +51,8 @@ IN_MEMORY = 1
 
 
 def in_memory(mapped: U8Array) -> NDArray[np.bool_]:
-    """See InMemory; returns True for all pages where the system cannot tell. `mapped` begins at a page. The call itself
-    fetches no page."""
+    """Returns for each page of the mapped bytes whether it is in memory; True for all pages where the system cannot
+    tell. `mapped` begins at a page. The call itself fetches no page."""
     found = np.full(-(-mapped.size // mmap.PAGESIZE), IN_MEMORY, np.uint8)
     call = _mincore()
     if call is not None and call(mapped.ctypes.data, mapped.size, found.ctypes.data) != 0:
@@ -82,9 +82,9 @@ def read_cold(
 ) -> int:
     """Reads the pieces that have pages outside memory, if they are `least_bytes` or more; returns their bytes.
 
-    mapped: the whole file. compare: called with pieces that were read, in order, as long as the next one is not in
-    memory, because the time would otherwise be spent waiting for the disk. A file that cannot be read is not an error
-    of this function: the code that needs its bytes meets the same failure and names it. Raises the errors of `compare`.
+    mapped: the whole file. compare: called with pieces that were read, in order, whenever the next piece is not in
+    memory yet: this uses the time in which the disk reads. A file that cannot be read is not an error of this function:
+    the code that needs its bytes meets the same failure and names it. Raises the errors of `compare`.
     """
     size, pages = mapped.size, PIECE_BYTES // mmap.PAGESIZE
     there = probe(mapped)

@@ -110,7 +110,8 @@ class RoundedPacking:
                     self._pack_first()
 
     def _room(self, num_bytes: int) -> U8Array:
-        """Returns memory that holds no block that is still to be packed."""
+        """Returns a buffer of `num_bytes` for the rows of the next block. Two buffers take turns, so the block that
+        waits to be packed is not overwritten."""
         if self._memory[0].size < num_bytes:
             self._memory[0] = np.empty(num_bytes, np.uint8)
         return self._memory[0][:num_bytes]
@@ -143,8 +144,8 @@ class RoundedPacking:
 
 
 class _Rows:
-    """Reads the rows of several tensors, one after the other. A tensor (or matrix of a stack) that is transposed, or
-    whose rows are read in another order, is held as a whole, one at a time."""
+    """Reads the rows of several tensors, one tensor after the other. A tensor (or matrix of a stack) that is transposed
+    or needed in another order is read completely and kept until the next such tensor."""
 
     def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
         self._checkpoint, self._parts = checkpoint, parts

@@ -51,7 +51,7 @@ class _Piece(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """The place of a piece: `area` is bytes from `begin` on of the blob `key`."""
+    """The target of a packed piece: `area` has the bytes of the blob `key` from byte `begin` on."""
 
     key: str
     begin: int
@@ -142,7 +142,8 @@ def stored_rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, 
 
 
 class _Tensor(NamedTuple):
-    """One tensor of a matrix. in_file: see `rows_in_file`; it is looked up once, not for each piece of the matrix."""
+    """One tensor of a matrix. in_file: the result of `rows_in_file`, which is looked up once, not for each piece of the
+    matrix."""
 
     part: Tensor
     in_file: tuple[GgufTensor, I32Array] | None

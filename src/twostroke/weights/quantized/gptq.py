@@ -77,7 +77,7 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers, (rows, columns)."""
+        """The shape of the dequantized matrix, (rows, columns)."""
         return self.qweight.shape[1], self.qweight.shape[0] * 32 // self.settings.bits
 
     @property
@@ -87,7 +87,7 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def bits(self) -> int:
-        """The bits of a code."""
+        """The number of bits of a code."""
         return self.settings.bits
 
     @property
@@ -96,7 +96,7 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def group(self) -> int:
-        """The number of columns of a group."""
+        """The number of columns that share a scale."""
         return self.settings.group or self.shape[1]
 
     @property

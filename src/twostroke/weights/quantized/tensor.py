@@ -46,7 +46,8 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the sorted columns."""
+        """The packed kinds that hold the matrix after its columns are sorted by group (act-order). There are none for a
+        format that cannot have act-order."""
         return self.matrix.ordered_kinds if isinstance(self.matrix, OrderedMatrix) else frozenset()
 
     def read_stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:

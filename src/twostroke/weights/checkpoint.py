@@ -49,6 +49,7 @@ class SafetensorsTensor(Struct, frozen=True):
         return self.file.read_rows(self.stored, first, count, out)
 
     def read_raw(self, first: int, count: int) -> U8Array:
+        """Returns the bytes of rows [first, first + count) as the file has them."""
         return self.file.read_raw(self.stored, first, count)
 
 

@@ -14,8 +14,8 @@ from twostroke.weights.quantized.parts import StoredPart
 
 
 class IndexedMatrix(ABC):
-    """A quantized matrix whose tensor `g_idx` may give the group of each column (act-order). GptqMatrix and
-    PackedMatrix inherit from this class; both satisfy `QuantizedMatrix` and `OrderedMatrix`."""
+    """A quantized matrix whose tensor `g_idx` may give the group of each column (act-order): the base of GptqMatrix and
+    PackedMatrix. Satisfies `OrderedMatrix` and a part of `QuantizedMatrix`."""
 
     __slots__ = ()
 

@@ -31,7 +31,7 @@ MOST_SCALAR, MOST_DEPTH = 4096, 64
 
 class BracesNotation(Struct, frozen=True):
     """Calls such as `call:shelf{title:<|"|>Emma<|"|>}`. before: the text in front of the tool's name (`call:`). quote:
-    the mark before and after a text (`<|"|>`). Keys are sorted, as templates write them."""
+    the mark before and after a text (`<|"|>`). Keys are sorted, as templates write them. Satisfies `Notation`."""
 
     before: str
     quote: str

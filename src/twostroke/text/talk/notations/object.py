@@ -29,7 +29,8 @@ class ObjectNotation(Struct, frozen=True):
     the name.
 
     textual: True where the arguments are JSON in a string. counts: True where the id is a number within the turn, which
-    is not sent to the client. Any other id is sent together with the name, as soon as both are read.
+    is not sent to the client. Any other id is sent together with the name, as soon as both are read. Satisfies
+    `Notation`.
     """
 
     name: str = "name"

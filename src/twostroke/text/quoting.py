@@ -39,8 +39,8 @@ def nothing_found(_text: str) -> Iterable[tuple[int, int]]:
 
 
 class Quoting:
-    """Hides control tokens that clients wrote from the template of one prompt, and puts them back. Only one thread may
-    use it.
+    """Replaces control tokens that clients wrote by placeholders while one prompt is rendered, and puts them back. Only
+    one thread may use it.
 
     find: returns the places of control tokens' texts in a text. always: True where the result has an empty span even if
     nothing was found, so that it is tokenized as a text with quoted parts.

@@ -38,8 +38,9 @@ class PieceTime(Struct, frozen=True):
 
 class SpanPiece(Struct, frozen=True):
     """A piece of the language model's work on a span: the rows of an image that see each other. part: the number of the
-    part of the model that computes the piece. first, end: its rows [first, end), counted from the first row of the
-    span. kind: SPAN_PRODUCTS or SPAN_ATTENTION. seconds: the predicted time of this piece."""
+    part of the model that computes the piece: an attention, or the ops between two attentions. first, end: its rows
+    [first, end), counted from the first row of the span. kind: SPAN_PRODUCTS or SPAN_ATTENTION. seconds: the predicted
+    time of this piece."""
 
     part: int
     kind: PieceKind

@@ -79,9 +79,9 @@ class Patching(Struct, frozen=True):
 
 
 class RowFold(Struct, frozen=True):
-    """A place in the middle of a tower at which neighbouring patches become one row. layer: the number of the attention
-    before this place. In this attention, a patch sees only the patches that become one row with it. side: the number of
-    patches on each side of the square that becomes one row."""
+    """A place in the middle of an image encoder at which neighbouring patches become one row. layer: the number of the
+    attention before this place. In this attention, a patch sees only the patches that become one row with it. side: the
+    number of patches on each side of the square that becomes one row."""
 
     layer: int
     side: int
@@ -175,7 +175,7 @@ class Canvas(Struct, frozen=True):
 class ImageSpan(Struct, frozen=True, eq=False):
     """Positions [first, end) of a prompt, which hold rows of a tile in order, beginning with row `skipped`. count: the
     number of rows; 0 means all rows from there on. together: True where the rows see each other, so that they are
-    computed in one step. canvas: the places of the tile, where its image has a canvas."""
+    computed in one step. canvas: where the tile lies on the canvas of its image; None for models without a canvas."""
 
     first: int
     tile: ImageTile

@@ -23,9 +23,8 @@ NOT_BESIDE_BEAMS: Mapping[str, tuple[Any, ...]] = {
     "adaptive_target": (-1,),
     "samplers": (None,),
 }
-"""The parameters that a beam search does not honour, each with the values that ask for nothing. A beam search draws no
-token, so a temperature of 0 asks for nothing. A temperature of 1 does not change the scores, so it asks for nothing
-too."""
+"""The parameters that a beam search does not honour, each with the values at which they have no effect on it. A beam
+search draws no token, as with a temperature of 0, and a temperature of 1 does not change the scores."""
 
 
 class AnswersAsked(Protocol):

@@ -31,10 +31,10 @@ class PlannedSequence(NamedTuple):
     known_token_ids: prompt and output so far; the live list, valid until `commit`. It is longer than the planned part
     where the prompt is chunked. tables: for each page group (`program.cache_groups`), the pages of positions [0, start
     + num_tokens), in order; -1 for a page before the group's window, which is never read. samples: True where the last
-    known position is planned, so that its logits give the next token. scores: the planned positions whose rows of the
-    head the request asks for: each gives the log probability of the prompt token after it, or is pooled. pooled: the
-    sum of the rows that earlier steps gave, as in `StepResult`. state_slot: the slot of its state in every state cache;
-    -1 where the model has no states.
+    known position is planned, so that its logits give the next token. scores: the planned prompt positions for which
+    the head computes a row. The row gives the log probability of the token after it, or is pooled. pooled: the sum of
+    the rows that earlier steps gave, as in `StepResult`. state_slot: the slot of its state in every state cache; -1
+    where the model has no states.
 
     draft_token_ids: guesses of the tokens after the known ones; they take the last of the planned positions. The token
     sampled after a guess counts only if this guess and all guesses before it equal the sampled tokens. There are none

@@ -56,7 +56,7 @@ class StepResult:
 
     pooled: request id -> the sum of its pooled rows so far, float64 numbers as bytes.
 
-    cold: True where memory was still being prepared during the step, as in an engine's first steps; its time then does
+    cold: True for the first step, and where background work still prepared memory during the step; its time then does
     not predict later steps.
 
     exchange: for a model in several processes, the leader's exchange with the others; its seconds are a part of

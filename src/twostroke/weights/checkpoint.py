@@ -128,7 +128,7 @@ class Checkpoint:
         return self.tensors[name].info
 
     def read(self, name: str) -> SourceArray:
-        """Returns a whole tensor, in its shape; see SafetensorsFile.read_rows."""
+        """Returns a whole tensor, in its shape: float32, or uint16 with the bits of bf16."""
         tensor = self.tensors[name]
         return tensor.read_rows(0, tensor.info.rows)
 

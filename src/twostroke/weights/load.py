@@ -26,7 +26,7 @@ SHORTEST = 1e-12
 """The least length by which a row of a matrix is divided."""
 
 Progress = Callable[[int, int, str], None]
-"""progress(done_bytes, total_bytes, tensor_name), in bytes of the checkpoint."""
+"""A function that is called with (done_bytes, total_bytes, tensor_name), in bytes of the checkpoint."""
 
 
 def load_weights(
@@ -157,8 +157,8 @@ MADE: Mapping[VectorForm, Callable[[Checkpoint, Vector], F32Array]] = {
 
 
 def _numbers_of(checkpoint: Checkpoint, part: Tensor) -> F32Array:
-    """Returns a tensor, or the selected rows of it, as one row of numbers. transposed: the tensor's first axis changes
-    fastest."""
+    """Returns a tensor, or the selected rows of it, as one row of numbers. Where the part is `transposed`, the tensor's
+    first axis changes fastest."""
     if part.matrix is not None:
         values = as_f32(checkpoint.read_rows(part.name, part.matrix, 1))
         values = values.reshape(part.shape[1], -1).T.reshape(-1) if part.transposed else values.reshape(-1)

@@ -55,7 +55,8 @@ class TensorSource(Protocol):
         """Shape, dtype and place."""
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """Returns rows [first, first + count) of the first axis; see SafetensorsFile.read_rows."""
+        """Returns rows [first, first + count) of the first axis: float32, or uint16 with the bits of bf16. out: an
+        array for the rows, of the result's dtype and size; None for a new array."""
 
 
 class WeightFile(Protocol):

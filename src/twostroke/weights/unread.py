@@ -22,7 +22,8 @@ _LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")
 TIED_HEADS = frozenset(
     ("lm_head.weight", "head.weight", "output.weight", "output_projection.weight", "decoder.weight", "lm_head.bias")
 )
-"""Names of heads. A head that a model leaves out is its embedding: a second copy of a tensor that is read."""
+"""Names of output heads. If a model does not read its head, the head is a second copy of the embedding, which is read.
+"""
 
 
 def tell_unread(model: Model, checkpoint: Checkpoint, guesses: bool, report: Callable[[str], None]) -> None:
@@ -66,7 +67,8 @@ def beside_sentence(checkpoint: Checkpoint) -> str | None:
 
 
 def _group(name: str, model: Model) -> str:
-    """Returns the beginning of names that the model leaves out, for a name with such a beginning; else the name."""
+    """Returns the longest of the beginnings in `model.ignored` that this name has, with "*" after it; the name where it
+    has none."""
     begins = [entry for entry in model.ignored if entry.endswith(".") and name.startswith(entry)]
     return f"{max(begins, key=len)}*" if begins else name
 

@@ -66,8 +66,8 @@ _CALLED: Messages = [
 
 
 def tried(render: FittedRender) -> Abilities:
-    """Returns the abilities of this template. The history with a call is rendered with another tool in its list of
-    tools, so the name of the called tool can only come from the call."""
+    """Tries which parts of a conversation with tools the template shows, and returns them. The history with a call is
+    rendered with another tool in its list of tools, so the name of the called tool can only come from the call."""
     offer, turn = _text(render, [user("qzask")], _TOOL), _text(render, _CALLED, _PLAIN_TOOL)
     calls = all(word in turn for word in ("qzsay", _NAME, _KEY, _VALUE))
     return Abilities(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from twostroke.types.errors import InvalidRequest
 
 QUESTION, ANSWER, THOUGHT, NEXT = "zqaskqz", "zqanswerqz", "zqthoughtqz", "zqnextqz"
-"""Words that no template holds."""
+"""The texts of a test conversation. No template contains them, so they can be found again in the rendered text."""
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 MARK = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 _END_WORDS = ("eot", "eom", "eos", "im_end", "end_of_t", "end▁of▁sentence", "</s>", "|end|", "<turn|>")
@@ -29,7 +29,7 @@ class Rendering(Protocol):
 
 
 class EndTokens(Protocol):
-    """The part of a vocabulary that concerns the tokens after an answer."""
+    """The part of a vocabulary with which the tokens after an answer are found."""
 
     special_ids: frozenset[int]
 
@@ -80,8 +80,8 @@ def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset
 
 
 def _without_opening(template: Rendering, turn: str) -> str:
-    """Returns the turn without the text that the template writes after every conversation. The end of a turn in that
-    text is kept."""
+    """Returns the turn without the text that the template writes after every conversation. A token at the beginning of
+    that text which ends a turn is kept."""
     question = _turn(template, None).rpartition(QUESTION)[2]
     answered, _, after = turn.rpartition(QUESTION)[2].partition(ANSWER)
     always = always_after(question, answered, after)

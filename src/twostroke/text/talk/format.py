@@ -3,7 +3,8 @@ from it.
 
     Format("hermes", calls=(CallForm(ObjectNotation(), open="<tool_call>\n", close="\n</tool_call>"),))
 
-Every text is exactly as the model writes it. A reader looks for it without the white space at its ends.
+A mark is a literal text, such as `<tool_call>`, around a part of a turn. Every text is exactly as the model writes it.
+A reader looks for it without the white space at its ends.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class Notation(Protocol):
 
 
 class CallForm(Struct, frozen=True):
-    """The way in which a format writes the calls of a turn: begin section ( open call close ) between (open call close)
-    end.
+    """The calls of a turn, written as `begin`, then `open`, a call and `close` for each call, and `end`. `between`
+    stands between two calls.
 
-    listed: True where square brackets stand around all calls, within the section.
+    listed: True where square brackets stand around all calls, between `begin` and `end`.
     """
 
     notation: Notation

@@ -45,8 +45,8 @@ class Turn(Protocol):
 
 
 def read_messages(turn: Turn, form: Messages, prompt_end: str) -> Reading[None]:
-    """Reads the whole turn. prompt_end: the end of the prompt, which may already hold a header and even the beginning
-    of a text."""
+    """Reads a whole turn of several messages. prompt_end: the end of the prompt, which may already hold a header and
+    even the beginning of a text."""
     reader = _Messages(turn, form)
     _, start, begun = prompt_end.rpartition(form.start)
     header, opened, _ = begun.partition(form.body) if start else ("", "", "")

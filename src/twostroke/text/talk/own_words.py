@@ -1,4 +1,4 @@
-"""Writes the parts of a conversation with tools that a chat template leaves out, in the format's own notation.
+"""Writes the parts of a conversation with tools that a chat template leaves out, in the model's own format of calls.
 
     messages = with_own_words(messages, tools, form, template.abilities, hide)
 

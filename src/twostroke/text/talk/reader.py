@@ -1,4 +1,4 @@
-"""Reads one assistant's turn as it streams, and separates thoughts, text and calls. One machine reads every format.
+"""Reads one assistant's turn as it streams, and separates thoughts, text and calls. The same code reads every format.
 
     reader = TurnReader(form, tools, prompt_end)    pieces = reader.feed(text) ... reader.finish()
 
@@ -132,7 +132,7 @@ class TurnReader:
             yield from self._marked(mark)
 
     def _marks(self) -> tuple[str, ...]:
-        """Returns the marks that are searched in an answer's text."""
+        """Returns the marks that are searched for in the text of an answer."""
         thought = self.form.thought
         marks = [*self.form.wraps, *self.starts]
         if thought is not None:
@@ -243,7 +243,8 @@ class TurnReader:
         return self._accepted > before
 
     def _sections(self, forms: Sequence[CallForm]) -> Reading[bool]:
-        """Reads a section that has begun, in the form that fits. Returns False where none fits."""
+        """Reads a section of calls whose opening mark was read, in the first of these forms that fits. Returns False
+        where none fits."""
         stream = self.stream
         yield from stream.space()
         listed = any(form.listed for form in forms) and (yield from stream.match("["))
@@ -273,7 +274,8 @@ class TurnReader:
         return False
 
     def _run_of(self, form: CallForm, section: bool, listed: bool) -> Reading[None]:
-        """Reads calls, one after the other. section, listed: True where their opening was read."""
+        """Reads the calls of one form, one after the other. section: True where the mark that opens a section was read.
+        listed: True where the bracket that opens a list was read."""
         stream = self.stream
         while True:
             yield from stream.space()

@@ -91,8 +91,8 @@ class Switches:
         return on is None or on != off
 
     def _word_for(self, effort: str, *, off: bool, switched: bool) -> str | None:
-        """Returns the value of the variable for an effort; None for no value. switched: True where another variable
-        already expresses the wish."""
+        """Returns the value of reasoning_effort for this effort; None where the variable gets no value. switched: True
+        where another variable already expresses the wish."""
         if not off:
             return None if effort == NONE else self._nearest(effort)
         if switched:
@@ -133,6 +133,6 @@ class Switches:
 
 
 def with_system(messages: Sequence[Mapping[str, Any]], text: str) -> list[Mapping[str, Any]]:
-    """Returns the messages with this text in a system message in front, which the template's repairs join with others.
-    """
+    """Returns the messages with a system message of this text in front. Where a template accepts only one system
+    message, Fit joins it with the others."""
     return [{"role": "system", "content": text}, *messages] if text else list(messages)

@@ -91,8 +91,8 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _pythons(text: str) -> Any:
-    """Returns the value of a text with Python's words and quotes, which templates write into histories, so that models
-    learn to write them."""
+    """Returns the value of JSON that is written with Python's words and quotes, such as {'a': True}; None for other
+    text. Templates write such text into histories, so models learn to write it."""
     value = JsonText()
     made, length = value.take(text, True)
     try:

@@ -165,8 +165,8 @@ class KVKind(enum.IntEnum):
         return self in (KVKind.INT8, KVKind.INT4)
 
     def key_bytes(self, head_dim: int) -> int:
-        """Returns the bytes of one position's K in one head, without its scale. bf16: whole pairs; integers: whole
-        quads."""
+        """Returns the bytes of one position's K in one head, without its scale. They are padded to whole words of 4
+        bytes."""
         word_elements = {KVKind.F32: 1, KVKind.BF16: 2, KVKind.INT8: 4, KVKind.INT4: 8}[self]
         return 4 * -(-head_dim // word_elements)
 

@@ -31,8 +31,8 @@ class RopeKind(enum.StrEnum):
     LLAMA3 = "llama3"
     PROPORTIONAL = "proportional"
     STILL = "still"
-    """The kind of a table without rotations; it only has the factor that grows with the position. No config names this
-    kind."""
+    """The kind of a table of cos and sin without rotations; it only has the factor that grows with the position. No
+    config names this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +168,8 @@ def _read_rope(
 
 
 def _check_partial_rotary(config: Fields, group: Fields, kind: RopeKind) -> None:
-    """Raises UnsupportedModel for a partial factor with scaling. These families turn whole heads: transformers ignores
-    the factor without scaling, and fails with it."""
+    """Raises UnsupportedModel where partial_rotary_factor is set together with rope scaling. These families rotate
+    whole heads: transformers ignores the factor where there is no scaling, and fails where there is."""
     outer = config.number("partial_rotary_factor", 1e-3, 1.0, default=1.0)
     share = group.number("partial_rotary_factor", 1e-3, 1.0, default=outer)
     if share != 1.0 and kind is not RopeKind.DEFAULT:
@@ -193,8 +193,8 @@ def _kind(group: Fields) -> RopeKind:
 
 
 def _proportional(group: Fields, theta: float, head_dim: int, max_positions: int) -> RopeSpec:
-    """Returns the rope of Gemma 4: the frequencies are those of whole heads, and only a share of the pairs turns, the
-    fastest."""
+    """Returns the rope of Gemma 4. The frequencies are those of whole heads, and only a share of the rotary pairs is
+    rotated: those with the highest frequencies."""
     turned = int(group.number("partial_rotary_factor", 0.0, 1.0, default=1.0) * head_dim // 2)
     if head_dim % 2 or not turned:
         raise group.wrong("partial_rotary_factor", f"At least one pair of the {head_dim} elements of a head must turn.")

@@ -11,7 +11,7 @@ from twostroke.weights.gguf.keys import Keys
 
 KEY = "pooling_type"
 NONE, MEAN, CLS, LAST, RANK = range(5)
-"""Values of the key: llama_pooling_type of llama.cpp."""
+"""The values of the key pooling_type, as in llama_pooling_type of llama.cpp."""
 
 MODES = {MEAN: "mean", CLS: "cls", LAST: "lasttoken"}
 """The words of sentence-transformers for these values."""

@@ -71,7 +71,7 @@ class Source(Struct, frozen=True):
 
 
 def whole(file: GgufFile, stored: str, turned: bool = False) -> Source:
-    """Returns all rows of a stored tensor."""
+    """Returns the Source of all rows of a stored tensor."""
     tensor = file.tensors[stored]
     rows = math.prod((*tensor.shape[:-2], tensor.shape[-1])) if turned else tensor.rows
     return Source(file, stored, 0, rows, turned)
@@ -99,8 +99,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor of floats; num_bytes is the size in the file. blocks: the block types, separated by
-        blanks where there are several."""
+        """The shape and place of the tensor, and the dtype in which it is read; num_bytes is the size in the file.
+        blocks: the block types, separated by blanks where there are several."""
         names = sorted(self.block_names)
         changed = self.plus or self.factor != 1.0
         dtype = names[0] if names in (["BF16"], ["F16"]) and not changed else "F32"
@@ -129,7 +129,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return self.shape[-1] if self.turned else self.shape[0] if len(self.shape) == 2 else self.shape[-2]
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. Raises CorruptModel, UnsupportedModel (type), IndexError."""
+        """Returns rows [first, first + count): float32, or uint16 with the bits of bf16. out: an array for the rows.
+        Raises CorruptModel, UnsupportedModel (type), IndexError."""
         check_rows(self.sources[0].stored, first, count, self.shape[0])
         dtype: type[np.uint16 | np.float32] = np.uint16 if self.info.dtype == "BF16" else np.float32
         shape = (count, *self.shape[1:])

@@ -1,4 +1,5 @@
-"""The files that a hub offers under a name, with their sizes, licence and gate. No weights are fetched for this."""
+"""The files that a hub offers under a name, with their sizes and licence, and whether access to them is gated. No
+weights are fetched for this."""
 
 from __future__ import annotations
 

@@ -39,12 +39,12 @@ READING = "from the disk"
 """The text with which `progress` is called for every piece."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with (done_bytes, total_bytes, what)."""
+"""A function that is called with (done_bytes, total_bytes, what)."""
 InMemory = Callable[[U8Array], NDArray[np.bool_]]
-"""Returns, from mapped bytes, whether each page of them is in memory."""
+"""A function that returns, from mapped bytes, whether each page of them is in memory."""
 
 Compare = Callable[[int, int], None]
-"""Called with (offset, num_bytes) of a piece of the file that is now in memory."""
+"""A function that is called with (offset, num_bytes) of a piece of the file that is now in memory."""
 
 IN_MEMORY = 1
 """The bit of mincore's answer that means that a page is in memory."""

@@ -54,8 +54,8 @@ class _Matrix(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Rows that are being read. first_panel: the place of the rows in the matrix. read: a future of the array and of
-    the number of bytes that were read from the checkpoint."""
+    """Rows that are being read. first_panel: the number of the first of their panels in the packed weight. read: a
+    future of the array and of the number of bytes that were read from the checkpoint."""
 
     matrix: _Matrix
     first_panel: int
@@ -63,7 +63,8 @@ class _Block(NamedTuple):
 
 
 class RoundedPacking:
-    """Packs matrices one after the other. It is a context: all matrices that were added are packed when it ends."""
+    """Packs matrices one after the other. It is a context manager: all matrices that were added are packed when it
+    ends."""
 
     def __init__(self, target: BlobTarget, checkpoint: Checkpoint, packer: Packer) -> None:
         self._target, self._checkpoint, self._packer = target, checkpoint, packer

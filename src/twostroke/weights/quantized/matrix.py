@@ -92,8 +92,8 @@ def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
 
 
 class GroupedRows(Struct, frozen=True, eq=False):
-    """A block of n rows. codes: (n, columns), of `bits` bits each, not negative. scales: (n, groups). zeros, biases:
-    one of the two is given, (n, groups).
+    """n rows of a quantized matrix. codes: (n, columns), of `bits` bits each, not negative. scales: (n, groups). zeros,
+    biases: one of the two is given, (n, groups).
 
     group: the number of columns that share a scale, where they lie side by side; the last group may be shorter.
     group_of: (columns,) the group of each column, where columns of a group do not lie side by side.
@@ -118,8 +118,8 @@ class GroupedRows(Struct, frozen=True, eq=False):
         return found
 
     def stored(self, kind: WeightKind) -> StoredValues:
-        """Returns the values for an affine kind, or for FLAT4 where all zero points are in the middle; columns are
-        sorted by group."""
+        """Returns the rows as codes and scales for an affine kind, or for FLAT4 where all zero points are in the
+        middle; columns are sorted by group."""
         wide = kind.step_columns
         at = np.arange(self.codes.shape[1] // wide) * wide // self.group
         if self.group_of is not None:

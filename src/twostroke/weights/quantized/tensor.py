@@ -23,7 +23,8 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor of floats; num_bytes is the size of its parts in the files."""
+        """The shape of the dequantized tensor, which is read as float32; num_bytes is the size of its parts in the
+        files."""
         matrix = self.matrix
         return TensorInfo("F32", matrix.shape, 0, matrix.num_bytes, matrix.words, matrix.kinds)
 

@@ -137,7 +137,7 @@ def _model(name: str, repo_id: str, found: dict[str, Path]) -> CachedModel:
 
 
 def _names(folder: Path) -> list[Path]:
-    """Returns the names in all snapshots."""
+    """Returns the paths of the files in all snapshots of a repository."""
     return _files(folder / "snapshots")
 
 

@@ -23,7 +23,7 @@ RECORDS = "store"
 
 class PullRecord(Struct, frozen=True):
     """The hub's description of a model that was pulled. reference: the full name of the model, for example
-    hub-id:quantization. files: name -> bytes. pulled_s: the time of the download as Unix time."""
+    publisher/model:Q4_K_M@revision. files: name -> bytes. pulled_s: the time of the download as Unix time."""
 
     reference: str
     repo_id: str

@@ -11,8 +11,8 @@ ANSWER = "answer_form"
 
 
 def around_answer(form: Format, special_id: SpecialId, prompt_end: str) -> str:
-    """Returns rules of Lark whose `start` contains ANSWER; "" for a format that writes only a thought around an answer.
-    """
+    """Returns the Lark rules of the texts around an answer; "" for a format that writes only a thought around an
+    answer. `start` contains ANSWER, whose own rule the caller adds."""
     lark = Lark(form.tokens(calls=False), special_id, "around")
     said = form.messages
     if said is not None:

@@ -1,4 +1,5 @@
-"""Derives a format from an unknown template: the text between words that no template holds is the format.
+"""Derives the format of calls from an unknown template. It renders words that no template contains; the text between
+these words is the format.
 
     <tool>qz_first|{"qz_key": "qzvalue"}</tool>       open, name, middle, arguments, close
 
@@ -128,7 +129,7 @@ def _common_beginning(one: str, other: str) -> str:
 
 
 def _object(turn: str, name: str) -> _Core | None:
-    """Finds the smallest object of JSON around the name."""
+    """Finds a call that is a JSON object: the smallest one around the name."""
     place = turn.find(name)
     for start in reversed([at for at in range(max(0, place)) if turn[at] == "{"]):
         value, end = _json_at(turn, start)
@@ -153,7 +154,7 @@ def _object_notation(value: dict[str, object], name: str) -> ObjectNotation | No
 
 
 def _named(turn: str, name: str) -> _Core | None:
-    """Finds the name as text, followed by an object with the arguments."""
+    """Finds a call that is its name as plain text, followed by a JSON object with the arguments."""
     place = turn.find(name)
     start = turn.find("{", place)
     if start < 0 or place < 0:

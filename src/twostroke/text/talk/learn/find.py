@@ -34,7 +34,8 @@ class TokenTexts(Protocol):
 
 
 def find_format(template: Renders, vocabulary: TokenTexts) -> Format:
-    """Returns the format. Its note tells how the format was found and which checks were made."""
+    """Returns the format in which the model with this template writes calls and thoughts. Its note tells how the format
+    was found and which checks were made."""
     probe = TemplateProbe(template)
     ends = tuple(filter(None, (vocabulary.token_text(token_id) for token_id in vocabulary.special_ids)))
     found = _found(probe, vocabulary, ends)

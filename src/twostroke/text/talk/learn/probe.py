@@ -1,4 +1,5 @@
-"""Finds out what a chat template writes for known messages: turns with words that no template holds."""
+"""Renders test messages with a chat template. No template contains their words, so the text that it adds can be told
+apart."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Renders(Protocol):
 
 
 class TurnCase(Struct, frozen=True):
-    """An assistant's turn. calls: (name, arguments)."""
+    """An assistant's turn for a test. calls: (name, arguments) of each call."""
 
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     content: str = ""
@@ -86,8 +87,8 @@ class TemplateProbe:
 
     @property
     def described(self) -> Any:
-        """The checkpoint's own description of the model's answers (its `response_template`); None where there is none.
-        """
+        """The checkpoint's own description of the model's answers (`response_template` or `response_schema`); None
+        where there is none."""
         return getattr(self._template, "described", None)
 
     @made_once
@@ -129,7 +130,7 @@ class TemplateProbe:
 
     def _turn_begins(self, full: str, start: str) -> int:
         """Returns the position in `full`, the text of a conversation, at which its last message, an answer, begins.
-        start: the text of the prompt before this answer, which `full` may begin with in a changed form."""
+        start: the text of the prompt before this answer; `full` may begin with a slightly different text."""
         place = len(commonprefix([full, start]))
         opening = self.prompt.removeprefix(self._text([_user()], False) or "")
         if opening != self.prompt and opening.strip() and opening not in full[:place]:

@@ -30,7 +30,8 @@ _TEXTUAL = ("true", "string")
 
 
 class TaggedNotation(Struct, frozen=True):
-    """name_open N name_close ( key_open K key_close value_open pad V pad value_close between )* closing
+    """Calls of tags around a name N, keys K and values V. Each is name_open N name_close (key_open K key_close
+    value_open pad V pad value_close between)* closing.
 
     lead: the text that begins name_open, for models that sometimes forget a mark in front of it. pad: a line end before
     and after each value, which is not part of the value. loose: a line end that is removed from both ends of a value,
@@ -205,8 +206,8 @@ class _Arguments:
         return (yield from self._value(types, self._call if shown else None, self._ends(pad)))
 
     def _ends(self, pad: str) -> Followed:
-        """Returns the marks that end a value. Some models forget to close a value: then the next key ends it, if the
-        tool has that key, and so does the end of the call."""
+        """Returns the texts that end a value, each with the texts that must follow it. Some models forget to close a
+        value: then the next key ends it, if the tool has that key, and so does the end of the call."""
         line, keys = self._notation.pad, self._known_keys()
         before = {line, line + self._notation.between}
         found: dict[str, Sequence[str] | None] = {space + self._next_key: keys for space in before}

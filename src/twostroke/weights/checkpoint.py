@@ -42,7 +42,6 @@ class SafetensorsTensor(Struct, frozen=True):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape, dtype and place."""
         return self.file.tensors[self.stored]
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:

@@ -114,5 +114,4 @@ def _read(descriptor: int, offsets: list[int], tell: Callable[[int], None], comp
 
 
 def _fetch(descriptor: int, offset: int) -> None:
-    """Makes the system read a piece while the program goes on."""
     here.fetch_ahead(descriptor, offset, PIECE_BYTES)

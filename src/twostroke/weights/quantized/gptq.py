@@ -82,12 +82,10 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def columns(self) -> int:
-        """The number of columns of the matrix."""
         return self.shape[1]
 
     @property
     def bits(self) -> int:
-        """The number of bits of a code."""
         return self.settings.bits
 
     @property
@@ -96,7 +94,6 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def group(self) -> int:
-        """The number of columns that share a scale."""
         return self.settings.group or self.shape[1]
 
     @property

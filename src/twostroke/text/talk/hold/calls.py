@@ -81,7 +81,6 @@ def _rules(form: CallForm, opening: str, schemas: Mapping[str, Any], lark: Lark)
 
 
 def _after(text: str, mark: str) -> str:
-    """Returns the part of the text after the mark."""
     return text.partition(mark)[2] if text else ""
 
 

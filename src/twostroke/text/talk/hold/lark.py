@@ -131,7 +131,6 @@ class Lark:
 
 
 def _regex(pattern: str) -> str:
-    """Returns a pattern as Lark writes it."""
     return f"/{re.sub(_SLASH, _escaped, pattern)}/"
 
 

@@ -100,7 +100,6 @@ class _Object:
         self._id = self._named = ""
 
     def read(self) -> Reading[None]:
-        """Reads all pairs of the object."""
         yield from self._pairs()
         if self._named and not self._call.begun:
             self._begin()

@@ -85,7 +85,6 @@ def _pairs_by_text(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Place
 
 
 def _powers(base: int) -> Numbers:
-    """Returns base^0 to base^LONGEST modulo 2^64."""
     return np.multiply.accumulate(np.array([1, *[base] * LONGEST], np.uint64))
 
 

@@ -34,10 +34,11 @@ class SeeingTemplate(Protocol):
 
     @property
     def abilities(self) -> Abilities:
-        """The parts of a conversation with tools that the template shows."""
+        """Which parts of a conversation with tools the template writes into the prompt: the offer of tools, calls,
+        results."""
 
     def joint(self, role: str) -> str:
-        """Returns the text between two parts of a message of this role."""
+        """Returns the text that the template writes between two parts of a message of this role."""
 
     @property
     def render(self) -> Callable[..., str]:
@@ -123,20 +124,18 @@ class PictureMarks:
 
 
 class WithPictures:
-    """A chat template together with the marks of the images in the messages that it renders."""
+    """A chat template together with the marks of the images in the messages that it renders. Satisfies
+    `SeeingTemplate`."""
 
     def __init__(self, template: SeeingTemplate, marks: PictureMarks) -> None:
         self._template, self._marks = template, marks
 
     @property
     def abilities(self) -> Abilities:
-        """The abilities of the template."""
         return self._template.abilities
 
     def joint(self, role: str) -> str:
-        """Returns the template's joint for this role."""
         return self._template.joint(role)
 
     def render(self, messages: Sequence[Mapping[str, Any]], **more: Any) -> str:
-        """Returns the text of a conversation. Raises InvalidRequest."""
         return self._template.render(messages, pictures=self._marks, **more)

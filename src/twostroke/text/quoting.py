@@ -34,15 +34,16 @@ class Rendered(Struct, frozen=True):
 
 
 def nothing_found(_text: str) -> Iterable[tuple[int, int]]:
-    """The finder for texts whose control tokens keep their meaning: it finds none."""
+    """Finds nothing: the `find` function for texts whose control tokens keep their meaning."""
     return ()
 
 
 class Quoting:
-    """The quoted texts of one prompt. Only one thread may use them.
+    """Replaces control tokens that clients wrote by placeholders while one prompt is rendered, and puts them back. Only
+    one thread may use it.
 
-    find: returns the places of control tokens' texts in a text. always: True where the prompt counts as quoted even if
-    nothing was found.
+    find: returns the places of control tokens' texts in a text. always: True where the result has an empty span even if
+    nothing was found, so that it is tokenized as a text with quoted parts.
 
     Placeholders are digits, which no filter of a template (upper, title, tojson) changes.
     """

@@ -1,4 +1,4 @@
-"""The text of a beam, as far as stop strings need it: it shows whether the answer ends with this token."""
+"""Follows the text of one beam of a beam search, to know whether its last token completes a stop string."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StopText:
         self.stopped = False
 
     def after(self, token_id: int) -> StopText:
-        """Returns the text with one more token."""
+        """Returns the StopText of this beam after one more token."""
         made = copy.copy(self)
         made._detokenizer, made._matcher = self._detokenizer.fork(), self._matcher.fork()
         made._num_tokens += 1
@@ -38,5 +38,5 @@ class StopText:
 
 
 def stop_text(vocabulary: Vocabulary, request: Request) -> StopText | None:
-    """Returns the empty text of a request; None where the request has no stop strings."""
+    """Returns the StopText of a request before its first output token; None where the request has no stop strings."""
     return StopText(vocabulary, request) if request.params.stop else None

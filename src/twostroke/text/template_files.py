@@ -33,8 +33,8 @@ def read_sources(folder: Path, own: Path | None = None) -> dict[str, str]:
 
 
 def read_response(folder: Path) -> Any:
-    """Returns the folder's description of its model's answers, in transformers' terms of today or of 2025; None where
-    there is none.
+    """Returns the folder's description of the form of its model's answers: the `response_template` of
+    tokenizer_config.json, or the older `response_schema`. None where there is neither.
 
     Raises CorruptModel.
     """

@@ -1,1 +1,1 @@
-"""The types that all rooms share: requests, plans, results, events, errors, model and machine descriptions."""
+"""The types that all packages share: requests, plans, results, events, errors, model and machine descriptions."""

@@ -6,15 +6,15 @@ from typing import NamedTuple, Protocol
 
 
 class TakenAdapter(NamedTuple):
-    """slot: the adapter's number in the arrays of the engine. salt: a text that is the same for adapters with the same
-    content, and different for all other adapters."""
+    """An adapter that a request uses. slot: the adapter's number in the arrays of the engine. salt: a text that is the
+    same for adapters with the same content, and different for all other adapters."""
 
     slot: int
     salt: str
 
 
 class AdapterPlaces(Protocol):
-    """The part of the adapters that the metrics read."""
+    """What the metrics need to know about the loaded adapters."""
 
     @property
     def places(self) -> int:

@@ -9,12 +9,13 @@ from msgspec import Struct
 
 
 class PieceKind(enum.IntEnum):
-    """PATCHES: pixels become rows, which go through the ops before the first attention. PRODUCTS: rows go through the
-    ops between two attentions, or after the last one, where each row depends on itself alone. ATTENTION: rows go
-    through an attention in which they see all rows of the square. WINDOWS: rows go through an attention in which they
-    see a window. HEAD: image rows are made. SHEET: the image rows of several squares are read line by line.
-    SPAN_PRODUCTS, SPAN_ATTENTION: rows of an image that see each other go through the same parts of a language model.
-    FOLD: groups of patches become one row each, and these rows go through the ops up to the next attention."""
+    """What one piece of the work on an image computes. PATCHES: pixels become rows, which go through the ops before the
+    first attention. PRODUCTS: rows go through the ops between two attentions, or after the last one, where each row
+    depends on itself alone. ATTENTION: rows go through an attention in which they see all rows of their tile, or of
+    their square of a Sheet. WINDOWS: rows go through an attention in which they see a window. HEAD: image rows are
+    made. SHEET: the image rows of several squares are read line by line. SPAN_PRODUCTS, SPAN_ATTENTION: the same as
+    PRODUCTS and ATTENTION, for image rows that see each other in the language model. FOLD: groups of patches become one
+    row each, and these rows go through the ops up to the next attention."""
 
     PATCHES = 0
     PRODUCTS = 1
@@ -36,8 +37,10 @@ class PieceTime(Struct, frozen=True):
 
 
 class SpanPiece(Struct, frozen=True):
-    """Rows [first, end) of one part of a language model, counted from the first row of a span. kind: SPAN_PRODUCTS or
-    SPAN_ATTENTION. seconds: the predicted time of this piece."""
+    """A piece of the language model's work on a span: the rows of an image that see each other. part: the number of the
+    part of the model that computes the piece: an attention, or the ops between two attentions. first, end: its rows
+    [first, end), counted from the first row of the span. kind: SPAN_PRODUCTS or SPAN_ATTENTION. seconds: the predicted
+    time of this piece."""
 
     part: int
     kind: PieceKind
@@ -47,12 +50,13 @@ class SpanPiece(Struct, frozen=True):
 
 
 class EncodePace(Struct, frozen=True):
-    """factors: for each kind of piece, in the order of PieceKind, how many times longer than predicted it may take."""
+    """Corrections of the predicted times of pieces. factors: for each kind of piece, in the order of PieceKind, the
+    factor by which a piece may take longer than predicted."""
 
     factors: tuple[float, ...] = (1.0,) * len(PieceKind)
 
     def of(self, kind: PieceKind) -> float:
-        """Returns how many times longer than predicted a piece of this kind may take."""
+        """Returns the factor by which a piece of this kind may take longer than predicted."""
         return self.factors[kind]
 
 

@@ -50,8 +50,8 @@ def placed(content: Any, where: str) -> Any:
 
 
 def with_places(messages: Sequence[Any]) -> list[Any]:
-    """Returns the messages of a chat with each image as a PlacedPart. An entry that is not a message stays unchanged.
-    """
+    """Returns the messages of a chat with each image as a PlacedPart, which knows the name of its field in the request.
+    An entry that is not a message stays unchanged."""
     made = []
     for place, message in enumerate(messages):
         content = message.get("content") if isinstance(message, Mapping) else None
@@ -79,9 +79,9 @@ class Patching(Struct, frozen=True):
 
 
 class RowFold(Struct, frozen=True):
-    """A place in the middle of a tower at which neighbouring patches become one row. layer: the number of the attention
-    before this place. In this attention, a patch sees only the patches that become one row with it. side: the number of
-    patches on each side of the square that becomes one row."""
+    """A place in the middle of an image encoder at which neighbouring patches become one row. layer: the number of the
+    attention before this place. In this attention, a patch sees only the patches that become one row with it. side: the
+    number of patches on each side of the square that becomes one row."""
 
     layer: int
     side: int
@@ -115,7 +115,8 @@ class Sheet(Struct, frozen=True):
 
     @classmethod
     def alone(cls, side: int) -> Sheet:
-        """Returns a sheet of one square, with one row after it."""
+        """Returns a grid of one square with `side` image rows on each side. One row that ends a line stands after all
+        of them."""
         return cls(1, 1, side, 0, 0, side, side, side, side, ends_lines=False)
 
     @property
@@ -125,7 +126,7 @@ class Sheet(Struct, frozen=True):
 
     @property
     def squares(self) -> int:
-        """The number of squares."""
+        """The number of squares in the grid."""
         return self.across * self.down
 
 
@@ -153,9 +154,9 @@ class ImageTile(Struct, frozen=True, eq=False, weakref=True):
 
 
 class Canvas(Struct, frozen=True):
-    """The plane on which an image, its slices and the marks around them have places. All numbers are image rows. lines,
-    columns: the size of the plane. top, left, height, width: the part of it that a tile shows. ends: the position after
-    the last mark of the image, for its last tile; 0 for others."""
+    """The plane on which a model places an image, its slices and the special tokens around them. All numbers are image
+    rows. lines, columns: the size of the plane. top, left, height, width: the part of the plane that a tile shows.
+    ends: the position after the last special token of the image, for the last tile of the image; 0 for other tiles."""
 
     lines: int
     columns: int
@@ -167,14 +168,14 @@ class Canvas(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tile shows the whole plane; it is then the first tile of the image."""
+        """Whether the tile shows the whole canvas; it is then the first tile of the image."""
         return (self.height, self.width) == (self.lines, self.columns)
 
 
 class ImageSpan(Struct, frozen=True, eq=False):
     """Positions [first, end) of a prompt, which hold rows of a tile in order, beginning with row `skipped`. count: the
     number of rows; 0 means all rows from there on. together: True where the rows see each other, so that they are
-    computed in one step. canvas: the places of the tile, where its image has a canvas."""
+    computed in one step. canvas: where the tile lies on the canvas of its image; None for models without a canvas."""
 
     first: int
     tile: ImageTile
@@ -190,8 +191,8 @@ class ImageSpan(Struct, frozen=True, eq=False):
 
 
 def later_pairs(spans: Iterable[ImageSpan], start: int, end: int) -> int:
-    """Returns the number of pairs of a position in [start, end) and a later one that it sees, because their rows see
-    each other."""
+    """Returns the number of pairs of positions in [start, end) whose earlier position sees the later one. Rows of an
+    image see each other where their span is `together`."""
     counts = [min(span.end, end) - max(span.first, start) for span in spans if span.together]
     return sum(count * (count - 1) // 2 for count in counts if count > 0)
 
@@ -207,7 +208,7 @@ class EncodedTiles(Struct, frozen=True):
 
     @property
     def pieces(self) -> int:
-        """The number of pieces."""
+        """The number of pieces that were computed."""
         return len(self.times)
 
     def __add__(self, other: EncodedTiles) -> EncodedTiles:

@@ -6,8 +6,8 @@
         schemes = LazyModule("twostroke.weights.quantized.schemes")
 
 Each imported module makes the program's start slower. A LazyModule is for modules that only some models or settings
-need. mypy and the laws of imports see the usual import. The program sees an object that imports the module when its
-first attribute is read.
+need. mypy and the tests of import rules see the usual import. The program sees an object that imports the module when
+its first attribute is read.
 """
 
 from __future__ import annotations

@@ -23,9 +23,8 @@ NOT_BESIDE_BEAMS: Mapping[str, tuple[Any, ...]] = {
     "adaptive_target": (-1,),
     "samplers": (None,),
 }
-"""The parameters that a beam search does not honour, each with the values that ask for nothing. A beam search draws no
-token, so a temperature of 0 asks for nothing. A temperature of 1 does not change the scores, so it asks for nothing
-too."""
+"""The parameters that a beam search does not honour, each with the values at which they have no effect on it. A beam
+search draws no token, as with a temperature of 0, and a temperature of 1 does not change the scores."""
 
 
 class AnswersAsked(Protocol):
@@ -64,8 +63,9 @@ def num_looked_at(width: int, num_ends: int) -> int:
 
 
 def num_offered(params: AnswersAsked, num_ends: int) -> int:
-    """Returns how many tokens a search needs of each beam. All continuations that it looks at may belong to one beam.
-    Where only end tokens end an answer, `width` tokens that are not end tokens are enough."""
+    """Returns how many of the best next tokens a search needs for each beam. With stop strings, this is the number of
+    continuations that it looks at, because all of them may belong to one beam. Without stop strings, only end tokens
+    end an answer, so the number of answers plus the number of end tokens is enough."""
     width = params.num_answers
     return num_looked_at(width, num_ends) if params.stop else width + num_ends
 

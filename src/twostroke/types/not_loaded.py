@@ -1,5 +1,5 @@
-"""The text of an error for a request whose model was not loaded. The request's reader makes a ModelUnavailable of the
-text, with the same code and reason."""
+"""The text of an error for a request whose model was not loaded. The server reads the text from the last piece of the
+answer and makes a ModelUnavailable with the same code and reason."""
 
 from __future__ import annotations
 

@@ -19,16 +19,17 @@ from twostroke.types.sampling_params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One user request before it becomes n engine requests. token_ids: never empty; the shell has checked the ids.
+    """One user request before it becomes n engine requests. token_ids: never empty; the engine's caller has checked the
+    ids.
 
     speculate: the way in which the request's next tokens are guessed, by the names of --speculate; None means the
     engine's way.
 
-    masks: the compiled params.grammar, one machine at its beginning for each completion; the shell makes the machines
-    where they are missing. A prompt that has machines can be run only once. shown_token_ids: special tokens that are
-    part of this answer's text nevertheless. adapter: the name of the adapter to compute the request with; None for the
-    model alone. pooling: set where the prompt becomes one vector; then there is no answer, and params are not used.
-    images, disk_s: see `Request`.
+    masks: the compiled params.grammar, one mask at its beginning for each completion; they are made later where they
+    are missing. A prompt that has masks can be run only once. shown_token_ids: special tokens that are part of this
+    answer's text nevertheless. adapter: the name of the adapter to compute the request with; None for the model alone.
+    pooling: set where the prompt becomes one vector; then there is no answer, and params are not used. images, disk_s:
+    see `Request`.
     """
 
     token_ids: tuple[int, ...]

@@ -31,13 +31,13 @@ class PlannedSequence(NamedTuple):
     known_token_ids: prompt and output so far; the live list, valid until `commit`. It is longer than the planned part
     where the prompt is chunked. tables: for each page group (`program.cache_groups`), the pages of positions [0, start
     + num_tokens), in order; -1 for a page before the group's window, which is never read. samples: True where the last
-    known position is planned, so that its logits give the next token. scores: the planned positions whose rows of the
-    head the request asks for: each gives the log probability of the prompt token after it, or is pooled. pooled: the
-    sum of the rows that earlier steps gave, as in `StepResult`. state_slot: the slot of its state in every state cache;
-    -1 where the model has no states.
+    known position is planned, so that its logits give the next token. scores: the planned prompt positions for which
+    the head computes a row. The row gives the log probability of the token after it, or is pooled. pooled: the sum of
+    the rows that earlier steps gave, as in `StepResult`. state_slot: the slot of its state in every state cache; -1
+    where the model has no states.
 
-    draft_token_ids: guesses of the tokens after the known ones, computed at the last of the planned positions. The
-    token sampled at a guess counts where this guess and all guesses before it are equal to the sampled tokens. Empty
+    draft_token_ids: guesses of the tokens after the known ones; they take the last of the planned positions. The token
+    sampled after a guess counts only if this guess and all guesses before it equal the sampled tokens. There are none
     where samples is False.
 
     alone: True to compute the sequence by itself, because a step with these positions and others failed. memory: what
@@ -75,7 +75,8 @@ class PlannedSequence(NamedTuple):
 
     @property
     def second_text(self) -> int | None:
-        """The position where the second of two texts begins; None where there is one text."""
+        """The position where the second text of a pair, as a reranker scores it, begins; None where the prompt is one
+        text."""
         return None if self.request.pooling is None else self.request.pooling.second_text
 
     @property
@@ -91,7 +92,8 @@ class PlannedSequence(NamedTuple):
 
     @property
     def later(self) -> int:
-        """The number of pairs of a planned row and a later position that it sees."""
+        """The number of pairs of planned positions whose earlier position sees the later one, as rows of an image do.
+        """
         return later_pairs(self.request.images, self.start, self.end) if self.request.images else 0
 
     @property
@@ -159,7 +161,8 @@ class SpanWork(NamedTuple):
 
 
 class EncodeTurn(NamedTuple):
-    """The tile that a step works on, the seconds that the pieces of this work may take, and how these are predicted."""
+    """The work on an image that a step gets. tile: the tile to encode. seconds: the time that the tile's pieces may
+    take in this step. pace: corrects the predicted times of these pieces."""
 
     tile: ImageTile | None = None
     seconds: float = 0.0
@@ -177,8 +180,9 @@ class Plan:
     held: why the next request of the queue was not admitted; None where no request waits. state_copies, page_copies:
     the copies made in order before the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all
     sequences together. encode: the tile of an image that the step works on. encode_s: the seconds that the pieces of
-    this work may take. encode_pace: corrects the predicted seconds of a piece. span: the pieces of a span that the step
-    computes after its sequences; the span's sequence is not one of these.
+    this work may take. encode_pace: corrects the predicted seconds of a piece. span: the pieces of a span (image rows
+    that see each other) that the step computes after its sequences. The sequence with the span is not one of
+    `sequences`.
     """
 
     step_id: int
@@ -195,7 +199,7 @@ class Plan:
 
     @property
     def computed(self) -> tuple[PlannedSequence, ...]:
-        """The sequences of the step, with that of a span at the end."""
+        """The sequences of the step; the sequence whose span of image rows the step works on comes last."""
         return self.sequences if self.span is None else (*self.sequences, self.span.planned)
 
     @property
@@ -210,5 +214,6 @@ class Plan:
 
     @property
     def num_tokens(self) -> int:
-        """The number of rows of the batch, without those of a span."""
+        """The number of rows of `sequences`. Rows of a span of an image, which go through the model in pieces, are not
+        counted."""
         return sum(sequence.num_tokens for sequence in self.sequences)

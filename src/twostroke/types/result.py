@@ -44,8 +44,8 @@ class SampledToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """sampled: request id -> its new tokens, for each planned sequence with `samples`: the accepted tokens of its
-    draft, and the token after them.
+    """What one step produced, and how long its parts took. sampled: request id -> its new tokens, for each planned
+    sequence with `samples`: the accepted tokens of its draft, and the token after them.
 
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
 
@@ -56,16 +56,16 @@ class StepResult:
 
     pooled: request id -> the sum of its pooled rows so far, float64 numbers as bytes.
 
-    cold: True where memory was being made ready while the step ran, so that the step's time does not predict later
-    steps.
+    cold: True for the first step, and where background work still prepared memory during the step; its time then does
+    not predict later steps.
 
     exchange: for a model in several processes, the leader's exchange with the others; its seconds are a part of
     model_s. delayed_s: seconds since the last step in which the step's thread was ready to run while the processor ran
     another program. early_s: the part of model_s in which a device worked on the step before the plan was given to the
     executor.
 
-    encodes: the work of the encoder of images; its seconds are a part of model_s. span_times: the pieces of a span that
-    were computed; their seconds are a part of model_s.
+    encodes: the work of the encoder of images; its seconds are a part of model_s. span_times: the computed pieces of
+    spans (image rows that see each other); their seconds are a part of model_s.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]
@@ -84,7 +84,7 @@ class StepResult:
 
     @property
     def span_s(self) -> float:
-        """The part of model_s that pieces of a span took."""
+        """The part of model_s that pieces of spans of image rows took."""
         return sum(each.seconds for each in self.span_times)
 
     @property

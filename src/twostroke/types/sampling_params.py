@@ -28,7 +28,8 @@ class SamplingParams(SamplerFields):
     """The parameters by which the tokens of one request are chosen. They are frozen, and checked at construction, which
     raises InvalidRequest naming the field.
 
-    Values are made exact at construction: one text for `stop` is one stop, lists become tuples, top_k=-1 becomes 0.
+    Values get their exact types at construction: a text for `stop` becomes a tuple of one stop string, lists become
+    tuples, top_k=-1 becomes 0.
 
     temperature: 0 means greedy. top_k: 0 or -1 means off. top_p, min_p: probabilities. seed: None lets the engine draw
     one. logprobs: None means none; k >= 0 asks for the log probabilities of the chosen token and of the k most likely
@@ -81,7 +82,8 @@ class SamplingParams(SamplerFields):
     length_penalty: float = 1.0
     early_stopping: bool | str = False
     has_chain: bool = field(default=False, init=False, repr=False, compare=False)
-    """The value of `narrows`, computed once because the sampler reads it at every token."""
+    """Whether anything other than temperature, top_k, top_p and min_p decides which token is drawn. It is the value of
+    the property `narrows`, computed once because the sampler reads it at every token."""
     allowed_ids_i32: bytes = field(default=b"", init=False, repr=False, compare=False)
     """allowed_token_ids as 32-bit integers, made once because the sampler reads them at every token."""
 

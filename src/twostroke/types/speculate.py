@@ -1,17 +1,18 @@
-"""The ways of guessing tokens, by name."""
+"""The names of the ways in which an engine guesses tokens (speculative decoding), as --speculate takes them."""
 
 from __future__ import annotations
 
 WAYS = ("auto", "off", "ngram", "suffix")
-"""The ways that every engine has."""
+"""The ways to guess tokens that every engine has."""
 NO_WAYS = ("auto", "off")
-"""The ways of an engine that never guesses."""
+"""The ways to guess tokens that a request may ask for where the engine never guesses."""
 DRAFT, MEDUSA, EAGLE, MTP = "draft", "medusa", "eagle", "mtp"
 BY_MODEL = (DRAFT, MEDUSA, EAGLE)
-"""The additional ways of an engine that loaded a draft model or heads. Each is asked for as WAY:MODEL."""
+"""The additional ways to guess tokens of an engine that loaded a draft model or heads. Users write them as WAY:MODEL.
+"""
 SHIPPED_HEADS = (MEDUSA, EAGLE)
 """The ways to guess for which no folder needs to be named: heads for the embedded model are part of the package."""
 INSIDE = (MTP,)
-"""The ways whose heads are in the model's own checkpoint; they are asked for by the word alone."""
+"""The ways to guess tokens with heads from the model's own checkpoint. Users write the name of the way alone."""
 LOADED = (*BY_MODEL, *INSIDE)
-"""The ways that an engine offers where it loaded a model or heads that guess."""
+"""The ways to guess tokens that need a loaded draft model or heads. An engine offers those that it has loaded."""

@@ -17,7 +17,8 @@ def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
 
 
 def fix_unreadable(error: OSError | UnicodeDecodeError, otherwise: str) -> str:
-    """Returns what the reader can do. otherwise: the advice where neither the path nor its permissions are wrong."""
+    """Returns what the user can do about the unreadable file. otherwise: the advice for errors that are about neither a
+    missing file nor missing permissions."""
     if isinstance(error, PermissionError):
         return "Check the permissions of the file and of its folders."
     if isinstance(error, FileNotFoundError):

@@ -42,14 +42,13 @@ class SafetensorsTensor(Struct, frozen=True):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape, dtype and place."""
         return self.file.tensors[self.stored]
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
         return self.file.read_rows(self.stored, first, count, out)
 
     def read_raw(self, first: int, count: int) -> U8Array:
-        """See SafetensorsFile.read_raw."""
+        """Returns the bytes of rows [first, first + count) as the file has them."""
         return self.file.read_raw(self.stored, first, count)
 
 
@@ -128,7 +127,7 @@ class Checkpoint:
         return self.tensors[name].info
 
     def read(self, name: str) -> SourceArray:
-        """Returns a whole tensor, in its shape; see SafetensorsFile.read_rows."""
+        """Returns a whole tensor, in its shape: float32, or uint16 with the bits of bf16."""
         tensor = self.tensors[name]
         return tensor.read_rows(0, tensor.info.rows)
 
@@ -147,7 +146,8 @@ class Checkpoint:
         return tensor.read_stored(first, count, kind)
 
     def holds_negated_exp(self, name: str) -> bool:
-        """Returns whether a tensor holds -exp(v) for each value v that a checkpoint has under its name."""
+        """Returns whether the file stores -exp(v) for each value v of the tensor, as GGUF files do for A_log of Mamba.
+        """
         tensor = self.tensors[name]
         return isinstance(tensor, GgufTensor) and tensor.negated_exp
 

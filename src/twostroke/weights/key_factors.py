@@ -31,23 +31,25 @@ MOST = 24
 FIX = f"Run `twostroke quantize MODEL --to keys` again, or delete {NAME}."
 
 Exponents = Mapping[int, tuple[tuple[int, ...], ...]]
-"""The exponents of each cache, by its index: for each KV head a list with one exponent for each channel."""
+"""The exponents of the powers of two by which K is divided, for each cache of K and V by its index. Each cache has a
+list for each KV head, with one exponent for each channel."""
 
 
 class KeyFactors(Struct, frozen=True):
-    """exponents: the exponents, by the name of the format of K and V for which they were chosen."""
+    """The powers of two by which the channels of K are divided before K is kept in int8 or int4. exponents: their
+    exponents, by the name of the format of K and V for which they were chosen."""
 
     exponents: Mapping[str, Exponents]
 
     def factors(self, kind: KVKind) -> dict[int, tuple[float, ...]]:
-        """Returns the factors of each cache, by its index, one KV head after the other. A cache whose factors are all 1
-        is left out; a format without exponents has none."""
+        """Returns the numbers by which the channels of K are divided, for each cache by its index, one KV head after
+        the other. A cache whose factors are all 1 is left out. The result is empty for a format without exponents."""
         found = self.exponents.get(kind.name.lower(), {})
         factors = {index: tuple(2.0**each for head in heads for each in head) for index, heads in found.items()}
         return {index: each for index, each in factors.items() if set(each) != {1.0}}
 
     def digest(self, kind: KVKind) -> str:
-        """Returns 16 hex digits, equal for equal factors; "" where there are no factors."""
+        """Returns 16 hex digits that are equal for equal factors; "" where there are no factors."""
         found = sorted(self.factors(kind).items())
         return hashlib.blake2b(repr(found).encode(), digest_size=8).hexdigest() if found else ""
 
@@ -85,7 +87,8 @@ def write_key_factors(folder: Path, found: KeyFactors) -> Path:
 
 
 def read_key_factors(folder: Path, caches: Mapping[int, PagedKV]) -> KeyFactors | None:
-    """Returns the factors next to a model; None where there is no file. caches: the caches that can have factors.
+    """Reads the key_factors.json of a model's folder; returns None where there is no such file. caches: the caches of K
+    and V that the file must name.
 
     Raises CorruptModel for a file that is not sound or belongs to another model.
     """

@@ -26,7 +26,7 @@ SHORTEST = 1e-12
 """The least length by which a row of a matrix is divided."""
 
 Progress = Callable[[int, int, str], None]
-"""progress(done_bytes, total_bytes, tensor_name), in bytes of the checkpoint."""
+"""A function that is called with (done_bytes, total_bytes, tensor_name), in bytes of the checkpoint."""
 
 
 def load_weights(
@@ -72,8 +72,9 @@ def pack_into(
 
 
 def in_order_of_file(weights: Sequence[Weight], checkpoint: Checkpoint) -> list[Weight]:
-    """Returns the weights in the order of their file, so that a disk reads forwards. The packed bytes do not depend on
-    the order. Several files hold layers one after the other, as the program has them, so their order is not changed."""
+    """Returns the weights in the order in which a checkpoint of one file has them, so that a disk reads forwards. With
+    several files, the order is not changed, because they hold the layers in the program's order. The packed bytes do
+    not depend on the order."""
     if len(checkpoint.shards) != 1:
         return list(weights)
     return sorted(weights, key=lambda weight: min(checkpoint.info(part.name).offset for part in weight.parts))
@@ -121,7 +122,9 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
 
 
 def _product(checkpoint: Checkpoint, vector: Vector) -> F32Array:
-    """See VectorForm.PRODUCT. No library for matrices is used: its sums may depend on its number of threads."""
+    """Returns `matrix @ table.T + bias` of the vector's tensors as one row. If the vector also has the tensors of a
+    layer norm, the rows of the table are normed first. No library for matrices is used: its sums may depend on its
+    number of threads."""
     read = [_numbers_of(checkpoint, part).reshape(part.shape) for part in vector.parts]
     for values, part in zip(read, vector.parts, strict=True):
         _check_usable(values, part.name)
@@ -135,7 +138,7 @@ def _product(checkpoint: Checkpoint, vector: Vector) -> F32Array:
 
 
 def _inverse_lengths(checkpoint: Checkpoint, vector: Vector) -> F32Array:
-    """See VectorForm.INVERSE_LENGTHS."""
+    """Returns 1 / length for each row of the matrix that is the vector's only tensor. Lengths are at least SHORTEST."""
     (part,) = vector.parts
     step = max(1, BLOCK_BYTES // (4 * part.shape[1]))
     found = []
@@ -154,8 +157,8 @@ MADE: Mapping[VectorForm, Callable[[Checkpoint, Vector], F32Array]] = {
 
 
 def _numbers_of(checkpoint: Checkpoint, part: Tensor) -> F32Array:
-    """Returns a tensor, or the selected rows of it, as one row of numbers. transposed: the tensor's first axis changes
-    fastest."""
+    """Returns a tensor, or the selected rows of it, as one row of numbers. Where the part is `transposed`, the tensor's
+    first axis changes fastest."""
     if part.matrix is not None:
         values = as_f32(checkpoint.read_rows(part.name, part.matrix, 1))
         values = values.reshape(part.shape[1], -1).T.reshape(-1) if part.transposed else values.reshape(-1)

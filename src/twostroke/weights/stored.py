@@ -52,8 +52,8 @@ HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
         (WeightKind.AFFINE8_32, ""),
     )
 )
-"""The types of ggml that each kind holds exactly, the smallest kind first: rows of several tensors that are one matrix
-share a kind. Other formats name the kinds themselves (`TensorInfo.kinds`)."""
+"""The packed kinds, the smallest first, each with the block types of ggml that it holds exactly. A matrix gets the
+first kind that holds the types of all its tensors. Other formats name the kinds themselves (`TensorInfo.kinds`)."""
 
 
 def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], WeightFormat | None]:
@@ -153,7 +153,7 @@ def kept_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
 
 
 def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], None]) -> None:
-    """Reports `kept_sentence` and `expanded_sentence`, where they are not None."""
+    """Reports how many bits the quantized matrices take in memory, and which matrices had to be expanded to bf16."""
     named = with_prefix(checkpoint, model)
     for sentence in (kept_sentence(model, named), expanded_sentence(model, named)):
         if sentence is not None:
@@ -194,8 +194,8 @@ def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32A
 
 
 def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Array] | None:
-    """Does the same as `rows_in_file` for a tensor that consists of two sources in the file, one of them transposed, if
-    the part lies in one source."""
+    """Does the same as `rows_in_file` for a tensor that is joined from stored tensors, some of them transposed. Returns
+    None unless one stored tensor has the whole part."""
     if part.matrix is not None or part.transposed != (part.columns is not None):
         return None
     chosen = _chosen(part, tensor.matrix_rows) if part.columns is None else np.arange(*part.columns, dtype=np.int32)

@@ -19,15 +19,15 @@ ORDER = ".column_order"
 """The ending of the name of a tensor that no file holds: the order of a matrix's columns."""
 
 SourceArray = F32Array | U16Array
-"""Weights as they are read: float32, or uint16 with the bits of bf16."""
+"""The numbers of a tensor, as readers return them: float32, or uint16 with the bits of bf16."""
 LIMIT = 2.0**60
 """Neither matrices nor vectors may have a number of this magnitude: codecs square weights in float32."""
 
 
 class TensorInfo(Struct, frozen=True):
-    """offset: the position of the tensor's first byte in the file, in bytes. blocks: the block type of ggml, or the
-    format of a quantized matrix; "" for a tensor of plain numbers. kinds: the packed kinds that hold such a matrix
-    without loss."""
+    """What is known of a tensor before it is read. offset: the position of the tensor's first byte in the file, in
+    bytes. blocks: the block type of ggml, or the format of a quantized matrix; "" for a tensor of plain numbers. kinds:
+    the packed kinds that hold such a matrix without loss."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -43,7 +43,7 @@ class TensorInfo(Struct, frozen=True):
 
     @property
     def row_elements(self) -> int:
-        """The number of elements of one row: the product of the other axes."""
+        """The number of elements of one row: the product of all axes after the first."""
         return math.prod(self.shape[1:])
 
 
@@ -55,7 +55,8 @@ class TensorSource(Protocol):
         """Shape, dtype and place."""
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """Returns rows [first, first + count) of the first axis; see SafetensorsFile.read_rows."""
+        """Returns rows [first, first + count) of the first axis: float32, or uint16 with the bits of bf16. out: an
+        array for the rows, of the result's dtype and size; None for a new array."""
 
 
 class WeightFile(Protocol):
@@ -83,5 +84,5 @@ def readable_dtype(name: str, info: TensorInfo) -> np.dtype[Any]:
 
 
 def as_f32(values: SourceArray) -> F32Array:
-    """Returns weights as they are read in float32."""
+    """Returns numbers in float32. values: float32, or uint16 with the bits of bf16."""
     return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else values.astype(np.float32, copy=False)

@@ -28,7 +28,7 @@ def wanted_tensors(model: Model) -> Iterator[Tensor]:
 
 
 def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
-    """Returns the checkpoint under the names of the program."""
+    """Returns the checkpoint with its tensors under the names, and in the stacks, that the program reads."""
     names = program_names(checkpoint.names, model)
     checkpoint = checkpoint.renamed(names) if names else checkpoint
     if model.zeros:
@@ -44,8 +44,9 @@ def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
 
 
 def program_names(stored: frozenset[str], model: Model) -> dict[str, str]:
-    """Returns the program's names of tensors that a checkpoint stores under other names. They follow from the
-    beginnings that the model knows, or from the model's optional prefix where no stored name has it."""
+    """Returns stored name -> name in the program, for tensors that a checkpoint stores under other names. A stored name
+    may have one of the beginnings in `model.stored_prefixes`, each of which stands for another. Or all stored names may
+    lack `model.optional_prefix`."""
     found = {}
     for name in stored:
         for begin, usual in model.stored_prefixes:

@@ -14,18 +14,21 @@ from twostroke.weights.tensors import HARMLESS, wanted_tensors, with_prefix
 
 MOST_NAMED = 4
 NO_NEWS = re.compile(r"(.*\.)?(position_ids|pooler\..*)")
-"""Tables that are computed again, and a product after encoders that embeddings do not need."""
+"""Tensors that need no report when they are not read: tables of positions, which are computed again, and the pooler of
+an encoder (a layer after it), which embeddings do not need."""
 PREDICTION = re.compile(r"(.*\.)?mtp(_layers)?\..*")
 """Tensors that predict further tokens. Layers beyond the model's number of layers do the same."""
 _LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")
 TIED_HEADS = frozenset(
     ("lm_head.weight", "head.weight", "output.weight", "output_projection.weight", "decoder.weight", "lm_head.bias")
 )
-"""Names of heads. A head that a model leaves out is its embedding: a second copy of a tensor that is read."""
+"""Names of output heads. If a model does not read its head, the head is a second copy of the embedding, which is read.
+"""
 
 
 def tell_unread(model: Model, checkpoint: Checkpoint, guesses: bool, report: Callable[[str], None]) -> None:
-    """Reports `unread_sentence` and `beside_sentence`, where they are not None."""
+    """Reports which tensors of the checkpoint, and which files next to a GGUF file, are not read. guesses: see
+    `unread_sentence`."""
     for sentence in (unread_sentence(model, checkpoint, guesses), beside_sentence(checkpoint)):
         if sentence is not None:
             report(sentence)
@@ -64,7 +67,8 @@ def beside_sentence(checkpoint: Checkpoint) -> str | None:
 
 
 def _group(name: str, model: Model) -> str:
-    """Returns the beginning of names that the model leaves out, for a name with such a beginning; else the name."""
+    """Returns the longest of the beginnings in `model.ignored` that this name has, with "*" after it; the name where it
+    has none."""
     begins = [entry for entry in model.ignored if entry.endswith(".") and name.startswith(entry)]
     return f"{max(begins, key=len)}*" if begins else name
 

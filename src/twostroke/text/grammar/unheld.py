@@ -1,10 +1,11 @@
 """Removes the parts of a schema that a grammar does not enforce, and describes them in words.
 
 - Lengths of strings above HELD_CHARACTERS. The compiler has about nine states for each character that a bound counts,
-  and a machine may have 50,000 of them. Bounds of the same length share their states. The shortest bounds are
-  enforced first.
+  and a machine may have 50,000 of them. Bounds of the same length share their states. The shortest bounds are enforced
+  first.
 - A `multipleOf` above 2**31, or whose digits without zeros at the end are above LARGEST_MULTIPLE, such as 1.2345.
-- `minProperties` and `maxProperties` next to optional properties, where `rewrites` found too many sets.
+- `minProperties` and `maxProperties` next to optional properties, where the module `rewrites` found too many
+  combinations of properties to list them.
 
 A bound of items costs nothing and is always held.
 """
@@ -16,7 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 HELD_CHARACTERS = 4096
-"""The largest sum of the different lengths that one grammar enforces."""
+"""The largest sum of string lengths (`minLength`, `maxLength`) that one grammar enforces. Equal lengths count once."""
 LARGEST_COUNT = 2**31 - 1
 """Larger counts are replaced by this one: no answer has as many parts."""
 _LENGTHS = ("maxLength", "minLength")
@@ -41,7 +42,8 @@ class Unheld:
             self._held.add(length)
 
     def held(self, schema: dict[str, Any], place: str) -> dict[str, Any]:
-        """Returns the part with the bounds that are enforced. place: the place of the part, for the words."""
+        """Returns a copy of one part of the schema without the bounds that are not enforced. place: where the part
+        stands in the schema, for the descriptions in `words`."""
         made = dict(schema)
         for name in _COUNTS:
             if _is_count(made.get(name)):
@@ -61,14 +63,14 @@ class Unheld:
 
 
 def _is_fine(step: Any) -> bool:
-    """Returns True for a multipleOf that needs too many states."""
+    """Returns True for a multipleOf that is not enforced, because its step is too fine or above 2**31."""
     if isinstance(step, bool) or not isinstance(step, (int, float)) or step <= 0:
         return False
     return int("".join(map(str, Decimal(repr(step)).normalize().as_tuple().digits))) > LARGEST_MULTIPLE or step > 2**31
 
 
 def _too_many_sets(schema: dict[str, Any]) -> list[str]:
-    """Returns the keywords for counts of properties that the compiler would refuse."""
+    """Returns those of minProperties and maxProperties that the schema has and the compiler would refuse."""
     named, required = schema.get("properties"), schema.get("required", [])
     least, most = schema.get("minProperties", 0), schema.get("maxProperties")
     if not isinstance(named, dict) or not isinstance(required, list) or not isinstance(least, int):

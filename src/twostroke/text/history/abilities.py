@@ -3,7 +3,8 @@ conversation.
 
     abilities = tried(template.render)      abilities.offers: the tools that a request offers reach the prompt
 
-The template's source is not read. Parts that a template does not show are written in the format's own notation.
+The template's source is not read. Parts that a template does not show are added to the prompt later, in the model's own
+format of calls (`Format`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from twostroke.types.notes import Notes
 
 
 class FittedRender(Protocol):
-    """A template with its repairs."""
+    """Renders a conversation with a chat template, after Fit has rewritten what the template does not accept."""
 
     def __call__(
         self,
@@ -33,8 +34,11 @@ class FittedRender(Protocol):
 
 
 class Abilities(Struct, frozen=True):
-    """offers: True where the prompt has the tools' names, descriptions and arguments. calls: True where it has an
-    earlier call, its arguments and the text next to it. results: True where it has the result of a call."""
+    """Which parts of a conversation with tools reach the prompt.
+
+    offers: True where the prompt has the tools' names, descriptions and arguments. calls: True where it has an earlier
+    call, its arguments and the text next to it. results: True where it has the result of a call.
+    """
 
     offers: bool = True
     calls: bool = True
@@ -62,8 +66,8 @@ _CALLED: Messages = [
 
 
 def tried(render: FittedRender) -> Abilities:
-    """Returns the abilities of this template. The history with a call is rendered with another tool in its list of
-    tools, so the name of the called tool can only come from the call."""
+    """Tries which parts of a conversation with tools the template shows, and returns them. The history with a call is
+    rendered with another tool in its list of tools, so the name of the called tool can only come from the call."""
     offer, turn = _text(render, [user("qzask")], _TOOL), _text(render, _CALLED, _PLAIN_TOOL)
     calls = all(word in turn for word in ("qzsay", _NAME, _KEY, _VALUE))
     return Abilities(

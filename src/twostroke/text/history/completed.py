@@ -13,7 +13,7 @@ from typing import Any
 
 Tools = Sequence[Mapping[str, Any]]
 OtherValues = Callable[[Tools | None], dict[str, Any]]
-"""A function from the tools that a request offers (None for no tools) to values of variables."""
+"""A function from the tools that a request offers (None for no tools) to values of a template's variables."""
 _LISTS = ("anyOf", "oneOf", "allOf")
 
 
@@ -30,11 +30,11 @@ def as_text(tools: Tools | None) -> dict[str, Any]:
 
 
 OTHER_VALUES: tuple[OtherValues, ...] = (a_list_always, as_text)
-"""The functions in the order in which they are tried."""
+"""The functions that give values to a template's variables. Where a template fails, they are tried in this order."""
 
 
 def completed(tools: Tools) -> list[dict[str, Any]]:
-    """Returns the same tools with every field that a template may join to a text or look into."""
+    """Returns the same tools with an empty value for each missing field that templates read, such as `description`."""
     return [_tool(tool) for tool in tools]
 
 

@@ -19,9 +19,12 @@ LAST_RESORT = "calls and results were written as plain text: the chat template t
 
 
 class Fit:
-    """render: a function that returns the text of a conversation or raises InvalidRequest. Each shape is tried once,
-    when it first comes; any thread may ask. A repair is made only where it helps: the template accepts the repair's
-    probe in the other shape."""
+    """Rewrites conversations so that one chat template accepts them.
+
+    render: a function that returns the text of a conversation or raises InvalidRequest. Each repair has a probe: a
+    small conversation that needs the repair. The probe is rendered once, when a conversation first needs the repair;
+    any thread may ask. A repair is made only where the template fails with the probe and accepts the repaired probe.
+    """
 
     def __init__(self, render: Callable[[Messages], str]) -> None:
         self._render = render
@@ -78,7 +81,7 @@ class Fit:
         return found
 
     def dressed(self, messages: Messages) -> Messages:
-        """Returns contents as lists of parts, for templates that accept nothing else."""
+        """Returns the messages with lists of parts as contents where the template accepts nothing else."""
         if self._parts is None:
             self._parts = not self._says(_ASKED) and self._says(_as_parts(_ASKED))
         return _as_parts(messages) if self._parts else messages

@@ -30,10 +30,10 @@ class Probe(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """note: a description of the change, for the header of the answer; empty where the change alters nothing that a
-    model sees.
+    """A shape of conversations that some templates do not accept, and how to write it in another shape. note: a
+    description of the change, for the header of the answer; empty where the change alters nothing that a model sees.
 
-    concerns: returns whether a conversation has the shape. probe: a small conversation of the shape. change: returns
+    concerns: returns whether a conversation has this shape. probe: a small conversation of this shape. change: returns
     the conversation in another shape.
     """
 

@@ -1,4 +1,4 @@
-"""One call while it is read: a notation reports the call's name and arguments, and a turn receives them."""
+"""Receives one tool call while it is read: a Notation reads the model's text and reports the name and the arguments."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class Tools:
 
 
 class Calling:
-    """begun: True after a name that is offered, or a name that means no call. argued: True where some arguments were
-    sent.
+    """One tool call that a Notation reads; this object turns it into the pieces of a message. begun: True once a name
+    is accepted: an offered tool, or a name in the format's `silent`, which means that no tool is called. argued: True
+    where some arguments were sent.
 
-    out: the list to which pieces are added. begin: called once, when the name is accepted. ends: marks after the call,
-    which also end its arguments. openings: marks with which another call begins.
+    out: the list to which pieces are added. begin: called once, when the name is accepted. ends: texts after the call,
+    which also end its arguments. openings: texts with which another call begins.
     """
 
     __slots__ = (

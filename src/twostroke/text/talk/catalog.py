@@ -16,11 +16,13 @@ SHARED = (
     *("mistral", "mistral_list", "functiongemma", "granite3", "hunyuan", "apriel", "minimax_m1"),
     *("qwen3_coder", "functionary31", "hermes", "llama3", "xlam"),
 )
-"""Formats whose marks other formats also have. They are tried after all others, in this order."""
+"""Formats whose marks (such as `<tool_call>`) other formats also have. They are tried after all others, in this order.
+"""
 
 
 def format_files() -> Iterator[ModuleType]:
-    """Yields the files of formats. A file in the folder itself is not the format of a family."""
+    """Yields the module of each family's format: the modules in the packages below `formats`. Modules directly in
+    `formats` are left out."""
     for folder in pkgutil.iter_modules(formats.__path__, f"{formats.__name__}."):
         if folder.ispkg:
             package = importlib.import_module(folder.name)
@@ -44,5 +46,5 @@ THOUGHTS: tuple[ThoughtMarks, ...] = (thoughts.THINK, thoughts.BRACKETS)
 
 @cache
 def known_marks() -> frozenset[str]:
-    """Returns the texts that models write in their answers as marks, in any format."""
+    """Returns the literal texts of all formats for which readers look, such as `<tool_call>`."""
     return frozenset(text for form in FORMATS.values() for text in form.texts)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from twostroke.types.errors import InvalidRequest
 
 QUESTION, ANSWER, THOUGHT, NEXT = "zqaskqz", "zqanswerqz", "zqthoughtqz", "zqnextqz"
-"""Words that no template holds."""
+"""The texts of a test conversation. No template contains them, so they can be found again in the rendered text."""
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 MARK = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 _END_WORDS = ("eot", "eom", "eos", "im_end", "end_of_t", "end▁of▁sentence", "</s>", "|end|", "<turn|>")
@@ -29,7 +29,7 @@ class Rendering(Protocol):
 
 
 class EndTokens(Protocol):
-    """The part of a vocabulary that concerns the tokens after an answer."""
+    """The part of a vocabulary with which the tokens after an answer are found."""
 
     special_ids: frozenset[int]
 
@@ -46,12 +46,11 @@ def ends_of_turns(texts: Iterable[str]) -> list[str]:
 
 
 def always_after(question: str, answered: str, answer: str) -> str:
-    """Returns the text that a template writes at the end of every conversation, whether or not the opening of an answer
-    is asked for.
+    """Returns the text that a template writes after every conversation, even where add_generation_prompt is False. It
+    is the opening of an answer, or text of other messages; "" where there is only an end of a turn.
 
-    question, answer: the texts after a question and after an answer, where no opening was asked for. answered: the text
-    between a question and its answer. Returns the opening, or text of other messages; "" where there is only an end of
-    a turn.
+    question, answer: the texts after a question and after an answer, with add_generation_prompt=False. answered: the
+    text between a question and its answer.
     """
     shared = commonprefix([question[::-1], answer[::-1]])[::-1]
     found = MARK.search(shared)
@@ -65,9 +64,9 @@ def always_after(question: str, answered: str, answer: str) -> str:
 def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset[int]:
     """Returns the special tokens that end a turn; empty where the template writes none, or cannot be rendered.
 
-    The first is the last special token after an answer that ends a conversation. The second is the last one of the
-    special tokens that the template writes there also where the user goes on. They can differ, because some templates
-    write the end of a text after the end of a turn.
+    One is the last special token after the answer at the end of a conversation. The other is the last token of those
+    special tokens that stand after an answer in any case, also before the user's next message. The two can differ,
+    because some templates write the end of a text after the end of a turn.
     """
     if template is None:
         return frozenset()
@@ -81,8 +80,8 @@ def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset
 
 
 def _without_opening(template: Rendering, turn: str) -> str:
-    """Returns the turn without the text that the template writes after every conversation. The end of a turn in that
-    text is kept."""
+    """Returns the turn without the text that the template writes after every conversation. A token at the beginning of
+    that text which ends a turn is kept."""
     question = _turn(template, None).rpartition(QUESTION)[2]
     answered, _, after = turn.rpartition(QUESTION)[2].partition(ANSWER)
     always = always_after(question, answered, after)

@@ -3,7 +3,8 @@ from it.
 
     Format("hermes", calls=(CallForm(ObjectNotation(), open="<tool_call>\n", close="\n</tool_call>"),))
 
-Every text is exactly as the model writes it. A reader looks for it without the white space at its ends.
+A mark is a literal text, such as `<tool_call>`, around a part of a turn. Every text is exactly as the model writes it.
+A reader looks for it without the white space at its ends.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FENCE = "```"
 
 
 class Notation(Protocol):
-    """The way in which one call is written, without the marks that all calls have in common."""
+    """The syntax in which the name and the arguments of one tool call are written, without the marks around calls."""
 
     @property
     def lead(self) -> str:
@@ -34,14 +35,14 @@ class Notation(Protocol):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The literal texts of a call."""
+        """The literal texts of the syntax, such as tags."""
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        """Returns True where the next text may be a call; nothing is taken."""
+        """Returns True where the stream's next text may be a call. Takes nothing from the stream."""
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
-        """Reads one call, beginning with its lead; `call.name` is called before `call.argue`. Returns at the first text
-        that is not part of a call."""
+        """Reads one call, with its `lead`, and reports it to `call`: first the name, with `call.name`, then the
+        arguments, with `call.argue`. Returns at the first text that is not part of the call."""
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
         """Returns the call as the model writes it."""
@@ -51,9 +52,10 @@ class Notation(Protocol):
 
 
 class CallForm(Struct, frozen=True):
-    """The marks around calls: begin section ( open call close ) between (open call close) end.
+    """The calls of a turn, written as `begin`, then `open`, a call and `close` for each call, and `end`. `between`
+    stands between two calls.
 
-    listed: True where square brackets stand around all calls, within the section.
+    listed: True where square brackets stand around all calls, between `begin` and `end`.
     """
 
     notation: Notation
@@ -141,8 +143,8 @@ class ResultForm(Struct, frozen=True):
 
 
 class Format(Struct, frozen=True):
-    """calls: the model writes calls in the first form; the other forms are read, too. wraps: marks around content.
-    answers: pairs of marks; one pair stands around an answer.
+    """How one family of models writes a turn. calls: the model writes calls in the first form; the other forms are
+    read, too. wraps: marks around content. answers: pairs of marks; one pair stands around an answer.
 
     silent: names that look like a tool's name and mean no call. ends: tokens that end a turn. result: the form of
     calls' results in a history. vocabulary: tokens that identify the format where the template does not show it; all of

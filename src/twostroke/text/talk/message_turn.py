@@ -21,7 +21,7 @@ _CHANNEL = re.compile(r"\s*([A-Za-z_]+)")
 
 
 class Turn(Protocol):
-    """The parts of a turn's reader (reader.py) that messages need."""
+    """The part of TurnReader (reader.py) that this module uses."""
 
     stream: TextStream
     text: Trimmed
@@ -31,21 +31,22 @@ class Turn(Protocol):
     tools: Tools
 
     def call(self) -> Calling:
-        """Returns a call that begins at the current place."""
+        """Returns a new Calling for a call that begins at the stream's position."""
 
     def count(self, call: Calling) -> None:
-        """Counts the call, which has ended."""
+        """Counts a call that has ended, so that the next call gets the next index."""
 
     def thinker(self) -> Trimmed:
         """Returns the object that receives a thought's text."""
 
     def calls(self, mark: str, refuse: Callable[[str], object]) -> Reading[bool]:
-        """Reads the calls that begin with this mark; text that is not a call goes to `refuse`."""
+        """Reads the calls that begin with this mark; text that is not a call goes to `refuse`. Returns True where calls
+        were read."""
 
 
 def read_messages(turn: Turn, form: Messages, prompt_end: str) -> Reading[None]:
-    """Reads the whole turn. prompt_end: the end of the prompt, which may already hold a header and even the beginning
-    of a text."""
+    """Reads a whole turn of several messages. prompt_end: the end of the prompt, which may already hold a header and
+    even the beginning of a text."""
     reader = _Messages(turn, form)
     _, start, begun = prompt_end.rpartition(form.start)
     header, opened, _ = begun.partition(form.body) if start else ("", "", "")
@@ -127,7 +128,7 @@ class _Messages:
         return (yield from self._body(_nowhere))
 
     def _calls_inside(self) -> Reading[bool]:
-        """Reads a text that holds calls with marks of their own."""
+        """Reads a message's text in which tags stand around the calls. Returns False where it was the last message."""
         marks = marks_of((*self._ends.marks, *self._turn.starts))
         while True:
             mark = yield from self._stream.until(marks, _nowhere)

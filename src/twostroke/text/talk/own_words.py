@@ -1,4 +1,4 @@
-"""Writes the parts of a conversation with tools that a chat template leaves out, in the format's own notation.
+"""Writes the parts of a conversation with tools that a chat template leaves out, in the model's own format of calls.
 
     messages = with_own_words(messages, tools, form, template.abilities, hide)
 
@@ -36,8 +36,8 @@ def with_own_words(
     abilities: Abilities,
     hide: Hide,
 ) -> list[dict[str, Any]]:
-    """Returns copies of the messages, with all texts of the client hidden. messages: the messages as `normalized`
-    returns them."""
+    """Returns copies of the messages in which the parts that the template does not show are written as text. Every text
+    of the client is passed through `hide`. messages: the messages as `normalized` returns them."""
     made: list[dict[str, Any]] = hidden(messages, hide)
     if not abilities.calls:
         made = _with_calls(made, form)
@@ -97,8 +97,8 @@ def _call(call: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], str]:
 def _with_results(
     messages: Sequence[dict[str, Any]], before: Sequence[Mapping[str, Any]], form: Format
 ) -> list[dict[str, Any]]:
-    """Returns the messages with results as texts. before: the messages with their calls, from which the names of the
-    results come."""
+    """Returns the messages with each tool's result as a text of the user. before: the original messages, whose calls
+    have the names of the tools."""
     names = {call["id"]: call["function"]["name"] for each in before for call in each.get("tool_calls", ())}
     made: list[dict[str, Any]] = []
     following = False

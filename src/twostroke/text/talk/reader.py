@@ -1,4 +1,4 @@
-"""Reads one assistant's turn as it streams, and separates thoughts, text and calls. One machine reads every format.
+"""Reads one assistant's turn as it streams, and separates thoughts, text and calls. The same code reads every format.
 
     reader = TurnReader(form, tools, prompt_end)    pieces = reader.feed(text) ... reader.finish()
 
@@ -20,9 +20,10 @@ _FENCES = (f"{FENCE}json", f"{FENCE}python", FENCE)
 
 
 class TurnReader:
-    """prompt_end: the end of the prompt's text, which may have opened a thought.
+    """Reads one assistant's turn as its text comes, and divides it into pieces: thoughts, text and calls.
 
-    plain: True where all text goes to the user as it comes.
+    prompt_end: the end of the prompt's text, which may have opened a thought. plain: True where all text goes to the
+    user as it comes.
     """
 
     def __init__(self, form: Format, tools: Tools, prompt_end: str = "") -> None:
@@ -70,8 +71,8 @@ class TurnReader:
         return True
 
     def finish(self) -> list[Piece]:
-        """Returns the pieces that were held back. A call that broke off keeps the arguments that came, and half a mark
-        after it does not count as text."""
+        """Returns the pieces that were held back. A call that broke off keeps the arguments that came, and an
+        unfinished tag after a call is left out."""
         rest = self.stream.text[self.stream.at :].strip()
         if self._after_call and rest and any(text.startswith(rest) for text in self.form.texts):
             self.stream.at = len(self.stream.text)
@@ -81,11 +82,11 @@ class TurnReader:
         return self._taken()
 
     def call(self) -> Calling:
-        """Returns a call that begins at the current place."""
+        """Returns a new Calling for a call that begins at the stream's position."""
         return Calling(self._num_calls, self.tools, self.form.silent, self.out, self._called)
 
     def count(self, call: Calling) -> None:
-        """Counts the call, which has ended."""
+        """Counts a call that has ended, so that the next call gets the next index."""
         self._num_calls += call.counts
 
     def thinker(self) -> Trimmed:
@@ -131,7 +132,7 @@ class TurnReader:
             yield from self._marked(mark)
 
     def _marks(self) -> tuple[str, ...]:
-        """Returns the marks that are searched in an answer's text."""
+        """Returns the marks that are searched for in the text of an answer."""
         thought = self.form.thought
         marks = [*self.form.wraps, *self.starts]
         if thought is not None:
@@ -174,7 +175,8 @@ class TurnReader:
             self.text.say(stream.forget())
 
     def _marked_here(self) -> Reading[bool]:
-        """Returns True where a mark of calls comes next: then no bare call begins at this place."""
+        """Returns True where one of the marks that begin calls comes next. Calls without a mark are then not looked
+        for."""
         for mark in self.starts:
             if (yield from self.stream.starts(mark)):
                 return True
@@ -201,7 +203,8 @@ class TurnReader:
             yield from stream.match(FENCE)
 
     def _think(self, again: bool = False) -> Reading[None]:
-        """Reads a thought. again: True where the model may repeat the mark with which the prompt ended."""
+        """Reads a thought. again: True where the prompt ended with the thought's opening mark, which the model may
+        repeat."""
         marks, stream = self.form.thought, self.stream
         if marks is None:
             return
@@ -240,7 +243,8 @@ class TurnReader:
         return self._accepted > before
 
     def _sections(self, forms: Sequence[CallForm]) -> Reading[bool]:
-        """Reads a section that has begun, in the form that fits. Returns False where none fits."""
+        """Reads a section of calls whose opening mark was read, in the first of these forms that fits. Returns False
+        where none fits."""
         stream = self.stream
         yield from stream.space()
         listed = any(form.listed for form in forms) and (yield from stream.match("["))
@@ -270,7 +274,8 @@ class TurnReader:
         return False
 
     def _run_of(self, form: CallForm, section: bool, listed: bool) -> Reading[None]:
-        """Reads calls, one after the other. section, listed: True where their opening was read."""
+        """Reads the calls of one form, one after the other. section: True where the mark that opens a section was read.
+        listed: True where the bracket that opens a list was read."""
         stream = self.stream
         while True:
             yield from stream.space()

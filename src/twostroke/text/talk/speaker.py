@@ -25,14 +25,15 @@ _PLACE = "Qzgoeson qzhere"
 
 
 class Template(Protocol):
-    """A chat template with its repairs."""
+    """A chat template that first rewrites the parts of a conversation that it does not accept."""
 
     @property
     def abilities(self) -> Abilities:
-        """The parts of a conversation with tools that the template shows."""
+        """Which parts of a conversation with tools the template writes into the prompt: the offer of tools, calls,
+        results."""
 
     def joint(self, role: str) -> str:
-        """Returns the text between two parts of a message of this role."""
+        """Returns the text that the template writes between two parts of a message of this role."""
 
     def render(
         self,
@@ -48,7 +49,8 @@ class Template(Protocol):
 
 
 class BegunAnswer(Struct, frozen=True):
-    """before: the prompt up to the answer's first text. text: the beginning of the answer, as the client wrote it.
+    """The prompt of an answer that the client has begun and the model continues. before: the prompt up to the answer's
+    first text. text: the beginning of the answer, as the client wrote it.
 
     thinks: True where that text is a thought.
     """
@@ -59,7 +61,7 @@ class BegunAnswer(Struct, frozen=True):
 
 
 class Speaker:
-    """One conversation, one template and the format of its model.
+    """Writes the prompts of conversations with a model's chat template and its format of calls and thoughts.
 
     hide: changes a client's text so that it can contain no token of the template.
     """

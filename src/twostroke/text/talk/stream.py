@@ -25,9 +25,9 @@ MOST_SPACES = 4096
 
 
 class TextStream:
-    """text[at:] is not read yet. ended: True when no more text will come. kept: the text taken since `keep`. open: the
-    marks that a reader looks for while it sends all other text, and the function that sends this text; None where a
-    reader waits for something else."""
+    """Text that arrives in pieces, and the position up to which it is read: text[at:] is not read yet. ended: True when
+    no more text will come. kept: the text taken since `keep`. open: the marks that a reader looks for while it sends
+    all other text, and the function that sends this text; None where a reader waits for something else."""
 
     __slots__ = ("at", "ended", "kept", "open", "text")
 
@@ -39,15 +39,16 @@ class TextStream:
         self.open: tuple[Marks, Callable[[str], object]] | None = None
 
     def passes(self, text: str) -> bool:
-        """Returns True where the new text could not begin a mark and was sent at once, so that no reader had to look at
-        it."""
+        """Returns True where the new text could not begin a mark: it was then sent at once, and no reader has to look
+        at it."""
         if self.open is None or not self.says_at_once(text, self.open[1]):
             return False
         self.open[1](text)
         return True
 
     def says_at_once(self, text: str, say: Callable[[str], object]) -> bool:
-        """Returns True where `passes` would give the text to the function `say`."""
+        """Returns True where a reader waits for a mark, sends all other text to `say`, and the new text cannot begin
+        that mark. The text may then be sent without the reader."""
         waits = self.open
         if waits is None or waits[1] is not say or self.at < len(self.text) or self.kept is not None:
             return False
@@ -176,7 +177,8 @@ class TextStream:
 
 
 class Marks:
-    """Texts that are searched at the same time: the first one counts, and of two at one place the longer one."""
+    """Texts that are searched for at the same time. The first one in a text is found; of two at one position, the
+    longer one."""
 
     def __init__(self, marks: Sequence[str]) -> None:
         self.marks = tuple(sorted({mark for mark in marks if mark}, key=lambda mark: (-len(mark), mark)))

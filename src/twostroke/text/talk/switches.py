@@ -51,21 +51,23 @@ class Wish(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """variables: the values of the template's variables. system: a text that belongs into the system message."""
+    """What a template gets so that the model thinks as much as wished. variables: the values of the template's
+    variables. system: a text that belongs into the system message."""
 
     variables: Mapping[str, Any]
     system: str = ""
 
 
 class Switches:
-    """The switches of one template."""
+    """Finds the variables with which one template turns thinking on, off or to an effort, and gives them values."""
 
     def __init__(self, template: Renders, form: Format) -> None:
         self._template, self._form = template, form
         self._known = template.variables
 
     def put(self, wish: Wish) -> Put | None:
-        """Returns the wish in this template's variables; None where the template has no switch for it."""
+        """Returns the template's variables that express how much the client wants the model to think. Returns None
+        where the template has no variable, or text, for it."""
         off = wish.off
         made = {name: values[off] for name, values in VALUES.items() if self._switches(name)}
         if wish.effort in (None, NONE) and wish.on is None and not off:
@@ -81,16 +83,16 @@ class Switches:
         return Put(made) if made else None
 
     def _switches(self, name: str) -> bool:
-        """Returns True where a prompt depends on this variable; a variable of the name could also serve another
-        purpose. Where the template refuses the trial, the name is enough."""
+        """Returns True where the values of the variable `name` change the prompt. A variable of this name could also
+        serve another purpose. Where the template refuses the value for on, its having the variable is enough."""
         if name not in self._known:
             return False
         on, off = (self._text({name: value}) for value in VALUES[name])
         return on is None or on != off
 
     def _word_for(self, effort: str, *, off: bool, switched: bool) -> str | None:
-        """Returns the value of the variable for an effort; None for no value. switched: True where another variable
-        already expresses the wish."""
+        """Returns the value of reasoning_effort for this effort; None where the variable gets no value. switched: True
+        where another variable already expresses the wish."""
         if not off:
             return None if effort == NONE else self._nearest(effort)
         if switched:
@@ -131,6 +133,6 @@ class Switches:
 
 
 def with_system(messages: Sequence[Mapping[str, Any]], text: str) -> list[Mapping[str, Any]]:
-    """Returns the messages with this text in a system message in front, which the template's repairs join with others.
-    """
+    """Returns the messages with a system message of this text in front. Where a template accepts only one system
+    message, Fit joins it with the others."""
     return [{"role": "system", "content": text}, *messages] if text else list(messages)

@@ -1,4 +1,4 @@
-"""Text in which white space counts between words, but not next to marks."""
+"""Passes on text as it streams, without the white space next to a format's marks, such as `</think>`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 
 class Trimmed:
-    """White space at the end is held until more text follows; `drop` removes it. begun: True after a text that is not
-    white space."""
+    """Receives text in pieces and passes it to `emit`. White space at the end is held back until more text follows;
+    `drop` removes it. begun: True after a text that is not white space."""
 
     __slots__ = ("_emit", "_spaces", "_trim", "begun")
 
@@ -37,23 +37,24 @@ class Trimmed:
             self._spaces.append(text[len(solid) :])
 
     def passes(self, text: str) -> bool:
-        """Returns True where `say` would emit exactly this text: the text then counts as said."""
+        """Returns True where `say` would pass on exactly this text. The text then counts as said, and the caller passes
+        it on."""
         if self._trim or self._spaces or text[-1:].isspace():
             return False
         self.begun = self.begun or bool(text)
         return True
 
     def trim(self) -> None:
-        """Notes a mark at this place: white space after it belongs to the form."""
+        """Called at a mark: white space after the mark is left out."""
         self._trim = True
 
     def drop(self) -> None:
-        """Notes a mark at this place: white space on both sides belongs to the form."""
+        """Called at a mark: white space before and after the mark is left out."""
         self._spaces.clear()
         self._trim = True
 
     def finish(self) -> None:
-        """Ends the text: white space at its end is text, too."""
+        """Ends the text. White space at its end is passed on, unless a mark came after it."""
         if self._spaces and not self._trim:
             self._emit("".join(self._spaces))
         self._spaces.clear()

@@ -78,7 +78,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Returns the types that a JSON value has, the nearest first."""
+    """Returns the types of a JSON schema that allow this value; the type that fits best comes first, as integer for 3.
+    """
     if isinstance(value, bool):
         return ("boolean",)
     if isinstance(value, int):
@@ -90,8 +91,8 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _pythons(text: str) -> Any:
-    """Returns the value of a text with Python's words and quotes, which templates write into histories, so that models
-    learn to write them."""
+    """Returns the value of JSON that is written with Python's words and quotes, such as {'a': True}; None for other
+    text. Templates write such text into histories, so models learn to write it."""
     value = JsonText()
     made, length = value.take(text, True)
     try:

@@ -17,7 +17,8 @@ MADE_OF = {
     "num_key_value_heads": ("num_attention_heads", "n_head", "n_heads"),
     "layer_types": ("num_hidden_layers", "sliding_window"),
 }
-"""Maps a member that config.json may leave out to the members, by any of their names, from which its value follows."""
+"""Maps a member that config.json may leave out to the members from which its value is then computed. Each of these is
+listed under all its possible names."""
 FIX = "Compare it with the model's original page, or download the model again."
 
 

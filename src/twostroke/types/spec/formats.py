@@ -20,8 +20,8 @@ STORED_GROUP = 256
 """The columns of a group for the kinds that keep a file's codes."""
 
 FINE_COLUMNS = 32
-"""The number of columns of activations that share a scale, for kinds of files whose other readers round activations in
-this way."""
+"""The number of columns of activations that share a scale, for the kinds of stored weights (such as Q8_0) with which
+other programs, such as llama.cpp, round activations in blocks of 32 columns."""
 
 SUBGROUP_COLUMNS = 16
 """The number of int4 columns that share a multiplier."""
@@ -77,17 +77,18 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_super(self) -> bool:
-        """Whether 256 columns share one scale and have whole-number multipliers."""
+        """Whether 256 columns share one scale, and each `step_columns` of them a whole-number multiplier of it."""
         return self in _SUPER
 
     @property
     def is_affine(self) -> bool:
-        """Whether each step has a scale and a minimum in float32."""
+        """Whether each `step_columns` neighbouring columns share a scale and a minimum, both float32."""
         return WeightKind.AFFINE4_128 <= self <= WeightKind.AFFINE8_32
 
     @property
     def is_e2m1(self) -> bool:
-        """Whether the elements are the 4-bit floats of MXFP4 and NVFP4, with a float32 scale for each step."""
+        """Whether the elements are the 4-bit floats of MXFP4 and NVFP4. Each `step_columns` columns share a float32
+        scale."""
         return self in (WeightKind.E2M1_32, WeightKind.E2M1_16)
 
     @property
@@ -97,7 +98,7 @@ class WeightKind(enum.IntEnum):
 
     @property
     def has_minimum(self) -> bool:
-        """Whether each step has a minimum that is subtracted."""
+        """Whether each `step_columns` neighbouring columns share a minimum that is subtracted."""
         return self.is_affine or self in _MINIMA
 
     @property
@@ -112,12 +113,14 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_plane(self) -> bool:
-        """Whether the high bits of stored codes are the whole codes, without low 4 bits."""
+        """Whether a stored code has only 2 or 3 bits. They lie where other kinds have the bits above the low 4 of a
+        code."""
         return self in (WeightKind.SUPER2, WeightKind.SUPER2_MIN, WeightKind.SUPER3)
 
     @property
     def has_thirds(self) -> bool:
-        """Whether the codes of a plane kind have a third bit, which lies in a plane of half the size."""
+        """Whether a code has 3 bits. The third bits lie in an array of their own, half as large as that of the first
+        two."""
         return self is WeightKind.SUPER3
 
     @property
@@ -127,12 +130,13 @@ class WeightKind(enum.IntEnum):
 
     @property
     def high_bits(self) -> int:
-        """The number of bits of each stored code above its low 4. These bits lie in a plane of their own."""
+        """The number of bits of each stored code above its low 4. These bits lie in an array of their own (a plane)."""
         return _HIGH_BITS.get(self, 0)
 
     @property
     def step_columns(self) -> int:
-        """The number of columns of a stored kind that form one step."""
+        """The number of neighbouring columns of a row that share a scale, or a multiplier of a scale, in a stored kind.
+        """
         return _STEPS.get(self, 32)
 
     @property
@@ -161,8 +165,8 @@ class KVKind(enum.IntEnum):
         return self in (KVKind.INT8, KVKind.INT4)
 
     def key_bytes(self, head_dim: int) -> int:
-        """Returns the bytes of one position's K in one head, without its scale. bf16: whole pairs; integers: whole
-        quads."""
+        """Returns the bytes of one position's K in one head, without its scale. They are padded to whole words of 4
+        bytes."""
         word_elements = {KVKind.F32: 1, KVKind.BF16: 2, KVKind.INT8: 4, KVKind.INT4: 8}[self]
         return 4 * -(-head_dim // word_elements)
 
@@ -189,9 +193,10 @@ class WeightFormat(Struct, frozen=True):
     """An element type and, for the integer types, the number of columns that share a scale (`group`, 0 for floats).
 
     Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be
-    shorter. INT8 with group 0: each column has one scale, and elements lie as float32 numbers do; only adapters' banks
-    have this form. rotated: the number of columns that are multiplied together by a Hadamard matrix before they are
-    rounded, activations as well (ops/rotation.py); 0 for none. Activations of rotated kinds have one scale for a group.
+    shorter. INT8 with group 0: each column has one scale, and elements are laid out like those of F32. Only the stacked
+    matrices of adapters have this form. rotated: the number of columns that are multiplied together by a Hadamard
+    matrix before they are rounded, activations as well (ops/rotation.py); 0 for none. Activations of rotated kinds have
+    one scale for a group.
     """
 
     kind: WeightKind

@@ -111,14 +111,14 @@ class HardwareSpec:
 
     @property
     def efficiency(self) -> Efficiency:
-        """The efficiency of the machine's class."""
+        """The shares of the published rates that programs usually reach on machines of this class, such as GPUs."""
         return EFFICIENCIES[self.kind]
 
     def product_rate(self, kind: WeightKind) -> float:
         """Returns the peak rate of products with weights of this kind, in operations a second.
 
-        int8 and int4 weights meet activations rounded to int8, as in this engine. A kind without units of its own takes
-        the rate of the next wider kind.
+        int8 and int4 weights are multiplied with activations that are rounded to int8, as in this engine. A kind
+        without units of its own takes the rate of the next wider kind.
         """
         if kind.arithmetic in (WeightKind.INT8, WeightKind.INT4):
             return self.int8_ops_per_s or self.bf16_flops_per_s or self.f32_flops_per_s

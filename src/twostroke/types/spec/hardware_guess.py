@@ -19,8 +19,8 @@ OPERATIONS = {
 }
 """f32, bf16 and int8 operations for each cycle and core, by level: half of what the units could do."""
 GUESSED_MEETING_S, GUESSED_BYTES_PER_S = 50e-6, 1e9
-"""The seconds of one meeting of two processes on a machine that was not measured, and the bytes a second that they
-exchange."""
+"""The latency in seconds of an exchange between two processes on a machine that was not measured, and the bytes a
+second that they exchange."""
 DEVICE_CLOCK_HZ, MULTIPROCESSOR_BYTES_PER_S = 1e9, 5e9
 """The clock of a device, and the rate of its memory for each multiprocessor, where its driver tells neither."""
 DEVICE_SHARE = 0.5
@@ -32,7 +32,8 @@ DEVICE_OPERATIONS = (64, 64, 256)
 
 
 def guessed_cpu(threads: int, level: str) -> HardwareSpec:
-    """Returns a processor that is probably not faster than the real one. An unknown level counts as the slowest one."""
+    """Returns assumed figures of a CPU, probably no better than the real ones. An unknown level counts as the slowest
+    one."""
     f32, bf16, int8 = (threads * CLOCK_HZ * operations for operations in OPERATIONS.get(level, OPERATIONS["generic"]))
     return HardwareSpec(
         "unmeasured",
@@ -51,8 +52,9 @@ def guessed_cpu(threads: int, level: str) -> HardwareSpec:
 def guessed_device(
     name: str, multiprocessors: int, memory_bytes: int, clock_hz: float = 0.0, pins_bytes_per_s: float = 0.0
 ) -> HardwareSpec:
-    """Returns a CUDA device that is probably not faster than the real one. name: the name that the driver reports.
-    clock_hz, pins_bytes_per_s: the highest clock and the rate of the memory's pins; 0 where they are unknown."""
+    """Returns assumed figures of a CUDA device, probably no better than the real ones. name: the name that the driver
+    reports. clock_hz, pins_bytes_per_s: the highest clock and the rate of the memory's pins; 0 where they are unknown.
+    """
     clock_hz = clock_hz or DEVICE_CLOCK_HZ
     pins_bytes_per_s = pins_bytes_per_s or multiprocessors * MULTIPROCESSOR_BYTES_PER_S
     f32, bf16, int8 = (multiprocessors * clock_hz * operations for operations in DEVICE_OPERATIONS)

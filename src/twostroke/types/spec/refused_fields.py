@@ -43,17 +43,17 @@ CHANGING: Mapping[str, tuple[Any, ...]] = {
         ({}, []),
     ),
 }
-"""Field name -> values that change nothing; null never changes anything. Each is a field that some architecture reads,
-and that no tensor shows. Fields that have no effect in published configs, such as sliding_window and
-query_pre_attn_scalar, are left out."""
+"""Fields of config.json that change answers, each with the values at which it has no effect; null never has one. Some
+architectures read these fields, and a checkpoint's tensors do not show whether they are used. Fields that have no
+effect in published configs, such as sliding_window and query_pre_attn_scalar, are left out."""
 
 FROM_KEYS = "read_from_keys"
 """The member of a GGUF file's config that maps each field to the key from which it was made."""
 
 
 def refuse_fields(fields: Fields, architecture: str, model_types: Sequence[str]) -> None:
-    """Raises UnsupportedModel naming the field. model_types: the model types that belong to the architecture, the usual
-    one first."""
+    """Raises UnsupportedModel where model_type contradicts the architecture, or is_causal is false. model_types: the
+    model types that belong to the architecture, the usual one first."""
     said = fields.text("model_type", "")
     if said and said not in model_types:
         raise UnsupportedModel(

@@ -31,23 +31,24 @@ class RopeKind(enum.StrEnum):
     LLAMA3 = "llama3"
     PROPORTIONAL = "proportional"
     STILL = "still"
-    """The kind of a table without rotations; it only has the factor that grows with the position. No config names this
-    kind."""
+    """The kind of a table of cos and sin without rotations; it only has the factor that grows with the position. No
+    config names this kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class RopeSpec:
-    """rotary_dim: the number of leading elements of a head that are rotated, even. original_positions: the positions of
-    the training without scaling.
+    """The numbers from which the cos and sin of one kind of rotation are computed. rotary_dim: the number of leading
+    elements of a head that are rotated, even. original_positions: the positions of the training without scaling.
 
     attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
-    growth is for queries of Ministral 3 and Llama 4: cos and sin of position p are multiplied by 1 + growth log(1 +
-    floor((p + ahead) / original_positions)). Where `power` is above 0 (queries of Beam), they are multiplied by (1 + (p
-    + ahead) / original_positions) ^ power. still: True where no element turns, and only that factor is applied. turned:
-    for proportional, how many of the rotary_dim / 2 pairs are rotated, the fastest first; the others stay unchanged.
-    back: position p gets the rotation of position max(p - back, 0); a number below 0 means a later position. undone:
-    True where the inverse rotations are applied.
+    growth and power scale queries; both formulas add `ahead` to the position. growth is for queries of Ministral 3 and
+    Llama 4: cos and sin of position p are multiplied by 1 + growth log(1 + floor((p + ahead) / original_positions)).
+    Where `power` is above 0 (queries of Beam), they are multiplied by (1 + (p + ahead) / original_positions) ^ power.
+    still: True where no element is rotated, and only the factor of growth or power is applied. turned: for
+    proportional, how many of the rotary_dim / 2 pairs are rotated, the fastest first; the others stay unchanged. back:
+    position p gets the rotation of position max(p - back, 0); a number below 0 means a later position. undone: True
+    where the inverse rotations are applied.
     """
 
     kind: RopeKind
@@ -111,8 +112,8 @@ def ropes_by_layer_type(
     """Returns the rope of each layer type, from `rope_parameters` with one set of values for each, or from the older
     fields.
 
-    thetas: for each layer type, the older field of its base, and its base where the config does not have the field.
-    scaled: the layer type to which the older `rope_scaling` belongs; the others turn without scaling. partial: see
+    thetas: layer type -> (name of the older field with the base, the base to use where that field is absent). scaled:
+    the layer type for which the older `rope_scaling` is meant; all others are rotated without scaling. partial: see
     rope_from_config.
     """
     groups = config.group("rope_parameters") or Fields({}, config.place)
@@ -167,8 +168,8 @@ def _read_rope(
 
 
 def _check_partial_rotary(config: Fields, group: Fields, kind: RopeKind) -> None:
-    """Raises UnsupportedModel for a partial factor with scaling. These families turn whole heads: transformers ignores
-    the factor without scaling, and fails with it."""
+    """Raises UnsupportedModel where partial_rotary_factor is set together with rope scaling. These families rotate
+    whole heads: transformers ignores the factor where there is no scaling, and fails where there is."""
     outer = config.number("partial_rotary_factor", 1e-3, 1.0, default=1.0)
     share = group.number("partial_rotary_factor", 1e-3, 1.0, default=outer)
     if share != 1.0 and kind is not RopeKind.DEFAULT:
@@ -192,8 +193,8 @@ def _kind(group: Fields) -> RopeKind:
 
 
 def _proportional(group: Fields, theta: float, head_dim: int, max_positions: int) -> RopeSpec:
-    """Returns the rope of Gemma 4: the frequencies are those of whole heads, and only a share of the pairs turns, the
-    fastest."""
+    """Returns the rope of Gemma 4. The frequencies are those of whole heads, and only a share of the rotary pairs is
+    rotated: those with the highest frequencies."""
     turned = int(group.number("partial_rotary_factor", 0.0, 1.0, default=1.0) * head_dim // 2)
     if head_dim % 2 or not turned:
         raise group.wrong("partial_rotary_factor", f"At least one pair of the {head_dim} elements of a head must turn.")

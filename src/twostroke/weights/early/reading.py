@@ -47,8 +47,8 @@ class Fetched(Protocol):
         """Returns whether the byte at `offset` is in memory."""
 
     def fetch(self, offset: int, num_bytes: int) -> int:
-        """Waits until `num_bytes` bytes are in memory. Returns their number, 0 where the system has no such call.
-        Raises OSError."""
+        """Waits until `num_bytes` bytes are in memory. Returns their number; 0 where the operating system has no call
+        that reads a file into memory. Raises OSError."""
 
 
 class SystemFile:
@@ -89,7 +89,8 @@ def missing_parts(file: Fetched) -> list[FilePart]:
 
 
 def read_parts(file: Fetched, parts: Iterable[FilePart]) -> int:
-    """Reads the parts one after the other and returns the number of bytes. It stops where the system reads no more."""
+    """Reads the parts into memory, one after the other, and returns the number of bytes. Stops where `fetch` returns 0.
+    """
     read_bytes = 0
     for part in parts:
         at = part.first

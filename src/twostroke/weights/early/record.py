@@ -55,7 +55,8 @@ def files_of(folder: Path, model: str, weights: str | None) -> list[str]:
 
 
 def named_model(words: Sequence[str], folder: Path) -> str | None:
-    """Returns the first of a command's words that has a record or names weights; None where there is no such word."""
+    """Returns the first of a command's words that names a model: a file or folder with weights, or a model whose files
+    an earlier start recorded. Returns None where there is no such word."""
     plain = (word for word in words if word and not word.startswith("-"))
     return next((word for word in plain if _place(folder, word).is_file() or any(weight_files(word))), None)
 
@@ -70,7 +71,8 @@ def _word(model: str) -> str:
 
 
 def _read(folder: Path, model: str) -> Mapping[str, Any]:
-    """Returns the record of this model; empty where there is none, or where the file is not a record."""
+    """Returns the recorded files of earlier starts of this model (see the module for their form). The result is empty
+    where there is no record, or where the file is not a record."""
     try:
         with _place(folder, model).open("rb") as file:
             found = json.loads(file.read(MOST_BYTES))

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 
 class GridText(Struct, frozen=True):
-    """levels: the numbers that occur. together: the number of numbers in an entry."""
+    """One grid in compressed form; `grid` expands it. levels: the numbers that occur in the grid. together: how many
+    numbers one code stands for. text: the numbers' places among the levels, as the module describes."""
 
     levels: tuple[int, ...]
     together: int

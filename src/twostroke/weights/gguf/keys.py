@@ -18,8 +18,7 @@ WITHOUT_EFFECT = frozenset(
         *("pooling_type", "classifier.pooling_type", "classifier.output_labels"),
     }
 )
-"""Keys that change nothing. The keys of the second line change nothing in the layers, but pooling.py reads pooling_type
-for every family."""
+"""Keys on which no layer depends. pooling.py reads pooling_type for every family."""
 WITHOUT_NAME = ("xielu.",)
 """Beginnings of keys that belong to the layers although they do not begin with the architecture's name."""
 ONLY: Mapping[str, tuple[Any, ...]] = {
@@ -43,7 +42,7 @@ ONLY: Mapping[str, tuple[Any, ...]] = {
     "attention.clamp_kqv": (0.0,),
     "rope.scaling.attn_factor": (1.0,),
 }
-"""Keys that a family does not read, each with the values that change nothing."""
+"""Keys that many families do not read, each with the values at which it has no effect."""
 
 
 class Keys:
@@ -142,7 +141,7 @@ class Keys:
         return [int(number) for number in found]
 
     def same(self, key: str, value: object) -> None:
-        """Raises UnsupportedModel where the file has another value."""
+        """Raises UnsupportedModel where the file has the key with another value."""
         self._read.add(key)
         if self._values.get(key, value) != value:
             raise UnsupportedModel(
@@ -156,7 +155,7 @@ class Keys:
         self._read.update(names)
 
     def check(self) -> None:
-        """Raises UnsupportedModel for a key that was neither read nor is known to change nothing."""
+        """Raises UnsupportedModel for a key that was not read, unless it is known to have no effect."""
         for key in sorted(self._values.keys() - self._read - WITHOUT_EFFECT):
             value = self._values[key]
             if key in ONLY and not isinstance(value, np.ndarray) and value in ONLY[key]:

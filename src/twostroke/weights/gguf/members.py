@@ -18,7 +18,8 @@ from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates,
 
 
 def members_of(path: Path, files: Mapping[str, GgufFile], tensors: Mapping[str, StoredTensor]) -> dict[str, str]:
-    """Returns file name -> text. tensors: the tensors of all files. Raises CorruptModel, UnsupportedModel."""
+    """Returns the small files of a model's folder, made from the keys of a GGUF file: file name -> text. path: the GGUF
+    file. files: this file and its parts. tensors: the tensors of all parts. Raises CorruptModel, UnsupportedModel."""
     values: Mapping[str, Value] = files[path.name].values
     _, family, keys = family_of(values, path.name, tensors)
     vocabulary = TokenList.read(values, path.name)  # a file that is no language model may have no vocabulary

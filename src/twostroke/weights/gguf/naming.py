@@ -31,8 +31,8 @@ _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 def named_tensors(
     files: Mapping[str, GgufFile], family: Family, config: Config
 ) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-    """Yields all tensors of the files under our names, and the tensors whose values are keys. Tensors that the table
-    does not know keep their own names."""
+    """Yields all tensors of the files under our names. Also yields those tensors of our checkpoints whose values the
+    files have in keys. Tensors that the table does not know keep their own names."""
     yield from ((name, NumbersOfKeys(values)) for name, values in family.numbers(config).items())
     by_layer: dict[str | None, dict[str, tuple[GgufFile, str]]] = {}
     for file in files.values():
@@ -56,8 +56,8 @@ def named_tensors(
 
 
 class _Names(Struct, frozen=True):
-    """The names of one layer, or of the tensors outside the layers. table: stored name -> our name. prefix: the
-    beginning of our names. layer: the layer's number, 0 outside the layers."""
+    """Gives our names to the stored tensors of one layer, or to those outside the layers. table: stored name -> our
+    name. prefix: the beginning of our names. layer: the layer's number, 0 outside the layers."""
 
     family: Family
     config: Config
@@ -171,8 +171,9 @@ def _joined(joined: Joined, tensors: Mapping[str, tuple[GgufFile, str]], config:
 
 
 def _parts(file: GgufFile, stored: str, place: Place, name: str, config: Config) -> Iterator[tuple[str, GgufTensor]]:
-    """Yields one tensor for each index of the first axis. Raises ValueError where there are more or fewer than the
-    names."""
+    """Yields the tensors of our checkpoints that are stored as one tensor: one for each index of its first axis. They
+    are named with the texts of `place.parts`. Raises ValueError where the axis is longer or shorter than `place.parts`.
+    """
     tensor = file.tensors[stored]
     rows = tensor.rows // len(place.parts)
     if tensor.shape[0] != len(place.parts):

@@ -11,14 +11,14 @@ from twostroke.weights.gguf.keys import Keys
 
 KEY = "pooling_type"
 NONE, MEAN, CLS, LAST, RANK = range(5)
-"""Values of the key: llama_pooling_type of llama.cpp."""
+"""The values of the key pooling_type, as in llama_pooling_type of llama.cpp."""
 
 MODES = {MEAN: "mean", CLS: "cls", LAST: "lasttoken"}
 """The words of sentence-transformers for these values."""
 
 
 def pooling_number(keys: Keys) -> int | None:
-    """Returns the value of the key; None where the file has none. Raises CorruptModel."""
+    """Returns the value of the file's key pooling_type; None where the file has no such key. Raises CorruptModel."""
     if not keys.has(KEY):
         return None
     number = keys.number(KEY)

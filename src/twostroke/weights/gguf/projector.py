@@ -194,20 +194,19 @@ def _has_swapped_feeds(file: GgufFile) -> bool:
 
 
 class KernelFrames(Struct, frozen=True, eq=False):
-    """Kernels (O, C, p, p) of several frames as one tensor (O, C, frames, p, p). Satisfies `TensorSource`."""
+    """The convolution kernels (O, C, p, p) of several frames, which a file has apart, as one tensor (O, C, frames, p,
+    p). Satisfies `TensorSource`."""
 
     parts: tuple[GgufTensor, ...]
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor of float32."""
         first = self.parts[0].info
         outputs, colours, *kernel = first.shape
         shape = (outputs, colours, len(self.parts), *kernel)
         return TensorInfo("F32", shape, first.offset, sum(part.info.num_bytes for part in self.parts))
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. Raises IndexError."""
         check_rows("kernels of frames", first, count, self.info.shape[0])
         found: F32Array = np.stack([as_f32(part.read_rows(first, count)) for part in self.parts], axis=2)
         if out is None:
@@ -217,19 +216,17 @@ class KernelFrames(Struct, frozen=True, eq=False):
 
 
 class ColorsLast(Struct, frozen=True, eq=False):
-    """Kernels (O, C, p, p) as a matrix (O, p * p * C) of pixels whose colours are neighbours. Satisfies `TensorSource`.
-    """
+    """Convolution kernels (O, C, p, p) as a matrix (O, p * p * C), in which the colours of a pixel are neighbours.
+    Satisfies `TensorSource`."""
 
     part: GgufTensor
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor of float32."""
         first = self.part.info
         return TensorInfo("F32", (first.shape[0], math.prod(first.shape[1:])), first.offset, first.num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. Raises IndexError."""
         kernels = as_f32(self.part.read_rows(first, count)).reshape(count, *self.part.info.shape[1:])
         found = np.ascontiguousarray(kernels.transpose(0, 2, 3, 1)).reshape(count, -1)
         if out is None:
@@ -245,11 +242,9 @@ class OneNumber(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor of float32."""
         return TensorInfo("F32", (), self.part.info.offset, self.part.info.num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. Raises IndexError."""
         check_rows("one number", first, count, 1)
         found: F32Array = as_f32(self.part.read_rows(0, 1))
         if out is None:

@@ -45,11 +45,12 @@ class Source(Struct, frozen=True):
 
     @property
     def num_bytes(self) -> int:
-        """The size of the source in the file, in bytes."""
+        """The number of bytes that these rows take in the file."""
         return self.tensor.num_bytes if self.turned else self.rows * self.tensor.row_bytes
 
     def blocks(self, rows: I32Array) -> U8Array:
-        """Returns these rows as stored, (len(rows), row_bytes); neighbours are read together."""
+        """Returns the rows with these numbers as stored, (len(rows), row_bytes); neighbouring rows are read together.
+        """
         if len(rows) and (np.diff(rows) == 1).all():
             return self.file.read_blocks(self.stored, self.first_row + int(rows[0]), len(rows))
         wanted, places = np.unique(rows, return_inverse=True)
@@ -61,7 +62,7 @@ class Source(Struct, frozen=True):
         return np.concatenate(pieces)[places]
 
     def floats(self, rows: I32Array) -> SourceArray:
-        """Returns these rows, (len(rows), columns): bf16 bits for BF16, else float32."""
+        """Returns the rows with these numbers, (len(rows), columns): bf16 bits for BF16, else float32."""
         if not self.turned:
             return expanded(self.tensor, self.blocks(rows))
         tensor = self.tensor
@@ -70,7 +71,7 @@ class Source(Struct, frozen=True):
 
 
 def whole(file: GgufFile, stored: str, turned: bool = False) -> Source:
-    """Returns all rows of a stored tensor."""
+    """Returns the Source of all rows of a stored tensor."""
     tensor = file.tensors[stored]
     rows = math.prod((*tensor.shape[:-2], tensor.shape[-1])) if turned else tensor.rows
     return Source(file, stored, 0, rows, turned)
@@ -98,8 +99,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor of floats; num_bytes is the size in the file. blocks: the block types, separated by
-        blanks where there are several."""
+        """The shape and place of the tensor, and the dtype in which it is read; num_bytes is the size in the file.
+        blocks: the block types, separated by blanks where there are several."""
         names = sorted(self.block_names)
         changed = self.plus or self.factor != 1.0
         dtype = names[0] if names in (["BF16"], ["F16"]) and not changed else "F32"
@@ -128,7 +129,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return self.shape[-1] if self.turned else self.shape[0] if len(self.shape) == 2 else self.shape[-2]
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. Raises CorruptModel, UnsupportedModel (type), IndexError."""
+        """Returns rows [first, first + count): float32, or uint16 with the bits of bf16. out: an array for the rows.
+        Raises CorruptModel, UnsupportedModel (type), IndexError."""
         check_rows(self.sources[0].stored, first, count, self.shape[0])
         dtype: type[np.uint16 | np.float32] = np.uint16 if self.info.dtype == "BF16" else np.float32
         shape = (count, *self.shape[1:])
@@ -147,7 +149,7 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return found
 
     def _fill(self, target: Any, first: int, count: int) -> None:
-        """Reads rows [first, first + count) of a tensor that is not turned, a piece at a time."""
+        """Reads rows [first, first + count) into `target`, a piece at a time. The tensor must not be `turned`."""
         each = self.matrix_rows if len(self.shape) == 3 else 1
         columns = self.shape[-1]
         flat, step = target.reshape(count * each, columns), max(1, PIECE_ELEMENTS // columns)
@@ -183,9 +185,9 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return [(source, own) for source, _, own in found]
 
     def in_one_source(self, rows: I32Array, transposed: bool) -> tuple[GgufTensor, I32Array] | None:
-        """Returns the source that has all of these rows, as a tensor of its own, and the rows' numbers in it; None
-        where no source has all of them. transposed: True where the rows are columns of one matrix of a turned source;
-        then the numbers count this matrix's rows."""
+        """Returns the source that has all of these rows, as a tensor of its own, and the rows' numbers in it. Returns
+        None where no source has all of them. transposed: True for a source that is stored as (columns, rows). The rows
+        must then be all columns of one stored matrix, and the numbers are those of this matrix's rows."""
         for source, at, own in self._sought(rows):
             stack = source.tensor.shape
             if len(at) != len(rows) or source.turned != transposed or self.turned or self.elements:
@@ -243,24 +245,22 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return result
 
     def _changed(self, values: Any) -> Any:
-        """Returns float32 values with the sum and the factor applied; other values unchanged."""
+        """Returns the values after `plus` was added to them and they were multiplied by `factor`."""
         values = values + np.float32(self.plus) if self.plus else values
         return values * np.float32(self.factor) if self.factor != 1.0 else values
 
 
 class NumbersOfKeys(Struct, frozen=True, eq=False):
-    """A tensor of a checkpoint whose values are keys of the file. Satisfies `TensorSource`. values: float32, in our
-    shape."""
+    """A tensor of a checkpoint that no GGUF tensor stores: its values are computed from keys of the file, or are an
+    order of columns. Satisfies `TensorSource`. values: float32, in our shape."""
 
     values: F32Array
 
     @property
     def info(self) -> TensorInfo:
-        """A tensor of float32; it has no place in the file."""
         return TensorInfo("F32", self.values.shape, 0, self.values.nbytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. Raises IndexError."""
         check_rows("numbers of keys", first, count, self.info.rows)
         shape = (count, *self.values.shape[1:]) if self.values.shape else ()
         found = self.values.reshape(self.info.rows, -1)[first : first + count].reshape(shape)

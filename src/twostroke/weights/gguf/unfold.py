@@ -41,15 +41,16 @@ VERSION = "8"
 
 
 class Unfolded(Struct, frozen=True):
-    """headers: the headers of the file and its parts. As long as they are held, opening the folder's tensors parses
-    nothing."""
+    """The folder that was made from a GGUF file. headers: the headers of the file and its parts. As long as they are
+    held, opening the folder's tensors parses nothing."""
 
     folder: Path
     headers: tuple[GgufHeader, ...]
 
 
 def unfold(path: Path, cache: Path | None) -> Path:
-    """Returns only the folder: see `unfold_file`."""
+    """Makes the model's folder of a GGUF file, if it does not exist yet, and returns it; `unfold_file` has the details.
+    """
     return unfold_file(path, cache).folder
 
 
@@ -74,7 +75,8 @@ def _folder_of(path: Path, files: Mapping[str, GgufFile], cache: Path | None) ->
 
 
 def open_named(folder: Path) -> tuple[dict[str, GgufFile], dict[str, GgufTensor | NumbersOfKeys]]:
-    """Opens the files that an unfolded folder names, and returns them with all their tensors under our names."""
+    """Opens the GGUF files that a folder made by `unfold` names, and returns them with all their tensors under our
+    names."""
     named = read_object(folder / NAME_FILE).get("file")
     if not isinstance(named, str):
         raise CorruptModel(f"{NAME_FILE} names no file.", fix=f"Delete the folder {folder}; it is made anew.")
@@ -99,7 +101,6 @@ def _digest(path: Path, files: Mapping[str, GgufFile]) -> str:
 
 
 def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
-    """Returns file name -> text."""
     made = members.members_of(path, files, _all_tensors(files))
     return {**made, NAME_FILE: json.dumps({"file": str(path)}, ensure_ascii=False)}
 

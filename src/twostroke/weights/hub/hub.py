@@ -69,8 +69,8 @@ EMBEDDED_HINT = f"{EMBEDDED!r} is the small model that is part of this package"
 
 
 class ModelFolder(Struct, frozen=True):
-    """path: a folder with config.json, or a GGUF file. source: the text that was asked for. revision: the commit of a
-    snapshot.
+    """A model on this machine. path: a folder with config.json, or a GGUF file. source: the text that was asked for.
+    revision: the commit of a snapshot.
 
     headers: the headers of the GGUF file from which the folder was made, held so that each is parsed once
     (gguf/container.py).
@@ -194,8 +194,8 @@ def _hub_gguf(place: HubPlace, source: str, wanted: str | None, progress: Progre
 
 
 def meant_file(names: Sequence[str], wanted: str | None, repo_id: str) -> str:
-    """Returns the first file of the model that a quantization or a name selects, or of the usual one. Raises
-    ModelNotFound."""
+    """Returns the GGUF file, or the first part of one, that `wanted` selects by its quantization or its name. Where
+    `wanted` is None, returns the file of the usual quantization. Raises ModelNotFound."""
     return usual(whole_models(names), repo_id) if wanted is None else chosen(names, wanted, repo_id)
 
 
@@ -209,7 +209,8 @@ def _is_local(folder: Path) -> bool:
 
 
 def _exists(path: Path) -> bool:
-    """Returns whether a path exists. A path that may not be read counts as existing: it is not a hub id either."""
+    """Returns whether a path exists. A path that may not be read counts as existing, so that it is not taken for a hub
+    id."""
     try:
         return path.exists()
     except OSError:

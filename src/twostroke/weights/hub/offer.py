@@ -1,4 +1,5 @@
-"""The files that a hub offers under a name, with their sizes, licence and gate. No weights are fetched for this."""
+"""The files that a hub offers under a name, with their sizes and licence, and whether access to them is gated. No
+weights are fetched for this."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Offer(Struct, frozen=True):
-    """One model of a repository.
+    """One model of a repository, as the hub describes it before a download.
 
     commit: the commit of the revision. sizes: file name -> bytes of the files that would be downloaded; 0 where the hub
     gives no size. gguf: the first of the GGUF files, "" for safetensors. models: first GGUF file of each model of the
@@ -42,7 +43,7 @@ class Offer(Struct, frozen=True):
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of all files."""
+        """The bytes of all files that would be downloaded."""
         return sum(self.sizes.values())
 
     @property
@@ -58,7 +59,8 @@ def offer_of(
     cache_dir: Path | None = None,
     token: str | None = None,
 ) -> Offer | None:
-    """Returns the offer of the hub for a reference; None where the hub does not answer.
+    """Asks the hub for the files of a model, their sizes and the licence. Returns None where the hub does not answer.
+    meant: the repository, and the quantization or file that the user named.
 
     Raises ModelNotFound where there is no such model, or where it is gated and this user may not download it.
     """

@@ -36,7 +36,7 @@ little time to the writing. An idle engine, or one that ends, leaves whole cores
 
 
 class MappedFile(Protocol):
-    """A file whose weights are in use."""
+    """A file of packed weights that an engine uses."""
 
     path: Path
 
@@ -52,7 +52,7 @@ class MappedFile(Protocol):
         """
 
     def close(self) -> None:
-        """Finishes any unfinished work. Closing twice is harmless."""
+        """Ends the use of the file. A file that is not on the disk yet is written first. Closing twice is harmless."""
 
     def discard(self) -> None:
         """Deletes the file, so that the next start packs again."""
@@ -73,8 +73,9 @@ class BackgroundCheck:
         self.complete = file is None
 
     def start(self) -> None:
-        """Begins the check, after DELAY_S. Where the system begins no more threads, the file is never known to be
-        right, and an unfinished one is made again at the next start."""
+        """Begins the check, after DELAY_S. Where the system begins no more threads, there is no check, and `complete`
+        stays False. Weights that this start packed are then packed again at the next start, unless `close` writes their
+        file."""
         if self._file is not None:
             begun(self._thread)
 
@@ -100,7 +101,8 @@ class BackgroundCheck:
             )
 
     def close(self) -> None:
-        """Ends the thread, however far it has come, and finishes any unfinished work. Closing twice is harmless."""
+        """Ends the check, however far it has come, and closes the file. A file that is not on the disk yet is written
+        first. Closing twice is harmless."""
         self._stop.set()
         self._wait()
         atexit.unregister(self._wait)
@@ -108,8 +110,8 @@ class BackgroundCheck:
             self._file.close()
 
     def _wait(self) -> None:
-        """Waits until the thread has ended. The thread makes no more pauses. Ctrl-C gives up an unfinished file, and a
-        later call does not wait for it."""
+        """Waits until the thread has ended; the thread pauses no more. Ctrl-C gives up a file that is still being
+        written, and later calls do not wait for this file."""
         self._no_delay.set()
         if not self._thread.is_alive() or self._given_up:
             return
@@ -127,7 +129,8 @@ class BackgroundCheck:
             raise
 
     def _go_on(self, wait_s: float) -> bool:
-        """See MappedFile.check_all. Returns without a pause if a caller waits for the thread to end."""
+        """Waits `wait_s` seconds, or less once a caller waits for the thread to end. Returns False once the engine
+        ends. `MappedFile.check_all` calls it between parts of its work."""
         self._no_delay.wait(wait_s)
         return not self._stop.is_set()
 

@@ -39,20 +39,20 @@ READING = "from the disk"
 """The text with which `progress` is called for every piece."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with (done_bytes, total_bytes, what)."""
+"""A function that is called with (done_bytes, total_bytes, what)."""
 InMemory = Callable[[U8Array], NDArray[np.bool_]]
-"""Returns, from mapped bytes, whether each page of them is in memory."""
+"""A function that returns, from mapped bytes, whether each page of them is in memory."""
 
 Compare = Callable[[int, int], None]
-"""Called with (offset, num_bytes) of a piece of the file that is now in memory."""
+"""A function that is called with (offset, num_bytes) of a piece of the file that is now in memory."""
 
 IN_MEMORY = 1
 """The bit of mincore's answer that means that a page is in memory."""
 
 
 def in_memory(mapped: U8Array) -> NDArray[np.bool_]:
-    """See InMemory; returns True for all pages where the system cannot tell. `mapped` begins at a page. The call itself
-    fetches no page."""
+    """Returns for each page of the mapped bytes whether it is in memory; True for all pages where the system cannot
+    tell. `mapped` begins at a page. The call itself fetches no page."""
     found = np.full(-(-mapped.size // mmap.PAGESIZE), IN_MEMORY, np.uint8)
     call = _mincore()
     if call is not None and call(mapped.ctypes.data, mapped.size, found.ctypes.data) != 0:
@@ -82,9 +82,9 @@ def read_cold(
 ) -> int:
     """Reads the pieces that have pages outside memory, if they are `least_bytes` or more; returns their bytes.
 
-    mapped: the whole file. compare: called with pieces that were read, in order, as long as the next one is not in
-    memory, because the time would otherwise be spent waiting for the disk. A file that cannot be read is not an error
-    of this function: the code that needs its bytes meets the same failure and names it. Raises the errors of `compare`.
+    mapped: the whole file. compare: called with pieces that were read, in order, whenever the next piece is not in
+    memory yet: this uses the time in which the disk reads. A file that cannot be read is not an error of this function:
+    the code that needs its bytes meets the same failure and names it. Raises the errors of `compare`.
     """
     size, pages = mapped.size, PIECE_BYTES // mmap.PAGESIZE
     there = probe(mapped)
@@ -114,5 +114,4 @@ def _read(descriptor: int, offsets: list[int], tell: Callable[[int], None], comp
 
 
 def _fetch(descriptor: int, offset: int) -> None:
-    """Makes the system read a piece while the program goes on."""
     here.fetch_ahead(descriptor, offset, PIECE_BYTES)

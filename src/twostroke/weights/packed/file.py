@@ -45,11 +45,11 @@ from twostroke.weights.packed.in_use import alone, mark_used, use
 from twostroke.weights.packed.writeback import begin_writing
 
 SAMPLED_BLOCKS = 32
-"""The number of blocks that are compared at every start: 8 MiB, a few milliseconds where the file is in the page cache.
-"""
+"""The number of blocks that are compared with their checksums at every start: 8 MiB, a few milliseconds where the file
+is in the page cache."""
 
 CHUNK_BLOCKS = 64
-"""The number of blocks that are compared between two calls of `go_on`: 16 MiB."""
+"""The number of blocks that `check_all` compares with their checksums between two calls of `go_on`: 16 MiB."""
 
 DISK_UNIT_BYTES = 512
 """The unit in which POSIX counts the room of a file (st_blocks), in bytes."""
@@ -58,7 +58,7 @@ WRITE_BYTES = 8 * BLOCK_BYTES
 """The number of bytes that are written at a time."""
 
 RESTS = 9.0
-"""The seconds of waiting for each second of writing."""
+"""The seconds that `finish` waits for each second in which it writes."""
 
 GoOn = Callable[[float], bool]
 """go_on(wait_s): waits `wait_s` seconds, or until the work disturbs nobody any more. Returns False where the rest of
@@ -89,8 +89,8 @@ class PartialFile:
         os.ftruncate(descriptor, plan.file_bytes)
 
     def take_whole(self) -> None:
-        """Sets `whole`. The room on the disk is reserved first, so that a write to `whole` never causes a signal.
-        Raises OSError."""
+        """Maps the file for writing and keeps its bytes as `whole`. The room on the disk is reserved first, so that a
+        write to `whole` never causes a signal. Raises OSError."""
         here.take_room(self._descriptor, self._plan.file_bytes)
         self.whole = np.frombuffer(mmap.mmap(self._descriptor, self._plan.file_bytes), np.uint8)
 
@@ -123,14 +123,16 @@ class PartialFile:
             sync_folder(self.path.parent)
 
     def discard(self) -> None:
-        """Makes sure that the file gets no name, whatever is written from now on, unless it has its name already."""
+        """Gives up the file: it does not get its final name any more. Has no effect on a file that has this name
+        already."""
         self._given_up = True
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
 
 
 class PackedFile:
-    """A mapped file whose header is right. whole: all bytes of the file; they stay valid if the file is deleted."""
+    """A file of packed weights that is mapped for reading and has a valid header. whole: all bytes of the file; they
+    stay valid if the file is deleted."""
 
     unfinished = False
 
@@ -143,12 +145,12 @@ class PackedFile:
 
     @property
     def num_blocks(self) -> int:
-        """The number of blocks with a checksum."""
+        """The number of blocks in the file; each has a checksum."""
         return num_blocks(self.whole.size - self.header.data_start)
 
     def check_bytes(self, offset: int, num_bytes: int) -> None:
-        """Compares the blocks that end in these bytes of the file; `check_all` leaves these blocks out. Raises
-        StaleFile."""
+        """Compares the blocks that end in these bytes of the file with their checksums. `check_all` does not compare
+        these blocks again. Raises StaleFile."""
         end = offset + num_bytes
         upto = self.num_blocks if end >= self.whole.size else max(0, end - self.header.data_start) // BLOCK_BYTES
         first = max(0, offset - self.header.data_start) // BLOCK_BYTES

@@ -2,8 +2,8 @@
 
 The digits are blake2b of the bytes of config.json and of five parts of each shard, in order of name. The parts are its
 name, size, modification time in nanoseconds, header bytes, and SAMPLES blocks of SAMPLE_BYTES spread evenly over its
-data. A checkpoint edited in place changes its modification time; one exchanged under an old time changes its header or,
-almost surely, a sampled block.
+data. A file that is edited gets another modification time. If a file is replaced and the new one has the old time, its
+header differs or, almost surely, a sampled block does.
 """
 
 from __future__ import annotations

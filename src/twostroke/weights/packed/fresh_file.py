@@ -45,7 +45,7 @@ class PackedImage:
         return self.whole[begin : begin + num_bytes]
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """See BlobTarget. The area is already a part of the whole."""
+        """Counts these bytes of the blob as filled. `area` is already a part of `whole`, so nothing is copied."""
         with self._counting:
             self._filled[key] += area.size
 
@@ -57,7 +57,7 @@ class PackedImage:
 
 
 class FreshFile:
-    """Satisfies `background_check.MappedFile`.
+    """Packed weights in memory that are written to their file later. Satisfies `background_check.MappedFile`.
 
     file: a file without its final name yet. whole: the bytes that are written to it. warn: called with a sentence where
     the disk refuses the file. closing: the resources that `close` ends; until then the file is in use.
@@ -73,8 +73,8 @@ class FreshFile:
         self._whole: U8Array | None = whole
 
     def check_all(self, go_on: GoOn = always) -> bool:
-        """Writes the file and gives it its name, once. The file is written to its end, because packing again would cost
-        more."""
+        """Writes the file, which needs no check, and gives it its name. A later call does nothing. The file is written
+        to its end whatever `go_on` returns, because packing again would take longer than writing."""
         whole, self._whole = self._whole, None  # weights that are only on a device need no host memory afterwards
         if whole is not None:
             try:
@@ -86,13 +86,13 @@ class FreshFile:
         return True
 
     def close(self) -> None:
-        """Does the same as `check_all` for an engine that ends. Closing twice is harmless."""
+        """Writes the file if it is not written yet, and ends its use. Closing twice is harmless."""
         self.check_all()
         self._closing.close()
         mark_used(self.path)
 
     def discard(self) -> None:
-        """Makes sure that the file gets no name, unless it has its name already: the next start packs again."""
+        """Gives up the file, unless it has its final name already. The next start then packs again."""
         self._file.discard()
 
 

@@ -14,19 +14,20 @@ from twostroke.system.starting import begun
 from twostroke.weights.packed.polite import give_way
 
 DELAY_S = 0.5
-"""The seconds before the copying begins. The first answer of a one-shot command should not share memory and cores with
-it."""
+"""The seconds before weights are copied into huge pages. The first answer of a one-shot command should not share memory
+and cores with the copying."""
 
 CHUNK_BYTES = 16 << 20
 LEAST_BYTES = 64 << 20
-"""The least size of weights that are moved. Smaller models are read from caches."""
+"""The least size of mapped weights that are copied into huge pages. Smaller models are read from caches."""
 
 
 class Settler:
-    """Owns one thread. `mapped` keeps its address; only the pages that back it change.
+    """Copies mapped weights into huge pages, in a thread of its own. `mapped` keeps its address; only the physical
+    pages change.
 
-    move(address, num_bytes): returns False where nothing changed; then the rest is not moved either. page_bytes: the
-    size of a huge page.
+    move(address, num_bytes): copies a part into huge pages. It returns False where it could not; the rest is then not
+    copied either. page_bytes: the size of a huge page.
     """
 
     def __init__(self, mapped: U8Array, move: Callable[[int, int], bool], page_bytes: int) -> None:
@@ -40,18 +41,18 @@ class Settler:
         self.moved_bytes = 0
 
     def start(self) -> None:
-        """Begins the copying after DELAY_S. Does nothing for small models, and where the system begins no more threads.
-        """
+        """Begins to copy the weights into huge pages, after DELAY_S. Does nothing for small models, and where the
+        system begins no more threads."""
         if self._last - self._first >= LEAST_BYTES:
             begun(self._thread)
 
     def wait(self) -> None:
-        """Waits until everything is moved; for measurements of the steady state."""
+        """Waits until all weights are in huge pages; for measurements of the steady state."""
         if self._thread.is_alive():
             self._thread.join()
 
     def close(self) -> None:
-        """Ends the thread; pages that were moved stay moved. Closing twice is harmless."""
+        """Ends the thread; parts that are in huge pages stay there. Closing twice is harmless."""
         self._stop.set()
         self.wait()
 

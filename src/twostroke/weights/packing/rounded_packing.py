@@ -54,8 +54,8 @@ class _Matrix(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Rows that are being read. first_panel: the place of the rows in the matrix. read: a future of the array and of
-    the number of bytes that were read from the checkpoint."""
+    """Rows that are being read. first_panel: the number of the first of their panels in the packed weight. read: a
+    future of the array and of the number of bytes that were read from the checkpoint."""
 
     matrix: _Matrix
     first_panel: int
@@ -63,7 +63,8 @@ class _Block(NamedTuple):
 
 
 class RoundedPacking:
-    """Packs matrices one after the other. It is a context: all matrices that were added are packed when it ends."""
+    """Packs matrices one after the other. It is a context manager: all matrices that were added are packed when it
+    ends."""
 
     def __init__(self, target: BlobTarget, checkpoint: Checkpoint, packer: Packer) -> None:
         self._target, self._checkpoint, self._packer = target, checkpoint, packer
@@ -110,7 +111,8 @@ class RoundedPacking:
                     self._pack_first()
 
     def _room(self, num_bytes: int) -> U8Array:
-        """Returns memory that holds no block that is still to be packed."""
+        """Returns a buffer of `num_bytes` for the rows of the next block. Two buffers take turns, so the block that
+        waits to be packed is not overwritten."""
         if self._memory[0].size < num_bytes:
             self._memory[0] = np.empty(num_bytes, np.uint8)
         return self._memory[0][:num_bytes]
@@ -143,8 +145,8 @@ class RoundedPacking:
 
 
 class _Rows:
-    """Reads the rows of several tensors, one after the other. A tensor (or matrix of a stack) that is transposed, or
-    whose rows are read in another order, is held as a whole, one at a time."""
+    """Reads the rows of several tensors, one tensor after the other. A tensor (or matrix of a stack) that is transposed
+    or needed in another order is read completely and kept until the next such tensor."""
 
     def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
         self._checkpoint, self._parts = checkpoint, parts

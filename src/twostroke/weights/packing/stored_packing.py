@@ -51,7 +51,7 @@ class _Piece(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """The place of a piece: `area` is bytes from `begin` on of the blob `key`."""
+    """The target of a packed piece: `area` has the bytes of the blob `key` from byte `begin` on."""
 
     key: str
     begin: int
@@ -60,8 +60,8 @@ class _Place(NamedTuple):
 
 class StoredPacking:
     """Packs matrices one after the other, some panels at a time. As many pieces are packed at once as the packer has
-    threads, also where one matrix ends and the next begins. It is a context: all matrices that were added are packed
-    when it ends."""
+    threads, also where one matrix ends and the next begins. It is a context manager: all matrices that were added are
+    packed when it ends."""
 
     def __init__(self, target: BlobTarget, checkpoint: Checkpoint, packer: BlockPacker) -> None:
         self._target, self._checkpoint, self._packer = target, checkpoint, packer
@@ -137,12 +137,14 @@ class StoredPacking:
 
 
 def stored_rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
-    """Returns rows [first, first + count) of a weight in the form of the kind. Raises CorruptModel."""
+    """Returns rows [first, first + count) of a weight as codes and scales, in the form of the packed kind. Raises
+    CorruptModel."""
     return _rows(list(_parts(_tensors(weight, checkpoint), first, count)), checkpoint, kind)
 
 
 class _Tensor(NamedTuple):
-    """One tensor of a matrix. in_file: see `rows_in_file`; it is looked up once, not for each piece of the matrix."""
+    """One tensor of a matrix. in_file: the result of `rows_in_file`, which is looked up once, not for each piece of the
+    matrix."""
 
     part: Tensor
     in_file: tuple[GgufTensor, I32Array] | None
@@ -172,7 +174,7 @@ def _parts(tensors: Sequence[_Tensor], first: int, count: int) -> Iterator[_Part
 
 
 def _rows(parts: Sequence[_Part], checkpoint: Checkpoint, kind: WeightKind) -> StoredValues:
-    """Returns the rows in the form of the kind. Raises CorruptModel."""
+    """Returns the rows as codes and scales, in the form of the packed kind. Raises CorruptModel."""
     found = []
     for tensor, first, end in parts:
         values = _part_rows(tensor, checkpoint, first, end - first, kind)

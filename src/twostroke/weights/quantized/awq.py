@@ -32,7 +32,7 @@ PLACES = np.array([0, 4, 1, 5, 2, 6, 3, 7])
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AwqMatrix:
-    """Satisfies `QuantizedMatrix`. by_rows: True for the packing of gemv."""
+    """A matrix of AWQ. Satisfies `QuantizedMatrix`. by_rows: True for the packing of gemv, False for that of gemm."""
 
     qweight: StoredPart
     qzeros: StoredPart
@@ -44,8 +44,9 @@ class AwqMatrix:
 
     @classmethod
     def of(cls, stored: StoredTensors, module: str, group: int, by_rows: bool, held: Held) -> AwqMatrix:
-        """Returns the matrix of a module. group: the columns of a group, 0 for one group a row. Raises CorruptModel
-        naming the part that is wrong."""
+        """Returns the matrix of a module. group: the columns of a group, 0 for one group a row. by_rows: True for the
+        packing of gemv, False for that of gemm. held: keeps the tensors that were read last. Raises CorruptModel naming
+        the part that is wrong."""
         qweight = stored.part(module + ".qweight", WORDS, (None, None))
         outer, inner = qweight.shape[0], qweight.shape[1] * 8
         rows, columns = (outer, inner) if by_rows else (inner, outer)

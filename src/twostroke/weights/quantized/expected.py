@@ -53,7 +53,8 @@ def expected_formats(config: Mapping[str, Any]) -> StoredChoice:
 
 @singledispatch
 def _kinds(scheme: Scheme, module: str, part: Tensor) -> frozenset[WeightKind]:
-    """Returns the kinds that hold a matrix of the module; none where it is plain or expanded."""
+    """Returns the packed kinds that hold a module's matrix without loss. There are none for a matrix that the
+    checkpoint has in floats, and for a matrix that must be expanded to bf16."""
     return _NONE
 
 

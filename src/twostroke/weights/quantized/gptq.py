@@ -77,17 +77,15 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers, (rows, columns)."""
+        """The shape of the dequantized matrix, (rows, columns)."""
         return self.qweight.shape[1], self.qweight.shape[0] * 32 // self.settings.bits
 
     @property
     def columns(self) -> int:
-        """The number of columns of the matrix."""
         return self.shape[1]
 
     @property
     def bits(self) -> int:
-        """The bits of a code."""
         return self.settings.bits
 
     @property
@@ -96,7 +94,6 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def group(self) -> int:
-        """The number of columns of a group."""
         return self.settings.group or self.shape[1]
 
     @property

@@ -14,13 +14,14 @@ from twostroke.weights.quantized.parts import StoredPart
 
 
 class IndexedMatrix(ABC):
-    """The common part of GptqMatrix and PackedMatrix; both satisfy `QuantizedMatrix` and `OrderedMatrix`."""
+    """A quantized matrix whose tensor `g_idx` may give the group of each column (act-order): the base of GptqMatrix and
+    PackedMatrix. Satisfies `OrderedMatrix` and a part of `QuantizedMatrix`."""
 
     __slots__ = ()
 
     IN_ORDER: ClassVar[int | None] = None
-    """The number that the file holds for every column where all columns lie in order; None where the format has no such
-    number."""
+    """The number that fills `g_idx` where all columns lie in the order of their groups; None where the format has no
+    such number."""
     g_idx: StoredPart | None
 
     @property
@@ -36,7 +37,7 @@ class IndexedMatrix(ABC):
     @property
     @abstractmethod
     def group(self) -> int:
-        """The number of columns of a group."""
+        """The number of columns that share a scale."""
 
     @property
     @abstractmethod
@@ -45,17 +46,16 @@ class IndexedMatrix(ABC):
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix."""
         return frozenset() if self.column_groups() is not None else self.ordered_kinds
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
-        """See OrderedMatrix."""
+        """The packed kinds that hold the matrix without loss after its columns are sorted by group."""
         kinds = affine_kinds(self.bits, self.columns, self.group)
         return kinds | {WeightKind.FLAT4} if kinds and self.bits == 4 and self.is_flat else kinds
 
     def column_order(self) -> I32Array | None:
-        """See OrderedMatrix. Raises CorruptModel."""
+        """Returns the order that sorts the columns by group, as in OrderedMatrix. Raises CorruptModel."""
         return sorted_columns(self.column_groups(), self.group)
 
     def column_groups(self) -> I32Array | None:

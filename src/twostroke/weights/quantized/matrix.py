@@ -26,7 +26,7 @@ _AFFINE = {
 
 
 class QuantizedMatrix(Protocol):
-    """A tensor whose numbers are computed from several stored tensors."""
+    """A matrix whose values are computed from several stored tensors: codes, scales and others."""
 
     @property
     def words(self) -> str:
@@ -34,19 +34,19 @@ class QuantizedMatrix(Protocol):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the stored tensors."""
+        """The names of the stored tensors."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers."""
+        """The shape of the dequantized values."""
 
     @property
     def num_bytes(self) -> int:
-        """The number of bytes of all its parts."""
+        """The number of bytes of all stored tensors of the matrix."""
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the numbers without loss."""
+        """The packed kinds that hold the matrix without loss."""
 
     def values(self, first: int, count: int) -> F32Array:
         """Returns rows [first, first + count) as float32. Raises CorruptModel naming the stored tensor."""
@@ -57,11 +57,12 @@ class QuantizedMatrix(Protocol):
 
 @runtime_checkable
 class OrderedMatrix(Protocol):
-    """A matrix in which columns of a group may lie apart. `stored` then returns the columns sorted by group."""
+    """A matrix in which the columns of a group may lie apart (act-order). `stored` then returns the columns sorted by
+    group."""
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the sorted columns without loss."""
+        """The packed kinds that hold the matrix without loss after its columns are sorted by group."""
 
     def column_order(self) -> I32Array | None:
         """Returns (columns,): for each sorted column, the number of that column in the file. Returns None where columns
@@ -70,19 +71,20 @@ class OrderedMatrix(Protocol):
 
 @runtime_checkable
 class BankMatrix(Protocol):
-    """A stack that is read as (matrices, columns, rows). The file has each matrix transposed, as (rows, columns), so
-    that each row lies in one piece."""
+    """A stack of matrices that the file has as (matrices, rows, columns), each row in one piece. Its dequantized values
+    are transposed: (matrices, columns, rows)."""
 
     @property
     def bank_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the transposed matrices without loss."""
+        """The packed kinds that hold the matrices without loss, as the file has them."""
 
     def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:
-        """Returns these rows of one transposed matrix as codes and scales. Raises CorruptModel."""
+        """Returns these rows of one matrix, as the file has it, as codes and scales. Raises CorruptModel."""
 
 
 def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
-    """See OrderedMatrix.column_order. group_of: the group of each column."""
+    """Returns the order that OrderedMatrix.column_order returns. group_of: the group of each column; None where the
+    columns of each group lie side by side. group: the number of columns of a group."""
     if group_of is None:
         return None
     order = np.argsort(group_of, kind="stable").astype(np.int32)
@@ -90,8 +92,8 @@ def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
 
 
 class GroupedRows(Struct, frozen=True, eq=False):
-    """A block of n rows. codes: (n, columns), of `bits` bits each, not negative. scales: (n, groups). zeros, biases:
-    one of the two is given, (n, groups).
+    """n rows of a quantized matrix. codes: (n, columns), of `bits` bits each, not negative. scales: (n, groups). zeros,
+    biases: one of the two is given, (n, groups).
 
     group: the number of columns that share a scale, where they lie side by side; the last group may be shorter.
     group_of: (columns,) the group of each column, where columns of a group do not lie side by side.
@@ -116,8 +118,8 @@ class GroupedRows(Struct, frozen=True, eq=False):
         return found
 
     def stored(self, kind: WeightKind) -> StoredValues:
-        """Returns the values for an affine kind, or for FLAT4 where all zero points are in the middle; columns are
-        sorted by group."""
+        """Returns the rows as codes and scales for an affine kind, or for FLAT4 where all zero points are in the
+        middle; columns are sorted by group."""
         wide = kind.step_columns
         at = np.arange(self.codes.shape[1] // wide) * wide // self.group
         if self.group_of is not None:

@@ -22,8 +22,8 @@ from twostroke.weights.quantized.parts import StoredPart
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SmallFloatMatrix:
-    """Satisfies `QuantizedMatrix`. divided: True where scales are divided by `whole`, False where they are multiplied
-    by it."""
+    """A matrix of 4-bit floats. Satisfies `QuantizedMatrix`. divided: True where scales are divided by `whole`, False
+    where they are multiplied by it."""
 
     words: str
     codes: StoredPart
@@ -42,7 +42,9 @@ class SmallFloatMatrix:
         whole: StoredPart | None = None,
         divided: bool = False,
     ) -> SmallFloatMatrix:
-        """Returns the matrix. Raises CorruptModel where sizes do not fit."""
+        """Returns the matrix of these stored tensors. words: a description of the format, for people. group: the number
+        of columns that share a scale. whole: the one number for all scales; None for none. divided: True where scales
+        are divided by `whole`. Raises CorruptModel where sizes do not fit."""
         rows = codes.shape[0] if len(codes.shape) == 2 else 0
         columns = 2 * codes.info.num_bytes // max(1, rows)
         if not rows or not columns or columns % group:
@@ -55,7 +57,7 @@ class SmallFloatMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers, (rows, columns)."""
+        """The shape of the dequantized matrix, (rows, columns)."""
         return self.scales.shape[0], self.scales.shape[1] * self.group
 
     @property
@@ -77,7 +79,7 @@ class SmallFloatMatrix:
         return found
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """See QuantizedMatrix. Codes are twice the floats."""
+        """Returns rows as codes and scales. Codes are twice the floats, so scales are halved."""
         return StoredValues(e2m1_codes(self._bits(first, count)), self._steps(first, count) / np.float32(2))
 
     def _bits(self, first: int, count: int) -> U8Array:
@@ -97,10 +99,11 @@ class SmallFloatMatrix:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ExpertBlocks:
-    """The banks of gpt-oss: blocks (experts, columns, groups, 16) uint8, scales (experts, columns, groups) uint8.
+    """The stacked expert matrices of gpt-oss: blocks (experts, columns, groups, 16) uint8, scales (experts, columns,
+    groups) uint8.
 
-    The numbers are (experts, rows, columns), rows = 32 * groups: transformers transposes each expert's matrix.
-    Satisfies `QuantizedMatrix`, where a row is an expert, and `BankMatrix`.
+    The dequantized values are (experts, rows, columns), rows = 32 * groups: transformers transposes each expert's
+    matrix. Satisfies `QuantizedMatrix`, where a row is an expert, and `BankMatrix`.
     """
 
     blocks: StoredPart
@@ -111,7 +114,7 @@ class ExpertBlocks:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers, (experts, rows, columns)."""
+        """The shape of the dequantized values, (experts, rows, columns)."""
         experts, columns, groups, _ = self.blocks.shape
         return experts, 32 * groups, columns
 
@@ -124,7 +127,7 @@ class ExpertBlocks:
         return self.blocks.info.num_bytes + self.scales.info.num_bytes
 
     def values(self, first: int, count: int) -> F32Array:
-        """Returns the numbers of experts [first, first + count)."""
+        """Returns the dequantized matrices of experts [first, first + count)."""
         experts, rows, columns = self.shape
         found = np.empty((count, rows, columns), np.float32)
         for place in range(count):
@@ -138,10 +141,12 @@ class ExpertBlocks:
         return frozenset({WeightKind.E2M1_32, WeightKind.E2M1_16})
 
     def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:
-        """See BankMatrix. Codes are twice the floats."""
+        """Returns rows of one expert's matrix, as the file has it, as codes and scales. Codes are twice the floats, so
+        scales are halved."""
         bits = low_first(self.blocks.rows(matrix, 1)[0][rows]).reshape(len(rows), -1)
         return StoredValues(e2m1_codes(bits), self.scales.floats(matrix, 1)[0][rows] / np.float32(2))
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Raises TypeError: no packed kind holds the matrices unless they are transposed."""
+        """Always raises TypeError. Packed kinds hold these matrices only as the file has them; `stored_rows` returns
+        such rows."""
         raise TypeError(f"{self.blocks.name} is not kept as {kind.name}")

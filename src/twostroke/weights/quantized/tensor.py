@@ -23,7 +23,8 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor of floats; num_bytes is the size of its parts in the files."""
+        """The shape of the dequantized tensor, which is read as float32; num_bytes is the size of its parts in the
+        files."""
         matrix = self.matrix
         return TensorInfo("F32", matrix.shape, 0, matrix.num_bytes, matrix.words, matrix.kinds)
 
@@ -46,7 +47,8 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the sorted columns."""
+        """The packed kinds that hold the matrix after its columns are sorted by group (act-order). There are none for a
+        format that cannot have act-order."""
         return self.matrix.ordered_kinds if isinstance(self.matrix, OrderedMatrix) else frozenset()
 
     def read_stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:

@@ -24,8 +24,9 @@ _PARTIALS = (".incomplete", ".twostroke-partial")
 
 
 class CachedModel(Struct, frozen=True):
-    """name: the name that `serve` takes. files: the files of one snapshot. used_s: Unix time of the newest file. whole:
-    False where the repository has only the beginnings of files, or no weights, as after `plan`."""
+    """A model in the hub's cache. name: the name that `serve` takes. files: the files of one snapshot. used_s: Unix
+    time of the newest file. whole: False where the repository has only the beginnings of files, or no weights, as after
+    `plan`."""
 
     name: str
     repo_id: str
@@ -36,8 +37,9 @@ class CachedModel(Struct, frozen=True):
 
 
 class Removal(Struct, frozen=True):
-    """links: the names in snapshots that are removed. blobs: the files with bytes for which no name is left. folder:
-    the folder of a repository that is removed completely."""
+    """What is deleted when a model is removed from the hub's cache. links: the names in snapshots that are removed.
+    blobs: the files with bytes for which no name is left. folder: the folder of a repository that is removed
+    completely."""
 
     links: tuple[Path, ...]
     blobs: tuple[Path, ...]
@@ -135,7 +137,7 @@ def _model(name: str, repo_id: str, found: dict[str, Path]) -> CachedModel:
 
 
 def _names(folder: Path) -> list[Path]:
-    """Returns the names in all snapshots."""
+    """Returns the paths of the files in all snapshots of a repository."""
     return _files(folder / "snapshots")
 
 
@@ -172,8 +174,9 @@ def _time(path: Path) -> float:
 
 
 def files_meant(names: Sequence[str], wanted: str) -> list[str]:
-    """Returns the cached files that `wanted` of a reference selects, with all their parts. As `run` does, it compares
-    the name of a file, with or without its folder, and then the quantization."""
+    """Returns the cached files of a repository that `wanted` selects, with all their parts. wanted: the text after the
+    colon of a model's name. As `twostroke run` does, the function compares it with the names of files, with or without
+    their folders, and then with quantizations."""
     models = whole_models(names)
     found = named(models, wanted) or of_quant(models, stem_of(wanted)) or named(names, wanted)
     return [part for name in found for part in parts_of(name, names)]

@@ -22,7 +22,8 @@ RECORDS = "store"
 
 
 class PullRecord(Struct, frozen=True):
-    """reference: the full reference. files: name -> bytes. pulled_s: the time of the download as Unix time."""
+    """The hub's description of a model that was pulled. reference: the full name of the model, for example
+    publisher/model:Q4_K_M@revision. files: name -> bytes. pulled_s: the time of the download as Unix time."""
 
     reference: str
     repo_id: str
@@ -37,7 +38,8 @@ _DECODER = json_decoder(PullRecord)
 
 
 def keep_record(folder: Path, record: PullRecord) -> str | None:
-    """Writes the record. Returns the reason why it could not be written; None where it was written."""
+    """Writes the record of a pulled model. Returns the reason why it could not be written; None where it was written.
+    """
     try:
         write_whole(_path(folder, record.reference), msgspec.json.encode(record).decode())
     except OSError as error:
@@ -46,14 +48,14 @@ def keep_record(folder: Path, record: PullRecord) -> str | None:
 
 
 def read_record(folder: Path, reference: str) -> PullRecord | None:
-    """Returns the record; None where there is none that can be read."""
+    """Returns the record of a pulled model; None where there is none that can be read."""
     with contextlib.suppress(OSError, msgspec.DecodeError):
         return _DECODER.decode(_path(folder, reference).read_bytes())
     return None
 
 
 def forget_record(folder: Path, reference: str) -> None:
-    """Removes the record, where it may be removed."""
+    """Removes the record of a pulled model. Does nothing where there is none, or where it cannot be deleted."""
     with contextlib.suppress(OSError):
         _path(folder, reference).unlink()
 

@@ -60,7 +60,8 @@ def packed_waste(cache: Path, hub: Path, now_s: float, older_s: float) -> list[W
 
 
 def unfolded_waste(cache: Path, hub: Path) -> list[Waste]:
-    """Returns folders of settings made of GGUF files that are gone."""
+    """Returns the folders of settings (config.json, tokenizer.json and others) that were made from GGUF files and whose
+    GGUF file is gone. hub: the hub's cache."""
     found = []
     with contextlib.suppress(OSError):
         for folder in sorted(path for path in (cache / UNFOLDED).iterdir() if (path / NAME_FILE).is_file()):

@@ -32,7 +32,7 @@ KIMI = (
 
 
 class RankFile(Struct, frozen=True):
-    """How one published class splits texts, and which tokens its code adds after the ranks.
+    """How the tokenizer class of one published model splits texts, and which tokens its code adds after the ranks.
 
     reserved: the text of the `num_reserved` ids after the ranks that no file names. composed: True where texts are
     converted to NFC first.

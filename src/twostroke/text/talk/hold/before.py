@@ -11,8 +11,8 @@ ANSWER = "answer_form"
 
 
 def around_answer(form: Format, special_id: SpecialId, prompt_end: str) -> str:
-    """Returns rules of Lark whose `start` contains ANSWER; "" for a format that writes only a thought around an answer.
-    """
+    """Returns the Lark rules of the texts around an answer; "" for a format that writes only a thought around an
+    answer. `start` contains ANSWER, whose own rule the caller adds."""
     lark = Lark(form.tokens(calls=False), special_id, "around")
     said = form.messages
     if said is not None:
@@ -39,8 +39,9 @@ def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> 
 
 
 def earlier_messages(said: Messages, lark: Lark, *, words: bool = True) -> str:
-    """Returns a rule for messages that other messages follow: thoughts, and words for the user before a call. words:
-    False where the answer itself follows, because its header then marks it as the answer."""
+    """Returns a rule for the messages before the last one of a turn: thoughts, and words for the user before a call.
+    words: False where the last message is the answer instead of a call, because words for the user are then the answer.
+    """
     others = said.everyone if words else ()
     if not said.recipient or not (said.channel or said.thoughts or others):
         return ""

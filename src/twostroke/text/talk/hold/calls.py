@@ -71,7 +71,8 @@ def _called(form: Format, said: Messages, schemas: Mapping[str, Any], lark: Lark
 
 
 def _rules(form: CallForm, opening: str, schemas: Mapping[str, Any], lark: Lark) -> str:
-    """Returns the name of the rule of one call, which begins with `opening`."""
+    """Adds rules for a call of each of these tools and returns the name of the rule for a call of any of them. opening:
+    the text with which each call begins."""
     made = []
     for name, schema in schemas.items():
         parts = (lark.text(opening), form.notation.rule(name, schema, lark), lark.text(form.close))
@@ -80,7 +81,6 @@ def _rules(form: CallForm, opening: str, schemas: Mapping[str, Any], lark: Lark)
 
 
 def _after(text: str, mark: str) -> str:
-    """Returns the part of the text after the mark."""
     return text.partition(mark)[2] if text else ""
 
 

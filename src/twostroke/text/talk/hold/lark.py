@@ -91,10 +91,11 @@ class Lark:
         return more if least else f"({more})?"
 
     def text_before(self, schema: Mapping[str, Any], ending: str, wraps: tuple[str, str] = ("", "")) -> str:
-        """Returns a rule for an unquoted text and the ending after it. A pattern of the whole text is enforced, up to
-        the first place where the ending follows. wraps: marks that may stand around the text.
+        """Returns a rule for an unquoted text and the ending after it; the text stops at the first place where `ending`
+        follows. wraps: marks that may stand around the text.
 
-        A pattern of a part of the text is left to the model: the text around that part could hold the end of the text.
+        A pattern that must match the whole text (see WHOLE) is enforced. A pattern for a part of the text is not
+        enforced, because the text around that part could contain the ending.
         """
         pattern = schema.get("pattern")
         whole = isinstance(pattern, str) and pattern.startswith(WHOLE[0]) and pattern.endswith(WHOLE[1])
@@ -130,7 +131,6 @@ class Lark:
 
 
 def _regex(pattern: str) -> str:
-    """Returns a pattern as Lark writes it."""
     return f"/{re.sub(_SLASH, _escaped, pattern)}/"
 
 

@@ -1,4 +1,5 @@
-"""Derives a format from an unknown template: the text between words that no template holds is the format.
+"""Derives the format of calls from an unknown template. It renders words that no template contains; the text between
+these words is the format.
 
     <tool>qz_first|{"qz_key": "qzvalue"}</tool>       open, name, middle, arguments, close
 
@@ -31,7 +32,8 @@ MOST_MARK = 200
 
 
 class _Core(Struct, frozen=True):
-    """A call within a turn: text[start:end] is the text that its notation writes."""
+    """A call within a rendered turn: text[start:end] is the name and the arguments in the syntax `notation`, without
+    the marks that stand around calls."""
 
     start: int
     end: int
@@ -39,7 +41,8 @@ class _Core(Struct, frozen=True):
 
 
 Find = Callable[[str, str], _Core | None]
-"""Finds a call of this name in a turn, in one notation."""
+"""A function that finds a call of the named tool in the text of a turn, in one syntax. Its inputs are the text and the
+name."""
 
 
 def derived(probe: TemplateProbe, ends: Sequence[str]) -> Format | None:
@@ -80,7 +83,7 @@ def _tail(probe: TemplateProbe) -> str:
 
 
 def _turn(probe: TemplateProbe, case: TurnCase, ends: Sequence[str], thought: ThoughtMarks | None) -> str:
-    """Returns the calls of a turn, without an empty thought in front and without the end."""
+    """Returns the rendered calls of a turn, without an empty thought in front and without the end of the turn."""
     turn = without_end(probe.turn(case) or "", [*ends, _tail(probe)])
     if thought is not None and thought.closing.strip() in turn.partition(NAME)[0]:
         return turn.partition(thought.closing.strip())[2].lstrip()
@@ -88,7 +91,7 @@ def _turn(probe: TemplateProbe, case: TurnCase, ends: Sequence[str], thought: Th
 
 
 def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
-    """Finds begin, open, close, between and end, by comparing one call with two calls."""
+    """Yields the possible marks around calls, from the text of a turn with one call and of a turn with two calls."""
     first = find(one, NAME)
     if first is None:
         return
@@ -113,20 +116,20 @@ def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
 
 
 def _common_end(one: str, other: str) -> str:
-    """Returns the end that both texts have, beginning where a mark begins."""
+    """Returns the common end of both texts, from its first white space or opening bracket on."""
     shared = commonprefix([one[::-1], other[::-1]])[::-1]
     found = re.search(r"[\s<\[{(]", shared)
     return shared[found.start() :] if found else shared
 
 
 def _common_beginning(one: str, other: str) -> str:
-    """Returns the beginning that both texts have, ending where a mark ends."""
+    """Returns the common beginning of both texts, up to its last white space or closing bracket; "" without one."""
     shared = commonprefix([one, other])
     return shared[: len(shared) - len(re.split(r"[\s>\])}]", shared)[-1])]
 
 
 def _object(turn: str, name: str) -> _Core | None:
-    """Finds the smallest object of JSON around the name."""
+    """Finds a call that is a JSON object: the smallest one around the name."""
     place = turn.find(name)
     for start in reversed([at for at in range(max(0, place)) if turn[at] == "{"]):
         value, end = _json_at(turn, start)
@@ -151,7 +154,7 @@ def _object_notation(value: dict[str, object], name: str) -> ObjectNotation | No
 
 
 def _named(turn: str, name: str) -> _Core | None:
-    """Finds the name as text, followed by an object with the arguments."""
+    """Finds a call that is its name as plain text, followed by a JSON object with the arguments."""
     place = turn.find(name)
     start = turn.find("{", place)
     if start < 0 or place < 0:
@@ -222,6 +225,7 @@ def _means(item: object, wanted: object) -> bool:
 
 
 def _two_tags(text: str) -> tuple[str, str]:
-    """Returns the text that closes a key, and the text that opens its value."""
+    """Divides the text between a key and its value into the tag that closes the key and the tag that opens the value.
+    """
     found = re.match(r"(</[^>]*>\s*)(.*)$", text, re.DOTALL)
     return (found[1], found[2]) if found else (text, "")

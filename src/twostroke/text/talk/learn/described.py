@@ -30,8 +30,8 @@ _TOKEN = re.compile(
 
 
 def described(value: Any) -> Format | None:
-    """Returns the format of a description; None where the value is not a description, or has parts that cannot be
-    translated."""
+    """Returns the format that a `response_template`, or an older `response_schema`, describes; None where the value is
+    neither of them, or has parts that cannot be translated."""
     fields = value.get("fields", as_fields(value)) if isinstance(value, Mapping) else None
     if not isinstance(fields, Mapping):
         return None
@@ -70,8 +70,8 @@ def _calls(field: Mapping[str, Any]) -> CallForm | None:
 
 
 def _object(field: Mapping[str, Any]) -> ObjectNotation | None:
-    """Returns the notation of an object with the name and the arguments. The field's transform names their keys, if
-    these are not the usual ones."""
+    """Returns the notation of calls that are JSON objects. field: the description of `tool_calls`; its `transform` has
+    the keys of the name and the arguments where they are not `name` and `arguments`."""
     transform = field.get("transform")
     function = transform.get("function") if isinstance(transform, Mapping) else None
     if function in (None, "{content}"):
@@ -110,7 +110,7 @@ def _braces(begin: str, arguments: Mapping[str, Any]) -> BracesNotation | None:
 
 
 def _edge(field: Mapping[str, Any], name: str) -> str | None:
-    """Returns one literal text; None for anything else."""
+    """Returns the literal text that a field's description has as `open` or `close`; None for a pattern with groups."""
     parts = _parts(field, name)
     return parts[0] if parts and len(parts) == 1 else None
 

@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class TokenTexts(Protocol):
-    """The part of a vocabulary that concerns marks."""
+    """The part of a vocabulary with which the texts of special tokens, such as `<tool_call>`, are looked up."""
 
     special_ids: frozenset[int]
 
@@ -34,7 +34,8 @@ class TokenTexts(Protocol):
 
 
 def find_format(template: Renders, vocabulary: TokenTexts) -> Format:
-    """Returns the format. Its note tells how the format was found and which checks were made."""
+    """Returns the format in which the model with this template writes calls and thoughts. Its note tells how the format
+    was found and which checks were made."""
     probe = TemplateProbe(template)
     ends = tuple(filter(None, (vocabulary.token_text(token_id) for token_id in vocabulary.special_ids)))
     found = _found(probe, vocabulary, ends)
@@ -70,9 +71,10 @@ def _found(probe: TemplateProbe, vocabulary: TokenTexts, ends: tuple[str, ...]) 
 
 
 def _score(form: Format, probe: TemplateProbe, ends: tuple[str, ...]) -> tuple[int, int, int, int]:
-    """Returns four counts; all are 0 where the first check fails. The first two count turns that are read back, and
-    turns that are written as the template writes them. The others count turns that the first form of calls alone reads
-    back, and marks around thoughts and answers that the template writes."""
+    """Returns four counts, of which the first counts most; all are 0 where the format does not read the first test turn
+    back. The first two count test turns that the format reads back, and those that it writes as the template does. The
+    third counts turns read back with only the first of the format's `calls`. The fourth counts the format's marks
+    around thoughts and answers that the template writes."""
     if not fits(form, probe, ends):
         return (0, 0, 0, 0)
     same = sum(_calls_of(form, case) in (probe.turn(case) or "") for case in CHECKS)

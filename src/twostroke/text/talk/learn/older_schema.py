@@ -22,8 +22,8 @@ THOUGHTS = ("thinking", "reasoning_content", "reasoning")
 
 
 def as_fields(schema: Any) -> dict[str, Any] | None:
-    """Returns the fields of a response_template; None where the value is not a schema, or has calls that cannot be
-    translated."""
+    """Translates a `response_schema` into the `fields` of a `response_template`; None where the value is not a schema,
+    or has calls that cannot be translated."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return None
@@ -78,7 +78,8 @@ def _named(head: str, closing: str, arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def _transform(items: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys of the name and the arguments in an object."""
+    """Returns the `transform` entry, which says under which keys a call's JSON object has the name and the arguments;
+    empty where the schema does not name these keys."""
     options = items.get("x-parser-args")
     found = _TRANSFORMED.search(_text(options, "transform"))
     if found is None:

@@ -1,4 +1,5 @@
-"""Finds out what a chat template writes for known messages: turns with words that no template holds."""
+"""Renders test messages with a chat template. No template contains their words, so the text that it adds can be told
+apart."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ NAME, OTHER = "qz_first", "qz_second"
 IDS = ("Qz0Qz0Qz0", "Qz1Qz1Qz1")
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 _BEGUN = re.compile(r"(<[^<>\s]*|\[[^\[\]\s]*)\Z")
-"""Matches the beginning of a mark at the end of a text."""
+"""Matches an unfinished tag, such as `<think`, at the end of a text."""
 
 
 class Renders(Protocol):
@@ -41,7 +42,7 @@ class Renders(Protocol):
 
 
 class TurnCase(Struct, frozen=True):
-    """An assistant's turn. calls: (name, arguments)."""
+    """An assistant's turn for a test. calls: (name, arguments) of each call."""
 
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     content: str = ""
@@ -78,7 +79,7 @@ TOOLS = [
 
 
 class TemplateProbe:
-    """Renders texts with one template. A case that the template refuses gives None."""
+    """Renders known conversations with one template. `turn` returns None where the template refuses a conversation."""
 
     def __init__(self, template: Renders) -> None:
         self._template = template
@@ -86,7 +87,8 @@ class TemplateProbe:
 
     @property
     def described(self) -> Any:
-        """The description of answers in the checkpoint; None where there is none."""
+        """The checkpoint's own description of the model's answers (`response_template` or `response_schema`); None
+        where there is none."""
         return getattr(self._template, "described", None)
 
     @made_once
@@ -127,8 +129,8 @@ class TemplateProbe:
         return None
 
     def _turn_begins(self, full: str, start: str) -> int:
-        """Returns the position where the answer begins in the text of a conversation. start: the prompt, from which the
-        beginning of that text may differ."""
+        """Returns the position in `full`, the text of a conversation, at which its last message, an answer, begins.
+        start: the text of the prompt before this answer; `full` may begin with a slightly different text."""
         place = len(commonprefix([full, start]))
         opening = self.prompt.removeprefix(self._text([_user()], False) or "")
         if opening != self.prompt and opening.strip() and opening not in full[:place]:
@@ -169,8 +171,8 @@ class TemplateProbe:
 
 
 def _marks_begin(text: str, place: int) -> int:
-    """Returns the beginning of the mark that extends over `place`, else `place` itself: two marks may begin in the same
-    way."""
+    """Returns where the tag begins that extends over `place`; `place` itself where there is none. Two texts that begin
+    to differ at `place` may differ within a tag."""
     found = _BEGUN.search(text[:place])
     return found.start() if found and MARK.match(text, found.start()) and place < len(text) else place
 

@@ -14,12 +14,13 @@ from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Th
 from twostroke.text.talk.reader import TurnReader
 
 Same = Callable[[Format, str], bool]
-"""Returns whether a turn that is read in pieces gives the same message."""
+"""A function that reads the turn in small pieces with the format. It returns whether the message is the same as when
+the turn is read as a whole."""
 
 
 class Checked(Struct, frozen=True):
-    """right: the number of cases that were read back. wrong: the turns that were not read back. refused: the number of
-    cases that the template does not write."""
+    """What the check of a format found. right: the number of cases that were read back. wrong: the turns that were not
+    read back. refused: the number of cases that the template does not write."""
 
     right: int = 0
     wrong: tuple[str, ...] = ()
@@ -60,7 +61,8 @@ def message_of(pieces: Iterable[Piece]) -> ReadTurn:
 
 
 def fits(form: Format, probe: TemplateProbe, ends: Sequence[str], case: TurnCase = FIRST) -> bool | None:
-    """Returns True where the format reads this case back; None where the template does not write it."""
+    """Returns True where the format reads this case's turn back without a change; None where the template does not
+    write it."""
     turn = probe.turn(case)
     if turn is None or not all(name in turn for name, _ in case.calls) or case.content not in turn:
         return None
@@ -68,7 +70,8 @@ def fits(form: Format, probe: TemplateProbe, ends: Sequence[str], case: TurnCase
 
 
 def checked(form: Format, probe: TemplateProbe, ends: Sequence[str], same: Same) -> Checked:
-    """Checks every case, whole and in the pieces that `same` makes."""
+    """Counts the test turns (CHECKS) that the format reads back from the template's text. A turn is right only if
+    `same` also finds that reading its text in small pieces gives the same message."""
     right = refused = 0
     wrong: list[str] = []
     for case in CHECKS:
@@ -103,7 +106,7 @@ def _came_back(form: Format, turn: str, case: TurnCase) -> bool:
 
 
 def same_at_every_cut(form: Format, turn: str) -> bool:
-    """Returns True where the turn gives one message, however it is cut in two."""
+    """Returns True where the turn gives the same message as a whole and cut into two texts, at every position."""
     tools = Tools(SCHEMAS)
     whole = read_turn(form, [turn], tools)
     return all(read_turn(form, [turn[:cut], turn[cut:]], tools) == whole for cut in range(1, len(turn)))

@@ -30,8 +30,8 @@ MOST_SCALAR, MOST_DEPTH = 4096, 64
 
 
 class BracesNotation(Struct, frozen=True):
-    """before: the text in front of the name. quote: the mark around a text. Keys are sorted, as templates write them.
-    """
+    """Calls such as `call:shelf{title:<|"|>Emma<|"|>}`. before: the text in front of the tool's name (`call:`). quote:
+    the mark before and after a text (`<|"|>`). Keys are sorted, as templates write them. Satisfies `Notation`."""
 
     before: str
     quote: str
@@ -40,22 +40,18 @@ class BracesNotation(Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """See Notation."""
         return (self.before, self.quote)
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        """See Notation."""
         return (yield from stream.starts(self.before))
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
-        """See Notation."""
         yield from stream.match(self.before)
         name = yield from stream.word(NAME, MOST_NAME)
         if name and (yield from stream.starts("{")) and call.name(name):
             yield from _Value(self, stream, call).read()
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
-        """See Notation."""
         return f"{self.before}{name}{self._written(arguments)}"
 
     def _written(self, value: Any) -> str:
@@ -68,7 +64,6 @@ class BracesNotation(Struct, frozen=True):
         return dumped(value)
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
-        """See Notation."""
         return " ".join((lark.text(f"{self.before}{name}"), self._object(schema, schema, lark, 0)))
 
     def _object(self, schema: Mapping[str, Any], root: Mapping[str, Any], lark: Lark, depth: int) -> str:
@@ -107,7 +102,7 @@ def _only(schema: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 class _Value:
-    """Turns one call's braces into JSON as they come."""
+    """Reads the arguments of one call, written in braces, and reports them as JSON while they come."""
 
     def __init__(self, notation: BracesNotation, stream: TextStream, call: Calling) -> None:
         self._quote, self._stream, self._say = notation.quote, stream, call.argue
@@ -117,7 +112,8 @@ class _Value:
         self._text_end = {notation.quote: (",", "}", "]", *keys)}
 
     def read(self) -> Reading[None]:
-        """Reads the whole object; if it breaks off, the JSON made so far stays."""
+        """Reads the object of all arguments. Where it breaks off, the JSON that was reported so far is not taken back.
+        """
         stream, say = self._stream, self._say
         stream.take(1)
         say("{")

@@ -24,11 +24,13 @@ MOST_SCALAR = 4096
 
 
 class ObjectNotation(Struct, frozen=True):
-    """name, arguments, call_id: the keys of the object; call_id is "" for none. keyed: True where the name is the key,
-    and its value the arguments.
+    """A call that is one JSON object. name, arguments, call_id: the keys of the object; call_id is "" for none. keyed:
+    True where the tool's name is the only key, and its value the arguments. id_first: True where the id stands before
+    the name.
 
     textual: True where the arguments are JSON in a string. counts: True where the id is a number within the turn, which
-    is not sent to the client. In a form with other ids, a call is sent when both its name and its id are known.
+    is not sent to the client. Any other id is sent together with the name, as soon as both are read. Satisfies
+    `Notation`.
     """
 
     name: str = "name"
@@ -43,17 +45,14 @@ class ObjectNotation(Struct, frozen=True):
     texts = ()
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        """See Notation."""
         return (yield from stream.starts("{"))
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
-        """See Notation."""
         if not (yield from stream.match("{")):
             return
         yield from _Object(self, stream, call).read()
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
-        """See Notation."""
         if self.keyed:
             return dumped({name: arguments})
         given = dumped(arguments)
@@ -64,7 +63,6 @@ class ObjectNotation(Struct, frozen=True):
         return dumped(dict(pairs))
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
-        """See Notation. In a form with ids, an id is a text of letters and digits."""
         if self.keyed:
             return " ".join([lark.text("{" + dumped(name) + ": "), lark.json(schema), lark.text("}")])
         call_id = f'{dumped(self.call_id)}: "' if self.call_id else ""
@@ -79,10 +77,10 @@ class ObjectNotation(Struct, frozen=True):
 
 
 class NameFirst(ObjectNotation, frozen=True):
-    """An object that begins with its name. Other objects are no calls, so that an answer in JSON is not held back."""
+    """A JSON object whose first key is the key of the name. Other objects are no calls, so that an answer in JSON is
+    not held back."""
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        """See Notation."""
         expected = '{"' + self.name + '"'
         while True:
             begun = "".join(stream.text[stream.at : stream.at + MOST_SCALAR].split())[: len(expected)]
@@ -92,7 +90,7 @@ class NameFirst(ObjectNotation, frozen=True):
 
 
 class _Object:
-    """Reads one object, and keeps what its pairs gave so far."""
+    """Reads the object of one call. It keeps arguments that come before the name, until the name is accepted."""
 
     def __init__(self, notation: ObjectNotation, stream: TextStream, call: Calling) -> None:
         self._notation, self._stream, self._call = notation, stream, call
@@ -102,7 +100,6 @@ class _Object:
         self._id = self._named = ""
 
     def read(self) -> Reading[None]:
-        """Reads all pairs of the object."""
         yield from self._pairs()
         if self._named and not self._call.begun:
             self._begin()
@@ -161,7 +158,7 @@ class _Object:
         return self._call.knows(name) if waits else self._begin()
 
     def _begin(self) -> bool:
-        """Sends the call, with the arguments that came before its name. Returns False where no tool has the name."""
+        """Reports the call's name, and the arguments that came before it. Returns False where no tool has the name."""
         if not self._named or not self._call.name(self._named, self._id):
             return False
         self._call.argue("".join(self._early))

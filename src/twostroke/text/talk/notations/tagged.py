@@ -3,9 +3,9 @@
     <function=shelf> <parameter=title> Emma </parameter> </function>            flat
     <invoke name="shelf"><parameter name="title">Emma</parameter></invoke>      with attributes
 
-A text streams as it comes; any other value is sent when it is whole. There are no escapes: a value goes up to the first
-closing mark after which the call goes on or ends. Before any other text, such a mark is a part of the value: a file
-that an agent writes may contain it.
+A text streams as it comes; any other value is sent when it is whole. There are no escapes: a value ends at the first
+closing tag that a new key, or the end of the call, follows. A closing tag that other text follows is part of the value,
+because a file that an agent writes may contain tags.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ _TEXTUAL = ("true", "string")
 
 
 class TaggedNotation(Struct, frozen=True):
-    """name_open N name_close ( key_open K key_close value_open pad V pad value_close between )* closing
+    """Calls of tags around a name N, keys K and values V. Each is name_open N name_close (key_open K key_close
+    value_open pad V pad value_close between)* closing.
 
-    lead: the text that begins name_open, for models that sometimes forget a mark in front of it. pad: a line end that
-    belongs to the form. loose: a line end; where a value begins with it, this line end and one at the value's end
-    belong to the form. twice: True where the name may also stand before name_open. typed: set where the key's tag tells
-    whether the value is a text; {type} in key_close stands for the type. wraps: the marks around a value that has a
-    line end or a mark in it. Satisfies `Notation`.
+    lead: the text that begins name_open, for models that sometimes forget a mark in front of it. pad: a line end before
+    and after each value, which is not part of the value. loose: a line end that is removed from both ends of a value,
+    if the value begins with it. twice: True where the name may also stand before name_open. typed: set where the key's
+    tag tells whether the value is a text; {type} in key_close stands for the type. wraps: the marks around a value that
+    has a line end or a mark in it. Satisfies `Notation`.
     """
 
     name_open: str
@@ -156,7 +157,8 @@ class _Arguments:
         self._after_call = (*call.ends, *call.openings) or None
 
     def read(self) -> Reading[None]:
-        """Reads up to the end of the call, which is taken; other text between the tags is dropped."""
+        """Reads all arguments, up to the end of the call. The notation's own closing tag is taken from the stream; the
+        marks in `call.ends` are left in it. Other text between the tags is dropped."""
         yield from self._stream.space()
         if (yield from self._stream.starts("{")):
             return (yield from self._object())
@@ -204,8 +206,8 @@ class _Arguments:
         return (yield from self._value(types, self._call if shown else None, self._ends(pad)))
 
     def _ends(self, pad: str) -> Followed:
-        """Returns the marks that end a value. Some models forget to close a value: then the next key ends it, if the
-        tool has that key, and so does the end of the call."""
+        """Returns the texts that end a value, each with the texts that must follow it. Some models forget to close a
+        value: then the next key ends it, if the tool has that key, and so does the end of the call."""
         line, keys = self._notation.pad, self._known_keys()
         before = {line, line + self._notation.between}
         found: dict[str, Sequence[str] | None] = {space + self._next_key: keys for space in before}

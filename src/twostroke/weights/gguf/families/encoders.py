@@ -90,8 +90,8 @@ MODERN_LAYER: Names = {
 
 
 def _scores(keys: Keys) -> str:
-    """Returns the entry for a reranker, else "". A file is a reranker's if its pooling is a score, or if it names no
-    pooling and has a classifier."""
+    """Returns "bert-classifier", the entry of FAMILIES for rerankers, where the file is a reranker's, else "". It is
+    one if its pooling type is RANK, or if it has no pooling type and has a classifier."""
     number = pooling_number(keys)
     return "bert-classifier" if number == RANK or (number is None and keys.has_tensor(SCORE)) else ""
 

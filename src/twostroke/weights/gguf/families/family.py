@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 class Place(Struct, frozen=True):
-    """The place of a stored tensor in our checkpoints.
+    """How a tensor stored in a GGUF file becomes a tensor of our checkpoints.
 
     name: our name with its ending; without an ending, it gets the stored one. `{}` in the name stands for an expert's
     number, or for one of `parts`. order: returns the order of the rows, from the config and their number (see
@@ -47,9 +47,9 @@ class Joined(Struct, frozen=True):
     """One of our tensors whose rows lie in several stored tensors of a layer.
 
     name: our name with its ending. pieces: the stored names with their endings; a layer that lacks the first piece has
-    no such tensor. turned_pieces: the pieces that are stacks whose matrices are stored as (columns, rows). order: like
-    the order of a Place, but from the shapes of the pieces. matrices: whether our tensor is a stack as the pieces are.
-    turned: whether our checkpoints have the tensor as (columns, rows).
+    no such tensor. turned_pieces: the pieces that are stacks whose matrices are stored as (columns, rows). order:
+    returns the order of the joined rows, from the config and the shapes of the pieces. matrices: whether our tensor is
+    a stack as the pieces are. turned: whether our checkpoints have the tensor as (columns, rows).
     """
 
     name: str
@@ -61,17 +61,17 @@ class Joined(Struct, frozen=True):
 
 
 def no_numbers(config: Config) -> Mapping[str, F32Array]:
-    """Returns no tensors in addition to those of the file."""
+    """The default of Family.numbers: no tensors are made from keys of the file."""
     return {}
 
 
 def nothing_held(read: Callable[[str], F32Array], layers: int) -> dict[str, Any]:
-    """Returns no fields: no tensor holds values of keys."""
+    """The default of Family.held: no fields of the config are read from tensors."""
     return {}
 
 
 def nothing_more(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns no fields in addition to the usual ones."""
+    """The default of Family.more: no fields in addition to the usual ones."""
     return {}
 
 
@@ -82,7 +82,8 @@ OUTER: _Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """hf: the name in `architectures` of config.json. layer, outer: stored name -> our name, for the tensors of a layer
+    """One architecture of GGUF files: how its keys and tensors become config.json and the tensors of our checkpoints.
+    hf: the name in `architectures` of config.json. layer, outer: stored name -> our name, for the tensors of a layer
     and for the others. A stored name with its ending goes before one without.
 
     layers: the text before a layer's number. pairs: True where rows of q and k are stored as rotary pairs, and are put
@@ -91,11 +92,12 @@ class Family:
     architecture is read, from its keys; "" for this entry. windows: whether a file may have a sliding window. partial:
     whether a head may be rotated in part. apart: True where the usual keys do not give the heads' sizes; `more` reads
     them. fixed: fields that all files of the family have. keys: keys that only this family has, and their names in
-    config.json. rows: more such keys, with a rule for files and configs that lack them. renamed: our usual field -> the
-    family's field, "" for none. more: returns the fields that no table has; they override the others. numbers: returns
-    tensors of our checkpoints whose values are keys of the file, from the config. held: does the opposite of `numbers`:
-    returns the fields of the config whose values such tensors hold. It takes a function that reads a tensor, and the
-    number of layers. task: the task of the model. written: whether `quantize --to gguf` makes such files.
+    config.json. rows: further keys of the file, each with a rule for files and configs that lack it. renamed: our usual
+    field -> the family's field, "" for none. more: returns the fields that must be computed; they override the others.
+    numbers: returns tensors of our checkpoints whose values are keys of the file, from the config. held: does the
+    opposite of `numbers`: returns the fields of the config whose values are read from such tensors. It takes a function
+    that reads a tensor, and the number of layers. task: the task of the model. written: whether `quantize --to gguf`
+    makes such files.
     """
 
     hf: str

@@ -56,7 +56,8 @@ EXPERTS: Names = {
     "ffn_down_exps.weight": Place("experts.down_proj", whole=True),
 }
 BY_LAYER = {"intermediate_size": "", "num_key_value_heads": "", "head_dim": ""}
-"""Fields whose keys may differ from layer to layer."""
+"""Fields that get no value from the usual keys ("" in Family.renamed), because the keys may have one value for each
+layer. _gemma4 reads these keys."""
 SHARED_ROWS = (
     KeyRow("attention.shared_kv_layers", "num_kv_shared_layers", absent=0, silent=0),
     KeyRow("embedding_length_per_layer_input", "hidden_size_per_layer_input", absent=0, silent=0),
@@ -66,12 +67,13 @@ STREAM_ROWS = (
     KeyRow("altup.active_idx", "altup_active_idx", silent=0),
 )
 UNTURNED = 1e20
-"""The bound of divisors: a rotary pair whose frequency has a larger divisor is not rotated."""
+"""The file has a divisor for the frequency of each rotary pair. A pair with a divisor of at least this number is not
+rotated."""
 
 
 def _shared(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields that both families have: the types of the layers, whether the head is the embedding, and the
-    number of rows of the layers' embeddings."""
+    """Returns the fields that Gemma 3n and Gemma 4 both have: the types of the layers, whether the head is the
+    embedding, and the number of rows of the layers' embeddings."""
     layers = int(config["num_hidden_layers"])
     said = windows_of(keys, config, every=6)
     found = {

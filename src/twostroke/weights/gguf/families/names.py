@@ -75,7 +75,8 @@ def filters(_: Config, shape: Shape) -> Shape:
 
 
 def two_by_two(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """Returns the order in which rows of two tensors alternate."""
+    """Returns the row order for joining two tensors: row 0 of the first, row 0 of the second, row 1 of the first, and
+    so on."""
     return taken_in_turn(_count(shapes[0]), (1, 1))
 
 

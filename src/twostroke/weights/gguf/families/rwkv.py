@@ -16,7 +16,7 @@ from twostroke.weights.gguf.keys import Keys
 WAYS6, WAYS7 = ("w", "k", "v", "r", "g"), ("r", "w", "k", "v", "a", "g")
 """The ways in which a row is mixed with the one before it, in the order in which they are stored."""
 LARGE = 4096
-"""The hidden size of the RWKV-6 models whose small products have twice the columns."""
+"""The hidden size of the RWKV-6 models whose low-rank (LoRA) products have twice the usual inner size."""
 NO_HEADS = {"num_attention_heads": "", "num_key_value_heads": ""}
 
 

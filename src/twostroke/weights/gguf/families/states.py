@@ -39,7 +39,7 @@ def mamba_names(prefix: str) -> Names:
 
 
 def mamba2_names(prefix: str) -> Names:
-    """Returns the names for Mamba 2, with one step and one decay for each head; some stacks of numbers are flat in our
+    """Returns the names for Mamba 2, which has one step and one decay for each head. A_log and D are flat in our
     checkpoints."""
     return {
         **mamba_names(prefix),

@@ -52,7 +52,8 @@ FAMILIES: dict[str, Family] = {
     **gemma.FAMILIES,
     **text_inside.FAMILIES,
 }
-"""The families by general.architecture, and the entries with which a file of another name is read."""
+"""The families by the name in general.architecture. The names in READ_AS are in no file: Family.chosen selects these
+entries."""
 
 READ_AS: dict[str, tuple[str, str]] = {
     "mixtral": ("llama", "with experts"),

@@ -23,7 +23,8 @@ More = Callable[[Keys, Config], dict[str, Any]]
 
 
 def _of_text(more: More) -> More:
-    """Returns a function that gives the fields of the plain decoder."""
+    """Returns a function for Family.more: it adds the sections of the rotary positions to the fields that `more`
+    returns for the decoder of a model of text."""
 
     def own(keys: Keys, config: Config) -> dict[str, Any]:
         keys.ignore("n_deepstack_layers")

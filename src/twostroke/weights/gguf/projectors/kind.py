@@ -28,15 +28,15 @@ class ProjectorKind(Struct, frozen=True, kw_only=True):
     language models to which it belongs. tower: the beginning of the names of the tower's tensors. layers: the same for
     the tower's layers; empty where there are none.
 
-    layer, outer: our names by the stems of stored names. In `outer` a name after "/" is whole. A name before a last "/"
-    has no ending. config: see FieldsOf. more(text): returns fields of the language model that its own file does not
-    have. less_one: stems whose stored values are 1 more than a checkpoint's. unread: stems of tensors that are not
-    needed.
+    layer, outer: our names by the stems of stored names. A name in `outer` that begins with "/" does not get `tower` in
+    front. A name that ends with "/" gets no ".weight" or ".bias". config: see FieldsOf. more(text): returns fields of
+    the language model that its own file does not have. less_one: stems whose stored values are 1 more than a
+    checkpoint's. unread: stems of tensors that are not needed.
 
-    joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. orders: the
-    order in which the rows of a layer's tensor are stored, by the stem of its name; it follows from the numbers of rows
-    and of heads. colors_last: True where kernels of patches are matrices of pixels whose colours are neighbours. wide:
-    the tensor that has a row for each element of an image row, where no key gives their number.
+    joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. orders: the order
+    in which the rows of a layer's tensor are stored, by the stem of its name; it follows from the numbers of rows and
+    of heads. colors_last: True where kernels of patches are matrices of pixels whose colours are neighbours. wide: the
+    tensor that has a row for each element of an image row, where no key gives their number.
     """
 
     mark: str

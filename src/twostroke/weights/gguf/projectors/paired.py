@@ -15,7 +15,8 @@ SCALE = "projector.scale_factor"
 
 
 def _llama4(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Returns the fields of Llama 4. No key has the most tiles of an image, so the number is the published models'."""
+    """Returns the fields of Llama 4. Files have no key for the maximum number of tiles of an image, so the number of
+    the published models is used."""
     keys.truth("use_gelu", True)
     side, merge = tower["image_size"], merge_of(keys, SCALE, 2)
     tower["pixel_shuffle_ratio"] = 1 / merge
@@ -25,8 +26,8 @@ def _llama4(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
 
 
 def _kimi(keys: Keys, tower: Config, shapes: Shapes) -> Config:
-    """Returns the fields of both models of Kimi. The position embeddings form a square grid, stored with one axis of
-    positions or with two."""
+    """Returns the fields that Kimi-VL and Kimi K2.5 have in common. The position embeddings form a square grid, stored
+    with one axis of positions or with two."""
     keys.truth("use_gelu", True)
     *places, _ = shapes.get("v.position_embd.weight", (0, 0))
     side = math.isqrt(math.prod(places))
@@ -44,7 +45,8 @@ def _kimi_k25(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config
 
 
 def _kimi_vl(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Returns the fields of Kimi-VL. No key has the most patches, so the number is the first published model's."""
+    """Returns the fields of Kimi-VL. Files have no key for the maximum number of patches, so the number of the first
+    published model is used."""
     return _kimi(keys, tower, shapes), {"max_patches": 4096}
 
 

@@ -120,7 +120,8 @@ def _gemma4_settings(keys: Keys, tower: Config, merge: int) -> Config:
 
 
 def _gemma4_unified(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Returns the fields of Gemma 4 without a tower. Files have pixels colour by colour, and positions axis by axis."""
+    """Returns the fields of the Gemma 4 models without a tower. `planes`: GGUF files have the pixels of a patch one
+    colour after the other, and the position embeddings one axis after the other."""
     merge = merge_of(keys, "projector.scale_factor", 3)
     own: Config = {
         **{"patch_size": tower["patch_size"], "pooling_kernel_size": merge, "mm_embed_dim": tower["hidden_size"]},

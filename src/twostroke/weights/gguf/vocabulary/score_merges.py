@@ -1,7 +1,7 @@
 """Finds the merges of a SentencePiece vocabulary. Its file stores no merges, but a score for each piece.
 
 Each piece is split at all places between its characters: 2 million places in a vocabulary of 262,144. Texts are first
-looked up by their numbers, all at once. Only pairs whose numbers are found are compared as texts.
+looked up by hashes, all at once. Only pairs of texts whose hashes are found are compared as texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _BASE = 0x9E3779B97F4A7C15
 """An odd number: multiplying by it can be undone modulo 2^64."""
 _MIXED = np.uint64(0xD6E8FEB86659FD93)
 _BITS = 24
-"""The number of bits by which texts are looked up first. One of 60 texts that are not in a large vocabulary passes."""
+"""The number of bits of a hash by which texts are looked up first. One of 60 texts that are not in a large vocabulary
+passes."""
 
 Numbers = NDArray[np.uint64]
 Places = NDArray[np.int64]
@@ -39,10 +40,10 @@ def merges_of_scores(vocab: Mapping[str, int], scores: NDArray[Any], made: Seque
 
 
 def _pairs(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Places, Places]:
-    """Returns the indices of joined texts, of their first parts and of their second parts, in the order of the joined
-    texts. Every true pair is in the result; a few pairs may be false.
+    """Finds the texts that are made of two other texts. Returns the indices of joined texts, of their first parts and
+    of their second parts, in the order of the joined texts. Every true pair is in the result; a few pairs may be false.
 
-    A text with the characters c0, c1, ... has the number c0 + c1 * _BASE + c2 * _BASE^2 ... modulo 2^64. The numbers of
+    A text with the characters c0, c1, ... has the hash c0 + c1 * _BASE + c2 * _BASE^2 ... modulo 2^64. The hashes of
     all parts of a text follow from the sums up to each of its characters.
     """
     codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4").astype(np.uint64)
@@ -71,7 +72,7 @@ def _pairs(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Place
 
 
 def _pairs_by_text(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Places, Places]:
-    """Does the same as `_pairs` by comparing texts, for vocabularies in which two texts have the same number."""
+    """Does the same as `_pairs` by comparing texts, for vocabularies in which two texts have the same hash."""
     place_of = {text: place for place, text in enumerate(texts)}
     found = [
         (join, place_of[text[:middle]], place_of[text[middle:]])
@@ -84,10 +85,9 @@ def _pairs_by_text(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Place
 
 
 def _powers(base: int) -> Numbers:
-    """Returns base^0 to base^LONGEST modulo 2^64."""
     return np.multiply.accumulate(np.array([1, *[base] * LONGEST], np.uint64))
 
 
 def _bits_of(numbers: Numbers) -> Places:
-    """Returns the numbers, mixed and reduced to _BITS bits."""
+    """Returns _BITS bits of each hash, mixed, as places in a table."""
     return (numbers * _MIXED >> np.uint64(64 - _BITS)).astype(np.int64)

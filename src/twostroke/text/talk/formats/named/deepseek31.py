@@ -1,4 +1,4 @@
-"""DeepSeek V3.1: the arguments follow the name."""
+"""DeepSeek V3.1: a call is the tool's name, `<｜tool▁sep｜>` and the arguments as JSON, between special tokens."""
 
 from __future__ import annotations
 

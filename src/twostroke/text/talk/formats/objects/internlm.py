@@ -1,4 +1,4 @@
-"""InternLM 2, 2.5 and 3: one object between marks."""
+"""InternLM 2, 2.5 and 3: a call is one JSON object between special tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nemotron Nano v2 and Llama-Nemotron Super 1.5: one list between marks."""
+"""Nemotron Nano v2 and Llama-Nemotron Super 1.5: the calls of a turn are one JSON list in a `<TOOLCALL>` element."""
 
 from __future__ import annotations
 

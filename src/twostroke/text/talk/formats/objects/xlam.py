@@ -1,4 +1,4 @@
-"""xLAM 2, Hammer 2.1: a list without marks, whose objects name tools."""
+"""xLAM 2, Hammer 2.1: the calls of a turn are a JSON list without tags. A list counts as calls if it names tools."""
 
 from __future__ import annotations
 

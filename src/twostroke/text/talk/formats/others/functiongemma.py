@@ -1,4 +1,4 @@
-"""FunctionGemma: braces, with texts between two equal marks."""
+"""FunctionGemma: a call is `call:name{key:value,...}`, in which texts stand between two `<escape>` tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hy3: tags with a suffix that the template sets."""
+"""Hy3: tags stand around each call, key and value. Each tag's name has a suffix, which the chat template sets."""
 
 from __future__ import annotations
 

@@ -235,9 +235,9 @@ def test_only_the_process_that_encodes_has_the_encoders_memory(folder: Write) ->
 
 def test_the_processes_of_a_machine_share_what_the_encoder_leaves(tmp_path: Path) -> None:
     """The encoder takes 2 of 10 GB, and its process needs 1.5 more than the other one."""
-    machine = Machine(4, 10_000_000_000, tmp_path).share(2)
+    machine = Machine(4, 10_000_000_000, tmp_path, shared_bytes=10_000_000_000).share(2)
     here, elsewhere = (RankPlaces(Division(TENSOR, 2), addresses) for addresses in ((), (("10.0.0.1", 1),)))
     assert room_beside(here, machine, 2_000_000_000, 1_500_000_000).available_bytes == 4_000_000_000 + 1_500_000_000
     assert room_beside(elsewhere, machine, 2_000_000_000, 1_500_000_000) is machine
-    limited = replace(machine, shared_bytes=10_000_000_000)
-    assert room_beside(here, limited, 2_000_000_000, 1_500_000_000) is limited
+    limited = replace(machine, available_bytes=4_000_000_000)
+    assert room_beside(here, limited, 2_000_000_000, 1_500_000_000) is limited, "each process has a limit of its own"

@@ -131,12 +131,15 @@ def room_beside(places: RankPlaces | None, machine: Machine, encoder_bytes: int,
     memory that the encoder leaves. more_bytes: how many more bytes the leader needs than the largest process would need
     without an encoder.
 
-    The machine is returned unchanged where members run on other machines. It is also unchanged where `shared_bytes` is
-    known, so that each process has a limit of its own.
+    The machine is returned unchanged where members run on other machines. It is also unchanged where a limit of each
+    process alone (`ulimit -v`) is less than its share of the memory.
     """
-    if places is None or places.addresses or machine.shared_bytes is not None:
+    if places is None or places.addresses:
         return machine
-    left = machine.available_bytes - encoder_bytes // places.division.count
+    count, shared = places.division.count, machine.shared_bytes
+    if shared is not None and machine.available_bytes < shared // count:
+        return machine
+    left = machine.available_bytes - encoder_bytes // count
     return replace(machine, available_bytes=left + more_bytes)
 
 

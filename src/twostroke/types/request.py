@@ -33,14 +33,14 @@ class Request:
     end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts never
     share prefix pages. arrival_s: the time of arrival on the caller's clock. priority: 0 and below is interactive,
     above 0 is batch work. objectives: its own objectives in place of the engine's. speculate: the way in which its next
-    tokens are guessed, in place of the engine's way. mask: says which tokens the grammar allows next, and gets each
-    output token when it is committed; None where any token may come. resumed_token_ids: output that was made elsewhere
-    before: it counts as output and is not sent again, and `mask` has received it. resumed_memory: what the request's
-    samplers remember after these tokens. adapter: the number of the adapter that its rows are computed with; -1 for
-    none. Requests with different adapters have different salts. pooling: the rows that become one vector; such a
-    request has no output. shown_token_ids: special tokens that are part of its text. images: positions of the prompt
-    that hold image rows, in order; the token ids there are placeholders. disk_s: the additional seconds that its pages
-    stay on a disk, compared with other pages; below zero they are not written to a disk.
+    tokens are guessed, in place of the engine's way. mask: the object that knows which tokens the grammar allows next.
+    It gets each output token when it is committed; None where any token may come. resumed_token_ids: output that was
+    made elsewhere before: it counts as output and is not sent again, and `mask` has received it. resumed_memory: what
+    the request's samplers remember after these tokens. adapter: the number of the adapter that its rows are computed
+    with; -1 for none. Requests with different adapters have different salts. pooling: the rows that become one vector;
+    such a request has no output. shown_token_ids: special tokens that are part of its text. images: positions of the
+    prompt that hold image rows, in order; the token ids there are placeholders. disk_s: the additional seconds that its
+    pages stay on a disk, compared with other pages; below zero they are not written to a disk.
     """
 
     request_id: str

@@ -1,9 +1,9 @@
 """The image encoder of a model that also sees images, and how its rows come into a prompt.
 
-A file of models/vision reads config.json: `read(fields, width)` returns (Sight, which says how embeddings of images
-stand in the prompt; the encoder's facts; its program). width: the number of elements of a row of the text model. The
-program makes image rows (embeddings), and the further rows that `Sight.added` asks for. ENCODERS has the file of each
-model_type. Only the file that a config needs is imported.
+A file of models/vision reads config.json: `read(fields, width)` returns (Sight, which describes the places of image
+embeddings in the prompt; the encoder's facts; its program). width: the number of elements of a row of the text model.
+The program makes image rows (embeddings), and the further rows that `Sight.added` asks for. ENCODERS has the file of
+each model_type. Only the file that a config needs is imported.
 """
 
 from __future__ import annotations

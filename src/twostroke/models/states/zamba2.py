@@ -111,7 +111,7 @@ def beside_embedding(t: Tracer, x: Value, table: Weight) -> Value:
 
 @architecture("Zamba2ForCausalLM", model_type="zamba2")
 def zamba2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Zamba2. layers_block_type says for each layer whether it has a transformer block (hybrid) or not (mamba).
+    """Reads Zamba2. layers_block_type has one word for each layer: hybrid (with a transformer block) or mamba.
     These layers use the num_mem_blocks shared blocks in turn. Where tie_word_embeddings is false, nothing is shared, as
     in transformers."""
     fields = usual_names(with_silent(fields, SILENT), {**STATE_NAMES, "layer_types": "layers_block_type"})

@@ -31,8 +31,8 @@ CHUNK_ANGLES = 16384
 """The angles that are computed in float64 at a time, so that they stay in a core's cache."""
 WriteRows = Callable[[F64Array, int, tuple[float, float], F32Array, F32Array], None]
 """A function that fills both tables: write(frequencies, back, (factor of cosines, factor of sines), cosines, sines).
-back: how many positions each rotation lags behind (RopeSpec.back). Both factors are the same at every position. The
-tables have the bits of `rope_table`."""
+back: position p gets the rotation of position p - back (RopeSpec.back). Both factors are the same at every position.
+The tables have the bits of `rope_table`."""
 
 
 def rope_table(

@@ -78,7 +78,7 @@ def _named(head: str, closing: str, arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def _transform(items: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the `transform` entry, which says under which keys a call's JSON object has the name and the arguments;
+    """Returns the `transform` entry, which names the keys of a call's JSON object for the name and the arguments;
     empty where the schema does not name these keys."""
     options = items.get("x-parser-args")
     found = _TRANSFORMED.search(_text(options, "transform"))

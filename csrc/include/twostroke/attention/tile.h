@@ -42,7 +42,8 @@ constexpr bool kIsPair = std::is_same<Element, Bf16Pair>::value;
 
 template <typename Element>
 TS_VECTOR_INLINE void prefetch_ahead(const Element* at, int64_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const uint8_t*>(at) + ahead, 0, kLevel.ahead_locality);
+  constexpr int kLocality = kLevel.ahead_locality;  // without optimization GCC reads only a variable as a constant
+  __builtin_prefetch(reinterpret_cast<const uint8_t*>(at) + ahead, 0, kLocality);
 }
 
 template <int kRows, int kColumns>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -159,6 +160,21 @@ def test_an_exact_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     why = write_exact_file(find_subject(folder, "", (), tmp_path, None))
     assert why and "cannot be written as GGUF" in why
     assert not Path(f"{folder}-exact.gguf").exists() and list(tmp_path.glob("model-exact-*")) == []
+
+
+def test_types_of_files_are_refused_for_a_checkpoint_that_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokenizer splits texts in a way that has no name in GGUF. llama.cpp's driver is not started."""
+    monkeypatch.setattr("twostroke.lab.bench.run_compare.python_of", lambda folder, peer: tmp_path / "no python")
+    folder = tmp_path / "model"
+    shutil.copytree(spark_path(), folder)
+    said = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps({**said, "pre_tokenizer": {"type": "Whitespace"}}))
+    asked = Asked("", folder, ("int8", "Q4_K_M"), (), tmp_path, rounds=1, threads=1, cases=())
+    with pytest.raises(ConfigError, match="Q4_K_M: model cannot be written as a GGUF file") as caught:
+        list(run(asked, time.perf_counter, lambda line: None, None))
+    assert "tokenizer" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])

@@ -112,7 +112,7 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
     contestants = _contestants(asked, subject, peers_folder, note)
     setup = _setup(asked, subject, spec, machine.cache_folder)
     if writer is not None:
-        _write_files(setup, kinds, writer)
+        _write_files(subject, setup, kinds, writer)
     in_file = _specs_of_files(subject, kinds, spec, machine.cache_folder)
 
     def limit(case: Case, contestant: Contestant, found: Limits) -> Bound | None:
@@ -179,8 +179,16 @@ def _writer(files: Sequence[str], peers_folder: Path) -> Path | None:
     return python
 
 
-def _write_files(setup: Setup, files: Sequence[str], python: Path) -> None:
-    """Lets llama.cpp write and quantize the files next to the checkpoint."""
+def _write_files(subject: Subject, setup: Setup, files: Sequence[str], python: Path) -> None:
+    """Lets llama.cpp write and quantize the files next to the checkpoint. Raises ConfigError for a published checkpoint
+    whose weights cannot be written as GGUF, because llama.cpp's driver knows random weights alone."""
+    why = write_exact_file(subject) if subject.is_published else None
+    if why is not None:
+        raise ConfigError(
+            f"{', '.join(files)}: {subject.name} cannot be written as a GGUF file.",
+            why=why,
+            fix="Leave these types out of --weights.",
+        )
     with Session(find_peer(WRITER), python, setup.variables, setup.log_folder / f"{WRITER}.log") as session:
         for kind in files:
             session.ask("prepare", model=setup.model, weights=kind)

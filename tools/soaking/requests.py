@@ -50,7 +50,7 @@ def malformed(dice: random.Random) -> tuple[str, bytes, set[int]]:
             ("/v1/completions", b"[" * 5000 + b"]" * 5000, {400}),
             ("/v1/completions", b"\xff\xfe\x00", {400}),
             ("/v1/completions", json.dumps(good | {"n": 10**9}).encode(), {400}),
-            ("/v1/completions", json.dumps(good | {"max_tokens": -1}).encode(), {400}),
+            ("/v1/completions", json.dumps(good | {"max_tokens": -7}).encode(), {400}),
             ("/v1/completions", json.dumps(good | {"temperature": "hot"}).encode(), {400}),
             ("/v1/completions", json.dumps(good | {"prompt": [1, "x"]}).encode(), {400}),
             ("/v1/completions", json.dumps(good | {"prompt": [2**40]}).encode(), {400}),

@@ -57,8 +57,8 @@ def texts_of(resolver: Resolver, folder: Path) -> tuple[Tokenizer, ChatTemplate 
 def locate(
     model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
 ) -> ModelFolder:
-    """Returns the folder of a model. model: the name of the embedded model, a folder, a GGUF file, a hub id (which is
-    downloaded), or an alias of one of these.
+    """Returns the folder of a model. model: the name of a model that this package contains, a folder, a GGUF file, a
+    hub id (which is downloaded), or an alias of one of these.
 
     kept: the cache folder. A GGUF file, or a folder without tokenizer.json, gets a folder there with the files that the
     engine reads.

@@ -1,7 +1,8 @@
 """Names the parts of this package that guess with heads or layers, read images, or keep pages on disk. Each is imported
 when it is first used.
 
-They are separate from `optional`, which they use themselves.
+The module `optional` does the same for other parts. These parts are not named there, because modules that they import
+use `optional`.
 """
 
 from __future__ import annotations

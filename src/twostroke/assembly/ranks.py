@@ -117,8 +117,9 @@ def asked_division(resolver: Resolver) -> RankPlaces | None:
 def seeing_places(
     resolver: Resolver, places: RankPlaces | None, plan: SightPlan | None, spec: Model
 ) -> RankPlaces | None:
-    """Returns `places` with the facts from which members know how image rows come into their parts. Records in the
-    setting `images` which process encodes. spec: the model with an input for image rows."""
+    """Returns `places`, which tells where the processes of a divided model run, with the facts by which a member feeds
+    image rows into its part of the model. Records in the setting `images` which process encodes. spec: the model with
+    an input for image rows."""
     if places is None or plan is None:
         return places
     reason, division = resolver.resolved().reason_of(ImageSettings.images), places.division
@@ -228,7 +229,8 @@ def executor_of(
     """Returns the executor of plans and the plans in flight. The executor is the runner, or with a group a leader,
     which sends each plan to the members. Stages compute as many plans at a time as there are stages.
 
-    With a witness, the executor is wrapped in a WitnessedExecutor. images: see `StartedGroup.sender`.
+    witness: records which requests each step computes, so that a crash can be blamed on them; the executor is then a
+    WitnessedExecutor. images: see `StartedGroup.sender`.
     """
     plain = runner
     flight = PlansInFlight()
@@ -288,7 +290,8 @@ def start_group(
     content: str,
     cpus: Sequence[tuple[int, ...]],
 ) -> StartedGroup:
-    """Starts or reaches the members, and sends each its part.
+    """Starts the members on this machine, or connects to those on other machines. Sends each member the facts from
+    which it loads its part of the model.
 
     path: the model's path on this machine. content: the fingerprint of its weights. cpus: the hardware threads on which
     each process of this machine runs.

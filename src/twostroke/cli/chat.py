@@ -108,18 +108,18 @@ class ChatJson:
         """Prints nothing: each answer is a document of its own."""
 
     def note(self, text: str) -> None:
-        """See `ChatText.note`."""
+        """Prints the output of a command of the conversation, such as /stats."""
         self._line({"note": text})
 
     def problem(self, text: str) -> None:
-        """See `ChatText.problem`."""
+        """Prints an error about a line that got no answer."""
         self._line({"error": text})
 
     def piece(self, text: str) -> None:
         """Prints nothing: the whole answer is printed at its end."""
 
     def answered(self, text: str, last: Delta | None, stopped: bool) -> None:
-        """See `ChatText.answered`."""
+        """Prints an answer that is whole, or that Ctrl-C stopped, with its counts and times."""
         reason = last.finish_reason.value if last is not None and last.finish_reason is not None else None
         timings = None if last is None else last.timings
         self._line(

@@ -107,8 +107,8 @@ def command(
     """Run a workload through the engine's own scheduler and cache, with predicted steps instead of a model.
 
     Steps are predicted from what `twostroke doctor` measured of this machine (it measures now where it never did), or
-    from the catalogue. A --trace may also be step records of a real server (`twostroke serve --trace FILE`). Figures
-    are those of `twostroke bench serve`.
+    from the catalogue of hardware. A --trace may also be step records of a real server (`twostroke serve --trace
+    FILE`). Figures are those of `twostroke bench serve`.
     """
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json

@@ -82,7 +82,8 @@ class Calibration:
     meanwhile; a large share makes the figures unreliable. warm_bytes, cold_bytes: the bytes of weights and cached K and
     V that a step reads. Up to warm_bytes they stay in the processor's caches from step to step; from cold_bytes on they
     come from memory. layer_s: the seconds of starting the ops of one layer. other: rows -> seconds for each activation
-    byte that norms, rope and KV writes move. exchange: None in measurements of older versions.
+    byte that norms, rope and KV writes move. exchange: the speed at which ranks of one model exchange rows; None in
+    measurements of older versions.
     """
 
     fingerprint: str

@@ -12,8 +12,8 @@ from twostroke.types.encode import PieceKind
 from twostroke.types.images import ImageTile, RowFold
 
 NO_PRODUCTS = ("attention", "head", "host")
-"""The parts of a predicted step that are left out where only the ops on rows count, such as products and norms. They
-are attention, logits, and the Python code of the step."""
+"""The parts of a predicted step that `_rows_s` leaves out: attention, the logits (`head`), and the Python code of the
+step (`host`). The other parts are ops on single rows, such as products and norms."""
 
 
 class PartCosts(NamedTuple):
@@ -94,8 +94,8 @@ class EncodeCost(Struct, frozen=True):
         return sum(part.seconds for part in made if part.name == "attention") * rows / own / self.layers
 
     def flops(self, tile: ImageTile) -> int:
-        """Returns the operations of encoding a tile that is encoded whole, by an encoder without windows and without a
-        fold. A multiply-add counts as two."""
+        """Returns the FLOPs of encoding a tile that is one crop; a multiply-add counts as two. The encoder must have no
+        windows and no fold (a place at which groups of neighbouring rows become one row each)."""
         patches, costs = tile.rows * self.merge, self.costs
         own = (costs.patches, [Segment.prefill(0, patches, False)]), (costs.layers, [_seeing(patches, patches)])
         steps = (*own, (costs.head, [Segment.prefill(0, tile.rows, False)]))

@@ -75,7 +75,7 @@ class Part(Protocol):
 
 
 class Bound(enum.Enum):
-    """What the time of a part is spent on."""
+    """What the time of one part of a step, such as its attention, is spent on."""
 
     MEMORY = "memory"
     ARITHMETIC = "arithmetic"

@@ -49,7 +49,8 @@ class SpanCost(Struct, frozen=True):
         return max(self.seconds(place, 0, rows, least) for place in range(len(self.parts)))
 
     def seconds(self, part: int, start: int, rows: int, count: int) -> float:
-        """Returns the predicted seconds of `count` rows of a part. An attention has all `rows` rows of the span."""
+        """Returns the predicted seconds of one piece of a part (an index into `parts`) for an image with `rows` rows
+        from position `start` on. A piece of products has `count` of these rows; a piece of attention always has all."""
         own = self.parts[part]
         if own.kind is PieceKind.SPAN_PRODUCTS:
             made = self.cost.predict([Segment.prefill(0, count, False)]).parts

@@ -1,1 +1,3 @@
-"""Reads and sets the limits of this machine: control groups, the heap, waiting times, and the choice of cores."""
+"""Reads what this machine offers, and fits the process to it: control groups, processors, memory nodes, and the heap.
+Also measures how long threads wait for a processor.
+"""

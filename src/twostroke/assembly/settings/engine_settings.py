@@ -331,7 +331,7 @@ class AdapterSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClusterSettings(Group):
-    """Settings of several processes that trust each other."""
+    """The setting by which several processes of a cluster trust each other: their common secret."""
 
     cluster_secret: Option[str | None] = Option(
         "TEXT",

@@ -272,8 +272,8 @@ def library_in(folder: Path, level: str, target: str = "x86_64") -> Path:
 
 
 def level_of(source: Path, level: str) -> str:
-    """Returns the level that a source is compiled for: the lower one of SHARED where neither it nor a header of it has
-    code for `level` itself."""
+    """Returns the level that a source is compiled for. As long as the source and its headers have no code for a level,
+    the lower level that SHARED names takes its place."""
     contents = with_headers(source)
     while level in SHARED and not any(f"TS_LEVEL_{level.upper()}".encode() in content for content in contents):
         level = SHARED[level]

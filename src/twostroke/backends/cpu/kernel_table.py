@@ -12,12 +12,12 @@ from twostroke.ops.registry import registry
 from twostroke.types.spec.formats import KVKind, WeightKind
 
 MOST_ROWS = 128
-"""The most rows that are compared. More rows use the same kernel as this many, or are divided into parts of at least
-this many. The last rows of such a part use the kernel for fewer rows."""
+"""The table lists the kernel of an op for 1 to MOST_ROWS rows. More rows use the same kernel as MOST_ROWS rows, or are
+divided into parts of at least MOST_ROWS rows. The last rows of such a part use the kernel for fewer rows."""
 
 HEAD_DIMS = (64, 80)
-"""The head dimensions that are compared. With matrix registers the kernel depends on whether a head consists of whole
-pieces of 32."""
+"""The head dimensions for which the table asks for the kernel of an attention op: a multiple of 32, and another number.
+With matrix registers the kernel depends on whether the dimension is a multiple of 32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class KernelRow:
 
 
 class KernelNames(Protocol):
-    """A backend that tells which kernel it takes."""
+    """A backend that names the kernel by which it computes an op. The table of kernels is made from its answers."""
 
     def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
         """Returns the name of the kernel that an op takes for `rows` rows; None where the op has a single kernel for

@@ -26,8 +26,8 @@ SPREAD_IN_A_ROW times in a row."""
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The highest rates that were measured, of all threads together. level: the instruction set whose int8 products
-    were timed."""
+    """The highest rates at which all threads of this machine together read memory and multiply, as measured. level: the
+    instruction set whose int8 products were timed."""
 
     threads: int
     level: str

@@ -42,12 +42,13 @@ WHEEL_CHIPS = ("sm_80", "sm_90a", "sm_120")
 """The chips whose machine code a wheel has. Code for sm_80 also runs on sm_86 and sm_89. Each further chip takes 0.7 to
 0.9 MB; the wheel has no room for sm_100."""
 ARCHIVES = {"ptx": (CHIPS,), "cubin": tuple((chip,) for chip in ASSEMBLED)}
-"""The chips whose PTX or machine code is in one archive. Both chips share one archive for PTX: their PTX is nearly the
-same, so the second adds little."""
+"""The chips of each archive, for PTX and for machine code (cubin). The PTX of all CHIPS is in one archive: it is nearly
+the same for each, so a further chip adds little. The machine code of each chip has an archive of its own."""
 PACKED = ".tar.xz"
 _USUAL = {"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 24}
 FILTERS = {"ptx": [_USUAL], "cubin": [_USUAL | {"lc": 1, "lp": 3, "pb": 4}]}
-"""How archives are compressed: unpacking takes 16 MB of memory, and an instruction of machine code has 16 bytes."""
+"""The LZMA filters that compress the archives. dict_size limits the memory that unpacking takes to 16 MB. For machine
+code, pb is 4 because each instruction has 2**4 bytes."""
 KERNEL_FLAGS = (
     *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-nostdinc++", "-Wall", "-Wextra"),
     "-fconvergent-functions",  # no call that may contain a barrier is moved into or out of a branch
@@ -187,7 +188,7 @@ def build_all(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line."""
+    """Compiles the CUDA backend as the arguments ask, and prints the paths of the files. Returns the exit code."""
     parser = argparse.ArgumentParser(description="Compile the CUDA backend.")
     parser.add_argument("--out", type=Path, default=LIBRARY_FOLDER)
     parser.add_argument("--machine-code", nargs="*", default=(), choices=ASSEMBLED, help="chips; needs ptxas")

@@ -33,8 +33,8 @@ _SERIES_AT = SERIES.ctypes.data
 _TRANSFERS_A_CLOCK = 2
 """Memory of graphics cards moves data twice in each clock, at both edges."""
 Follows = Sequence[tuple[int, I32Array]]
-"""For sequences whose last token is still on the device: pairs of a step's slot and an array of index pairs (N, 2).
-`CudaDevice.follow` takes both."""
+"""Tells where a new step finds input tokens that are still on the device. Each item has the slot of an earlier step and
+an array (N, 2). A pair [i, j] of the array sets input token i to the token that the earlier step sampled for row j."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +215,8 @@ class CudaDevice:
 
     def upload(self, inputs: U8Array, num_bytes: int, asked: U8Array | None = None) -> U8Array:
         """Copies the first bytes of a block of inputs to the device, and after them the inputs of sampling (`asked`),
-        in one copy. Returns the place of `asked` in the block. Raises BackendError for an array that `inputs` did not
-        make."""
+        in one copy. Returns the place of `asked` in the block. Raises BackendError for an array that the method
+        `CudaDevice.inputs` did not make."""
         address = int(inputs.ctypes.data)
         whole = self._inputs.get(address)
         if whole is None:

@@ -52,7 +52,7 @@ class Image(NamedTuple):
 
 
 def damages() -> tuple[type[Exception], ...]:
-    """Returns the errors that reading a damaged archive raises."""
+    """Returns the errors that reading a damaged archive of compiled kernels raises."""
     try:
         from lzma import LZMAError
     except ImportError:

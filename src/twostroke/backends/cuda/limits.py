@@ -47,8 +47,8 @@ PART_TOKENS = 4096
 PART_GROUPS = 64
 """The number of groups in a part of a row of logits; the likeliest token of each group is kept: kPartGroups."""
 STEPS = 2048
-"""The number of histogram bins for the weights of tokens, from the largest weight downwards. Top-p sampling finds its
-limit by the sum of each bin: kSteps."""
+"""The number of bins into which top-p sampling sorts the tokens of a row by weight (kSteps in csrc/cuda). The sums of
+the weights in the bins tell in which bin the last token lies that top-p keeps."""
 ASKED_BYTES = 2 << 20
 """The bytes that a block of inputs reserves for the inputs of sampling, such as lists of tokens and masks."""
 SELECT_ROWS = 16
@@ -62,10 +62,11 @@ PARTIAL_BYTES = 32 << 20
 """The most bytes of partial results and scores that attention holds at once, unless those of one tile of rows are
 more: kPartialBytes of csrc/cuda/host/launch_attention.cpp."""
 TILE_COLUMNS = 16
-"""The most pairs of a row and a query head that one block of attention computes over f32 and bf16. These pairs share a
-KV head and a tile of rows: kFloatColumns."""
+"""The most pairs of a row and a query head that one block of attention computes over K and V in f32 or bf16. These
+pairs share a KV head and a tile of rows: kFloatColumns."""
 SCORE_COLUMNS = 8
-"""The pairs of a row and a query head that one block of attention computes over int8 and int4: kWholeColumns."""
+"""How many pairs of a row and a query head one block of attention computes over K and V in int8 or int4:
+kWholeColumns."""
 ROW_TOTALS = 16
 """How many partial sums of softmax weights attention keeps for a row, a query head and a segment of positions:
 kRowTotals. There is one sum for each of its 16 lanes of addition."""
@@ -160,8 +161,9 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 
 
 def _first(weight: Weight, weight_format: WeightFormat) -> int:
-    """Returns the scratch bytes of FIRST_ROWS rows with two int8 codes. These are both codes as floats and as rounded
-    rows, the products of both, and the results before they are added. Rounded rows fill whole tiles."""
+    """Returns the scratch bytes of a product of FIRST_ROWS rows, each of which is rounded to two int8 codes: one for
+    the row, and one for its rounding error. For each code, scratch memory holds the row as floats, the rounded row and
+    its product; for each row, it holds the result. Rounded rows fill whole tiles."""
     if not weight_format.group:
         return 0
     padded, codes = weight_format.padded_columns(weight.columns), 2 * FIRST_ROWS
@@ -176,7 +178,8 @@ def _pairs(chosen: int) -> int:
 
 
 def _of_tiles(call: Experts, format_for: FormatChoice) -> int:
-    """Returns the scratch bytes of pairs that are sorted by expert. The pairs of each expert begin with a new tile."""
+    """Returns the scratch bytes of an `experts` op whose pairs of a row and an expert are sorted by expert. The pairs
+    of each expert begin with a new tile of rows."""
     chosen, up, down = call.routes.width // 2, call.gate_up, call.down
     pairs = max(TILED_PAIRS // chosen, 1) * chosen
     places = -(-(pairs + min(up.experts, pairs) * (TILE_ROWS - 1)) // WHOLE_TILES) * WHOLE_TILES
@@ -193,9 +196,9 @@ def _of_pair(call: Experts, format_for: FormatChoice) -> int:
 
 
 def sampling_bytes(vocabulary: int) -> int:
-    """Returns the bytes of device memory that sampling needs. Each of SAMPLED_AT_ONCE rows has its changed logits
-    (float32), and two copies of the keys of each group's likeliest token and of each part's sum of weights (uint64). It
-    also has the sums of its STEPS bins (uint64). The requests and the results of all rows are added; a result is less
-    than twice as long as its request."""
+    """Returns the bytes of device memory that sampling needs for SAMPLED_AT_ONCE rows of logits. A row has its changed
+    logits (float32), and 8 bytes for each of STEPS bins. It has 8 bytes for each part of PART_TOKENS tokens and for
+    each of the PART_GROUPS groups of a part, twice: for the logits before and after changes. The requests and the
+    results of all rows are added; a result is less than twice as long as its request."""
     of_row = 4 * vocabulary + 2 * 8 * -(-vocabulary // PART_TOKENS) * (PART_GROUPS + 1) + 8 * (STEPS + 1) + SCRATCH_PART
     return SAMPLED_AT_ONCE * of_row + 3 * ASKED_BYTES

@@ -23,7 +23,8 @@ from twostroke.types.errors import ConfigError
 
 @dataclass(frozen=True)
 class SituationFlags:
-    """The flags of the way of guessing that is measured, and of the sizes of the situations."""
+    """The flags that choose the way of guessing that is measured, and the sizes of the workloads (situations) on which
+    it is measured."""
 
     way: str | None = flag("--way", default=None, help="The way of guessing [default: that of --speculate, or auto].")
     rounds: int = flag(

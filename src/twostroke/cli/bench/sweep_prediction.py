@@ -92,8 +92,8 @@ def predict(
 
 
 def require_kept(calibration: Calibration | None, asked: str | None) -> str:
-    """Returns an empty text, or the reason why nothing is predicted. Raises ConfigError where a prediction was asked
-    for by name."""
+    """Returns "" where a measurement of this machine is kept, else the reason why nothing is predicted. asked: the
+    value of --predict. Raises ConfigError where it is given and no measurement is kept."""
     if calibration is not None:
         return ""
     if asked is not None:

@@ -57,7 +57,7 @@ def engine_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def server_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options that are for a front."""
+    """Returns the options that are for a front, the HTTP server before the replicas."""
     served = {option.name for option in (*SERVER_OPTIONS, *OF_MODEL)}
     return {name: value for name, value in options.items() if name in served}
 

@@ -1,4 +1,4 @@
-"""Asks a running server, for commands."""
+"""Sends requests to a running server, for commands such as `twostroke top`."""
 
 from __future__ import annotations
 

@@ -157,7 +157,8 @@ LEAST_OPEN_FILES = 16
 
 
 def require_files(allowed: int | None) -> None:
-    """Raises BackendError where a verb cannot open its files: libraries would fail halfway and print tracebacks."""
+    """Raises BackendError where the process may open too few files: libraries would fail halfway and print tracebacks.
+    allowed: the limit of open files (`ulimit -n`); None where there is none."""
     if allowed is not None and allowed < LEAST_OPEN_FILES:
         raise BackendError(
             f"`ulimit -n` allows this process {allowed} open files.",

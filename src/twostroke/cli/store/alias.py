@@ -42,7 +42,7 @@ def command(name: str | None, model: str | None, removed: bool, as_json: bool, v
 
 
 def _check(name: str) -> None:
-    """Raises ConfigError for a name that must keep its meaning."""
+    """Raises ConfigError for the name of a model that this package contains."""
     from twostroke.assembly.folders import SHIPPED
 
     if name.lower() in SHIPPED:

@@ -34,8 +34,8 @@ def name_there(server: ServerRecord, model: str) -> str:
 
 
 def _name_in(server: ServerRecord, model: str) -> str:
-    """Returns the server's name for the model: a name with the same spelling, or else a name with the same meaning.
-    Returns "" for a server without the model."""
+    """Returns the server's name for the model: a name with the same spelling, or else a name of the same path or of the
+    same repository and quantization. Returns "" for a server without the model."""
     names = _spellings(model)
     spelled = next((name for name in server.names if _plain(name) in names), "")
     if spelled or not server.names:

@@ -1,5 +1,5 @@
 """Explains why a request to a front (the HTTP server before the replicas) took as long as it did. It joins the
-explanations of the replicas that had the request and the front's own part.
+explanations of all replicas that had the request, and adds the time that the request spent in the front.
 
 A stay is the time that a request spends at one replica, by the front's clock. The replica's account divides this time
 into parts; the rest of the stay is transfer. The time outside of all stays was spent in the front. So the parts add up

@@ -107,7 +107,8 @@ class ExplainContext:
 
     @property
     def busy_host_s(self) -> float:
-        """Seconds of the host gap that a busy processor explains."""
+        """Seconds of the host gap that a busy processor explains. The host gap is the time in and between steps in
+        which neither the model nor sampling ran."""
         return self._delayed_share * self.account.parts.host_gap_s
 
     @property

@@ -139,7 +139,8 @@ def replica_name(request_id: str, link_id: int, number: int) -> str:
 
 
 def front_name(name: str) -> str:
-    """The inverse of replica_name. Returns other names as they are."""
+    """Returns the front's name of a stream from a replica's name of it: "a@3.7" becomes "a". Returns other names as
+    they are."""
     return _OF_REPLICA.sub("", name)
 
 

@@ -124,9 +124,10 @@ class GuessCounts(Struct, frozen=True):
 class LiveAccount(Struct, eq=False):
     """The account of a completion that has not ended; its seconds are those so far.
 
-    mark_s: the time up to which its seconds are accounted (FILLING), or since which it waits (QUEUED, BACK). sums: the
-    sums of all steps' seconds at the time when the completion began to decode. high: the most positions that were
-    computed before a preemption. stays: its times at the replicas of a front, in order; the last one may still go on.
+    mark_s: the time up to which its seconds are accounted, while its prompt is computed. While it waits, to be planned
+    for the first time or again after a preemption, mark_s is the time since which it waits. sums: the sums of all
+    steps' seconds at the time when the completion began to decode. high: the most positions that were computed before a
+    preemption. stays: its times at the replicas of a front, in order; the last one may still go on.
     """
 
     request: Request
@@ -201,7 +202,8 @@ class LiveAccount(Struct, eq=False):
         return shares(steps, self.request.request_id, 0.0, self.token_ordinal)
 
     def parts(self) -> TimeParts:
-        """The seconds of each part of the time, as far as they are accounted."""
+        """The seconds that the completion has spent in the queue, in prefill, in decode and so on, as far as they are
+        accounted."""
         return TimeParts(
             self.queue_s,
             self.encode_s,
@@ -216,14 +218,14 @@ class LiveAccount(Struct, eq=False):
 
 
 class Account(Struct, frozen=True):
-    """The account of a completion that has ended. `parts` add up to finished_s - arrival_s, plus the delay where its
-    reader took the last piece late. start: the parts up to the first token. Times are seconds of the engine's clock.
+    """The account of a completion that has ended. Times are seconds of the engine's clock. parts: the seconds of each
+    part of its time, such as queueing and decode. They add up to finished_s - arrival_s, plus the delay where its
+    reader took the last piece late. start: the same for the time up to the first token.
 
     start_shares, stretches: other completions whose prefill was in the steps of its own prefill, and of its decode.
-    unread_s: how long pieces waited for the reader, summed up. sample: the parts of all sequences that decoded in a
-    step from the middle of its decode. delays: seconds in which the processor was busy with something else; `parts`
-    count them too. stays: its times at the replicas of a front. image_tokens: the tokens of the prompt that show
-    images.
+    unread_s: how long pieces waited for the reader, summed up. sample: what each decoding sequence computed in the step
+    in the middle of its decode. delays: seconds in which the processor was busy with something else; `parts` count them
+    too. stays: its times at the replicas of a front. image_tokens: the tokens of the prompt that show images.
     """
 
     request_id: str

@@ -177,7 +177,7 @@ class Ledger:
         return account
 
     def _sum_up(self) -> None:
-        """Adds the steps since the last call to the running sums. All of them only decoded."""
+        """Adds the seconds of the steps since the last call, which all only decoded, to the running sums."""
         recent = self._recent
         if self._num_summed < len(recent):
             self._sums.add_decoding(recent[self._num_summed :])
@@ -330,7 +330,7 @@ class Ledger:
         live.spells.append(PreemptionSpan(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
-        """Adds to a completion's parts what the running sums grew by since it began to decode."""
+        """Adds the growth of the running sums since a completion began to decode to the seconds of its account."""
         then, now = live.sums, self._sums.now
         live.decode_s += now.base_s - then.base_s
         live.others_s += now.chunk_s - then.chunk_s

@@ -33,7 +33,7 @@ class StepRecord(Struct, frozen=True):
     begin_s: when `schedule` was called, or when a device began the step early. An early begin may be before the end_s
     of the previous step. end_s: when `commit` was done and the events were handed over. model_s and sampling_s are
     the executor's own figures; what is left of end_s - begin_s is the host gap. waiting: requests left waiting.
-    delayed_s: seconds since the last step in which the processor was busy with another program.
+    delayed_s: how many seconds since the last step the step's thread waited for a processor, which ran another program.
     """
 
     step_id: int
@@ -54,7 +54,7 @@ class StepRecord(Struct, frozen=True):
 
     @property
     def host_s(self) -> float:
-        """The seconds that neither the model nor sampling took."""
+        """The seconds of the step in which neither the model nor sampling ran, but other code such as the scheduler."""
         return self.seconds - self.model_s - self.sampling_s
 
 

@@ -46,8 +46,8 @@ def span(time: StepTime, last_s: float) -> Span:
 
 
 class RunningSums:
-    """The seconds that all steps so far took for decode, chunks of prompts, the host and the reader. commit_s: the time
-    at which the last of these steps was committed."""
+    """Sums up the seconds of all steps so far, of four kinds. They are decode, chunks of prompts, the host gap, and
+    time in which the code that reads the engine's events was busy. commit_s: when the last step was committed."""
 
     __slots__ = ("commit_s", "now")
 

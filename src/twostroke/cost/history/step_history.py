@@ -57,14 +57,14 @@ class Row(NamedTuple):
         return cls(request_id, start, num_tokens, planned.samples, *counts, planned.role, planned.request.adapter)
 
     def segment(self, offset: int = 0) -> Segment:
-        """Returns the sequence's part of the step that is `offset` steps after the first one of its run, as a StepCost
-        takes it."""
+        """Returns what this sequence computes in the step that comes `offset` steps after this row's step, as a
+        StepCost takes it. All steps between have the same sequences."""
         start = self.start + offset
         return Segment(start, self.num_tokens, self.samples, self.role, self.scored, self.drafts, self.adapter)
 
     def record(self, segment: Segment, offset: int) -> SequenceRecord:
-        """Returns the record of this sequence in the step that is `offset` steps after the first one of its run.
-        segment: the sequence's part of that step."""
+        """Returns the record of this sequence in the step that comes `offset` steps after this row's step. segment:
+        what the sequence computes in that step."""
         made = self.num_output_tokens + offset
         return SequenceRecord(self.request_id, segment, made, self.num_recomputed, self.accepted)
 
@@ -115,7 +115,7 @@ class Run(Struct):
         return self.times.at(offset)[0]
 
     def segments(self, offset: int = 0) -> list[Segment]:
-        """Returns the parts of all sequences in the run's step `offset`, as a StepCost takes them."""
+        """Returns what each sequence computes in the run's step `offset`, as a StepCost takes it."""
         return [row.segment(offset) for row in self.rows]
 
     def busy_s(self, offset: int) -> float:
@@ -142,14 +142,15 @@ class Run(Struct):
 
 
 class Sample(Struct, frozen=True):
-    """One step of the history: the run that contains it, and its offset in this run."""
+    """One step of the history. run: the consecutive steps with the same sequences to which it belongs. offset: how many
+    of them come before it."""
 
     run: Run
     offset: int
 
     @property
     def segments(self) -> list[Segment]:
-        """The parts of all sequences in this step."""
+        """What each sequence computed in this step."""
         return self.run.segments(self.offset)
 
     @property
@@ -177,7 +178,8 @@ class StepRange(Struct, frozen=True):
 
 
 class StepHistory:
-    """Keeps a bounded number of steps and rows. The totals include the steps that were dropped."""
+    """Keeps records of the latest steps, in runs: a run has consecutive steps with the same sequences. max_rows limits
+    the sum of the numbers of sequences of all runs. The totals include the steps that were dropped."""
 
     def __init__(self, cost: StepCost | None, max_steps: int, max_rows: int) -> None:
         self._cost = cost
@@ -249,7 +251,7 @@ class StepHistory:
         return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
 
     def decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
-        """Returns the parts of all sequences that decoded in the step with this number. Completions that end together
+        """Returns what each sequence computed that decoded in the step with this number. Completions that end together
         ask for the same step, so the result is kept for the next call."""
         if self._decoded[0] != ordinal:
             sample = self.sample(ordinal)
@@ -275,8 +277,8 @@ class StepHistory:
         return [Sample(run, run.num_steps - 1) for run in self._runs[-most:] if run.num_steps]
 
     def work(self) -> Work:
-        """FLOPs and bytes of all steps ever; nothing without a cost model. (The work of a run is taken to change evenly
-        from its first step to its last, also when sequences reach the length of a window.)"""
+        """FLOPs and bytes of all steps ever; nothing without a cost model. Only the first and the last step of a run
+        (consecutive steps with the same sequences) are computed. The work is taken to change evenly between them."""
         runs = list(self._runs)
         for run in runs[:-1]:
             if run.known_work is None:
@@ -285,7 +287,8 @@ class StepHistory:
         return closed + self._work_of(runs[-1]) if runs else closed
 
     def _drop(self) -> None:
-        """Drops the oldest runs, at least one, but never the latest run, which may grow."""
+        """Drops the oldest steps, a whole run (consecutive steps with the same sequences) at a time. The latest run
+        stays, because it may grow."""
         steps, rows = (int(most * (1 - DROPPED_SHARE)) for most in (self._max_steps, self._max_rows))
         count = 0
         while count < len(self._runs) - 1 and (self._num_rows > rows or self._num_steps > steps):

@@ -34,8 +34,8 @@ class StepsSeen:
 
     @classmethod
     def of(cls, history: StepHistory, cost: StepCost, otherwise: float | None) -> StepsSeen:
-        """Returns the ratios of the latest steps, without the engine's first ones. otherwise: the ratio to take where
-        there were no such steps."""
+        """Returns the median ratios of measured to predicted seconds over the latest steps, without the engine's first
+        steps. otherwise: the ratio to take where no steps of a kind were among them."""
         ratios: dict[bool, list[float]] = {True: [], False: []}
         for sample in history.latest(LATEST_RUNS):
             if sample.ordinal > COLD_STEPS:

@@ -48,9 +48,10 @@ def arithmetic_of(
     step_tokens: int,
     pooling: Pooling | None = None,
 ) -> Arithmetic:
-    """Returns the arithmetic of a replica, the facts that decide the bits of its answers. names: CPU level, weights
-    format, KV format, and the digest of the factors by which keys are scaled. The probe uses the first pages and the
-    first slot of pools that nothing uses yet.
+    """Returns the arithmetic of a replica, the facts that decide the bits of its answers. One fact is a hash of what
+    the executor computes for a fixed prompt. For this prompt it takes the first pages and the first slot of `pools`,
+    which nothing may use yet. names: CPU level, weights format, KV format, and the digest of the factors by which keys
+    are scaled.
 
     step_tokens: the most tokens of one step; it changes no bit of an answer. pooling: the pooling of a model that makes
     vectors or scores.

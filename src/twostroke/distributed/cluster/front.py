@@ -44,10 +44,10 @@ def no_check() -> None:
 
 @dataclass(eq=False, slots=True)
 class _Caller:
-    """One address and its connection. state: what is known of the address, in words for people. try_at_s: the time of
-    the next call. name: the name of its replica.
+    """The address of one replica, and the front's connection to it. state: what is known of the replica, in words for
+    people. try_at_s: the time of the next call. name: the name of the replica.
 
-    told: the facts of a replica that encodes for others and answered before any replica that computes requests; else
+    told: the facts of a replica that only encodes images, until a replica that computes requests has answered; else
     None.
     """
 
@@ -124,7 +124,7 @@ class FrontStepper:
         return [_shown(caller, members.get(caller.name)) for caller in list(self._callers)]
 
     def states(self) -> list[tuple[Address, str]]:
-        """Returns each address with its state in words."""
+        """Returns the address of each replica that the front calls, with what is known of the replica, in words."""
         return [(caller.address, caller.state) for caller in self._callers]
 
     @property
@@ -290,7 +290,7 @@ class FrontStepper:
 
     def _greet(self, caller: _Caller, facts: ReplicaFacts, now: float) -> None:
         """Handles a replica that has answered. The facts of the first replica that computes requests become the
-        front's. A replica that only encodes images and answers before that waits, and joins then."""
+        front's. Until then, replicas that only encode images do not join the fleet, but wait for these facts."""
         if self.facts is None:
             if facts.role == "encode":
                 caller.told, caller.state = facts, WAITS

@@ -279,10 +279,10 @@ class ReplicaFleet:
         return [] if self.holds else [member for member in self._members.values() if not member.draining]
 
     def _hand_over(self, source: FleetMember) -> None:
-        """Moves streams whose prompts `source` has computed to replicas that decode them, with the pages that come
-        there.
+        """Moves streams whose prompts `source` has computed to replicas that decode them. These replicas get the pages
+        of the prompts from `source`.
 
-        A stream stays where no other replica decodes, and where it cannot be split.
+        A stream stays at `source` where no other replica decodes, or where it cannot be split.
         """
         others = [each for each in self._usable() if each.role != "prefill"]
         here = [stream for stream in self._streams.values() if stream.member is source and stream.may_split]

@@ -21,11 +21,11 @@ Each = TypeVar("Each", bound=Leaver)
 
 
 def choose_leaving(models: Sequence[Each], lacking_bytes: int, lacking_places: float) -> list[Each] | None:
-    """Returns the fewest models whose end frees enough memory, and enough of the places that --max-loaded allows.
-    Returns None where even all models together do not free enough.
+    """Returns the fewest models to unload so that `lacking_bytes` of memory are free, and `lacking_places` more models
+    may be loaded under --max-loaded. Returns None where even all models together do not free enough.
 
-    Among sets of this size it takes the one whose first member comes first in the order of leaving, and so on. In that
-    order idle models come before busy ones, then those idle longest, then those that load soonest.
+    Models are chosen one after the other: always the first in order with which this smallest number still suffices. The
+    order is: idle models before busy ones, then those idle longest, then those that take the least time to load.
     """
     count = _fewest(models, lacking_bytes, lacking_places)
     if count is None:

@@ -88,8 +88,8 @@ Action = Start | Stop | Refuse
 @dataclass(eq=False, slots=True)
 class LoadedModel:
     """One model, loaded or not. need_bytes: the memory of its process. keep_s: how long it stays loaded after its last
-    request. usual_keep_s: the keep_s that counts again after it was unloaded. pinned: whether it stays loaded for good.
-    load_s: seconds of a load, predicted or measured.
+    request. usual_keep_s: the value to which keep_s returns when the model is unloaded. pinned: whether it stays loaded
+    for good. load_s: seconds of a load, predicted or measured.
 
     requests: the number of requests that run or wait. waits_since_s: the time at which requests began to wait for it.
     idle_since_s: the end of its last request. ready_since_s: the end of its last load. begun_s: the beginning of its

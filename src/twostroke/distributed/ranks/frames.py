@@ -24,8 +24,8 @@ RANKS_VERSION = 6
 class RankSight(msgspec.Struct, frozen=True):
     """How image rows come into the model, so that no member needs the encoder's files. scaled, added: see
     ops/passes/with_given_rows.py. axes: which axis of an image position (time, height, width) rotates each pair of a
-    head; the key is the number of rotated pairs. spans: the name of a member of SpanLayers. filler: see
-    runner/step_images.py."""
+    head; the key is the number of rotated pairs. spans: the layers in which the rows of an image see each other, as the
+    name of a member of SpanLayers. filler: see runner/step_images.py."""
 
     scaled: bool
     added: tuple[int, ...]
@@ -154,7 +154,7 @@ class RankStep(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankRows(msgspec.Struct, tag=True, frozen=True):
-    """Asks for the logits of other rows of the last step."""
+    """Makes a member compute the logits of rows of the last step for which the step itself computed none."""
 
     rows: list[int]
 

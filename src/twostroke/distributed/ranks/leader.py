@@ -43,7 +43,7 @@ class MeetingPlace(Protocol):
         """Makes every rank that waits in the exchange stop waiting."""
 
     def spent(self) -> ExchangeSpent:
-        """Returns the time and bytes that all passes so far have taken. Call it between passes."""
+        """Returns the time and bytes that the exchange has taken in all passes of the model. Call it between passes."""
 
 
 class RankGroup:
@@ -301,8 +301,8 @@ class LeadingExecutor:
 
 
 class LeadingForward:
-    """Satisfies `runner.forward.Forward` on the leader: it makes the members join when logits of other rows are
-    computed. head_needs_members: whether members compute a part of the head."""
+    """Satisfies `runner.forward.Forward` on the leader: it makes the members join when logits of further rows of
+    the last step are computed. head_needs_members: whether members compute a part of the head."""
 
     def __init__(self, inner: Forward, group: RankGroup, head_needs_members: bool) -> None:
         self._inner, self._group, self._head_needs_members = inner, group, head_needs_members

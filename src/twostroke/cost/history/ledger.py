@@ -330,7 +330,7 @@ class Ledger:
         live.spells.append(PreemptionSpan(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
-        """Adds the growth of the running sums since a completion began to decode to the seconds of its account."""
+        """Adds to the account of a completion the seconds by which the running sums grew since its decode began."""
         then, now = live.sums, self._sums.now
         live.decode_s += now.base_s - then.base_s
         live.others_s += now.chunk_s - then.chunk_s

@@ -43,8 +43,8 @@ class RecordCalls:
         return self.told(asked)
 
     def ask(self, fleet: ReplicaFleet, name: str) -> list[tuple[Account, Answers]]:
-        """Asks each replica that had a completion what the completion's time at the replica went to. name: the id of
-        the completion, or of a request, which asks for all its completions. The questions are queued until `send`."""
+        """Asks each replica that had a completion where the completion's time at this replica went. name: the id of the
+        completion, or of a request, which stands for all its completions. The questions are queued until `send`."""
         asked = []
         for account in fleet.ledger.accounts.find(name):
             answers: Answers = [(stay, Future()) for stay in account.stays]

@@ -60,7 +60,7 @@ class Steps(Protocol):
         """True while `step` has something to do."""
 
     def gauges(self) -> Any:
-        """Returns the present counts."""
+        """Returns the present numbers of running and waiting requests and of pages, as scheduler.gauges.Gauges."""
 
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
         """Queue a prompt and return its request id."""
@@ -110,7 +110,7 @@ class AsyncEngine:
         return thread is not None and thread.is_alive() and not self._stopping
 
     def gauges(self) -> Any:
-        """The scheduler's counts after the last step or command."""
+        """The numbers of running and waiting requests and of pages after the last step or command (`Steps.gauges`)."""
         return self._gauges
 
     def check(self, prompt: Prompt) -> None:

@@ -31,8 +31,8 @@ class FlightListener(Protocol):
 
 
 class _Begun(NamedTuple):
-    """A plan that was begun. request_ids: the ids of its requests; empty if no other plan was in flight at that time,
-    because such a plan is the next to be executed anyway."""
+    """A plan that was begun. request_ids: the ids of its requests if an earlier plan was in flight when this one was
+    begun; otherwise empty."""
 
     plan: Plan
     request_ids: frozenset[str]
@@ -43,8 +43,9 @@ class PlansInFlight:
     once for each plan, in their order. It must not wait for a result, and must not raise: what goes wrong is raised
     when the plan is executed.
 
-    `request_id in flight` is True when a plan holds the request, unless that plan was begun while no other was in
-    flight.
+    `request_id in flight` is True when a plan contains the request and was begun while an earlier plan was in flight.
+    The ledger counts a step of another plan as such a request's own time, because a stage may compute its plan
+    meanwhile.
     """
 
     def __init__(self, most: int = 1, begin: Callable[[Plan], None] = begin_nothing) -> None:

@@ -41,8 +41,9 @@ class WantedPrompt(Struct, frozen=True):
 
 @dataclass(eq=False, slots=True)
 class PageFetch:
-    """The fetch of one prompt's pages from another replica. key: the number of its questions. link_id: the connection
-    of the front (API server) that sent the request. number: the number of the Assignment or PagesAhead frame.
+    """The fetch of one prompt's pages from another replica. key: the number that its PagesAsked frames carry; their
+    answers carry it too. link_id: the connection of the front (API server) that sent the request. number: the number of
+    the Assignment or PagesAhead frame.
 
     work: the request that waits for the pages; None before its Assignment has come. asking: whether a question has no
     answer yet. announced: whether a question has named the prompt already. over: whether no more pages will come.

@@ -49,8 +49,8 @@ BEAT_S = 0.25
 RETRY_S = 0.05
 MOST_FRONTS = 64
 BUSY_BYTES = 4 << 20
-"""A connection with more unsent bytes than this is sent no pages: with an answer it would exceed the most unsent bytes
-of a connection."""
+"""While a connection has more unsent bytes than this, no pages are sent over it. A further answer could bring it above
+MOST_UNSENT_BYTES, at which a connection is closed."""
 GREETING_S = 5.0
 ENCODE_S = 0.1
 """The most predicted seconds of encoding images for other replicas between two steps. Commands from other processes

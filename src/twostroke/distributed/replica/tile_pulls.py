@@ -75,11 +75,11 @@ class TilePulls:
         self._under_way: Counter[LinkId] = Counter()
 
     def __len__(self) -> int:
-        """The number of assignments and encode jobs that wait for pixels."""
+        """The number of requests (Assignment frames) and encode jobs that wait for pixels."""
         return len(self._waiting)
 
     def begin(self, link_id: LinkId, work: Wanting) -> list[Waiting]:
-        """Takes an assignment or encode job, and asks for its missing tiles. Returns all work whose tiles are complete
+        """Takes a request or encode job, and asks for its missing tiles. Returns all work whose tiles are complete
         now. Raises ValueError for invalid images."""
         for span in work.images:
             _check(span, MOST_POSITIONS if isinstance(work, TilesAhead) else len(work.request.prompt_token_ids))
@@ -92,8 +92,8 @@ class TilePulls:
         return self._ready()
 
     def came(self, link_id: LinkId, sent: TileSent) -> list[Waiting]:
-        """Takes a piece of a tile's pixels. A piece that was not asked for is ignored. Returns the assignments and jobs
-        whose tiles are complete now."""
+        """Takes a piece of a tile's pixels. A piece that was not asked for is ignored. Returns the requests and
+        encode jobs whose tiles are complete now."""
         self._under_way[link_id] = max(0, self._under_way[link_id] - 1)
         pull = self._pulls.get(sent.key)
         if pull is not None and not sent.data and pull.source == (link_id, sent.number):
@@ -106,7 +106,7 @@ class TilePulls:
         return self._ready()
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forgets an assignment or job that waits for pixels; without a number, all those of this connection."""
+        """Forgets a request or encode job that waits for pixels; without a number, all those of this connection."""
         self._waiting = [
             (link, work) for link, work in self._waiting if link != link_id or number not in (None, work.number)
         ]
@@ -119,7 +119,7 @@ class TilePulls:
         self.ask()
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Does the assignment or job of this number wait for pixels?"""
+        """Does the request or encode job of this number wait for pixels?"""
         return any(link == link_id and work.number == number for link, work in self._waiting)
 
     def _known(self, key: bytes) -> ImageTile | None:
@@ -129,7 +129,7 @@ class TilePulls:
         return found
 
     def _ready(self) -> list[Waiting]:
-        """Removes and returns the assignments and jobs whose tiles have all come."""
+        """Removes and returns the requests and encode jobs whose tiles have all come."""
         ready, waiting = list[Waiting](), list[tuple[LinkId, Wanting]]()
         for link_id, work in self._waiting:
             tiles = {span.key: tile for span in work.images if (tile := self._known(span.key)) is not None}

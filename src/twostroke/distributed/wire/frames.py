@@ -364,8 +364,8 @@ class RecordAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class RecordSent(msgspec.Struct, tag=True, frozen=True):
-    """Answers RecordAsked. explanation: the replica's own explanation; None where it knows nothing of this stream any
-    more."""
+    """Answers RecordAsked. explanation: where the stream's time went at this replica; None where the replica has no
+    record of the stream any more."""
 
     number: int
     explanation: Explanation | None

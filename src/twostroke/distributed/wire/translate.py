@@ -58,7 +58,8 @@ def wire_spans(images: Sequence[ImageSpan]) -> tuple[WireSpan, ...]:
 
 
 def key_spans(images: Sequence[ImageSpan]) -> tuple[KeySpan, ...]:
-    """Returns the positions at which a prompt shows images, for a question for its pages."""
+    """Returns the positions at which a prompt shows images. A frame that asks a replica for the prompt's cached pages
+    carries them."""
     return tuple(KeySpan(span.first, span.end - span.first, wire_key(span.tile.key)) for span in images)
 
 

@@ -19,7 +19,8 @@ class Evictions:
     """
 
     def __init__(self, num_pages: int) -> None:
-        """num_pages: the number of pages in the pool, from which the size of the table follows."""
+        """num_pages: the number of pages in the pool. The table has at least PLACES_A_PAGE entries for each, within its
+        limits LEAST_PLACES and MOST_PLACES."""
         wanted = 1 << (PLACES_A_PAGE * num_pages - 1).bit_length()
         self._num_places = min(MOST_PLACES, max(LEAST_PLACES, wanted))
         self._paths = array("q", [NOTHING]) * self._num_places

@@ -24,17 +24,18 @@ PagePlace = tuple[int, int, int]
 
 
 class GraftEnd(Struct, frozen=True):
-    """What the caller must write last, before a sequence can go on from the prompt. slot: the slot of its state; None
-    when it needs none."""
+    """The pages and the slot that `Graft.finish` has reserved. The caller must write their bytes (from a disk) at once,
+    before a sequence goes on from the prompt. pages: pages of groups with a window. slot: the slot for the state; None
+    when no state is to be written."""
 
     pages: tuple[PagePlace, ...] = ()
     slot: int | None = None
 
 
 class Graft:
-    """Puts one prompt's pages from outside into the caches. keys: the tokens of the prompt, as the prefix tree knows
-    them. most: the number of full pages that are wanted. at: how many of them are cached by now in the groups without a
-    window."""
+    """Puts one prompt's pages from outside (such as a disk) into the caches. keys: the tokens of the prompt, as the
+    prefix tree knows them. most: the number of full pages that are wanted. at: how many of them are cached by now in
+    the groups without a window."""
 
     def __init__(self, cache: CacheManager, salt: str, keys: Sequence[int], most: int) -> None:
         self._cache, self.salt, self.keys, self.most = cache, salt, keys, most
@@ -75,8 +76,9 @@ class Graft:
         the groups without a window must be in the cache.
 
         windows: (group, index) of the window pages that can be written now. state: True when the state can be written.
-        When a window page is neither cached nor in `windows`, because it was evicted meanwhile, the prompt cannot be
-        used. Then only pages of earlier groups are to be written.
+        A window page may be neither cached nor in `windows`, because it was evicted meanwhile. Then no sequence can go
+        on from these pages, so the result has only the pages of groups before this one, and no slot. The same holds
+        when the pool has too few pages.
         """
         places: list[PagePlace] = []
         for number, group in enumerate(self._cache.groups):

@@ -68,8 +68,8 @@ class MissNotes:
         """Compares the prompt's next page with the cached pages after `parent`, and finds the most similar one. Returns
         the number of equal tokens at its beginning, and its node.
 
-        Returns (0, None) when no cached page has the same first token and the second page is nowhere in the tree: then
-        there was nothing to find.
+        Returns (0, None) when nothing similar is cached: no cached page after `parent` begins with the same token, and
+        the second page of `pages` is not cached in any place of the tree.
         """
         page, first = pages[0], pages[0][0]
         alike = [tokens for tokens in _latest(parent) if tokens[0] == first]

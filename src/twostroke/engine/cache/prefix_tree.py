@@ -88,8 +88,8 @@ class PrefixTree:
         return self._roots.get(salt)
 
     def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
-        """Returns the nodes of the longest cached prefix of `tokens`, at most max_pages, in order. The owners of their
-        pages do not change."""
+        """Returns the nodes of the longest cached prefix of `tokens`, at most max_pages, in order. The pages' reference
+        counts stay the same."""
         node = self._roots.get(salt)
         found: list[Node] = []
         if node is None:
@@ -105,7 +105,7 @@ class PrefixTree:
         """Bring a path that `match` found earlier up to date, and return its length. Evicted nodes are removed from the
         path, new ones are added.
 
-        The cost depends on what has changed, not on the length of the path. No page gets a new owner.
+        The cost depends on what has changed, not on the length of the path. The pages' reference counts stay the same.
         """
         while path and ((parent := path[-1].parent) is None or parent.children.get(path[-1].tokens) is not path[-1]):
             path.pop()  # leaves are evicted first: if the last node is present, all earlier nodes are, too

@@ -83,7 +83,8 @@ class StateGroup:
     def points(self, num_tokens: int, usable: int, shared: int) -> tuple[int, ...]:
         """Returns the positions at which a prompt's chunks should end for snapshots, in order.
 
-        usable: the number of pages that the prompt goes on from. shared: the number of pages that are in any tree.
+        usable: the number of the prompt's first pages that are taken from the cache. shared: the largest number of its
+        first pages that a prefix tree has; each cache group has one tree.
         """
         size = self.page_tokens
         last, first = (num_tokens - 1) // size * size, usable * size
@@ -215,7 +216,8 @@ class StateGroup:
         return slot
 
     def take_copies(self) -> tuple[tuple[int, int], ...]:
-        """Returns the copies for the next plan, in order."""
+        """Returns the copies of states that the next plan makes before its step, in order. Each is (slot to read, slot
+        to write); -1 as the first writes zeros."""
         if not self._copies:
             return ()
         self._in_flight, self._copies = self._copies, []

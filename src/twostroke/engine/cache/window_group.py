@@ -71,9 +71,9 @@ class WindowGroup(PageGroup):
     def last_window(
         self, salt: str, pages: Sequence[tuple[int, ...]], writable: Collection[int]
     ) -> tuple[PageTable, list[int]] | None:
-        """Returns a table of these full pages that holds those of the last window, and the indices of pages that the
-        caller must write now. Returns None, with nothing changed, when there are not enough pages, or when a missing
-        page is not writable."""
+        """Returns the page table of a prompt with these full pages; the table holds only the pages of the last window.
+        Also returns the indices of its pages that were not cached: the caller must write them now. Returns None, with
+        nothing changed, when the pool has too few pages, or such an index is not in `writable`."""
         first, tree = self.first_needed(len(pages)), self.tree
         found = list(itertools.zip_longest(range(len(pages)), tree.match(salt, _flat(pages), len(pages))))
         nodes = {index: node for index, node in found if index >= first and node is not None and node.page_id >= 0}

@@ -40,8 +40,8 @@ class DiskCounts(Struct):
 
 
 class DiskWriting(Struct, frozen=True):
-    """The parts to write into one file. stay_s: for this many seconds the file is removed only after all files without
-    such a time. files: names of existing files that are to be protected for as long."""
+    """The parts (pages of K and V, states) to write into one file. stay_s: for this many seconds the file is removed
+    only after all files without such a time. files: names of existing files that are to be protected for as long."""
 
     parts: NewParts
     stay_s: float = 0.0
@@ -49,8 +49,9 @@ class DiskWriting(Struct, frozen=True):
 
 
 class DiskReading(Struct, frozen=True):
-    """The parts to read together. key: a number that the caller chooses. parts: for each part, the location of its
-    bytes in a file, and its place, by which the bytes' digest is checked."""
+    """The parts (pages of K and V, states) to read together. key: a number that the caller chooses. parts: for each
+    part, the location of its bytes in a file, and its place: the hash of the tokens up to its end. The place is the key
+    of the digest of the bytes, so bytes of other tokens are rejected."""
 
     key: int
     parts: tuple[tuple[DiskPart, bytes], ...]

@@ -43,7 +43,8 @@ class DiskPages:
 
     @property
     def counts(self) -> DiskCounts:
-        """Counts of what has happened so far. Any thread may read them."""
+        """Counts of bytes read and written, damaged and lost pages, refused prompts and removed files. Any thread may
+        read them."""
         return self._store.counts
 
     @property

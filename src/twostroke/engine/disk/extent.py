@@ -5,8 +5,8 @@
     a digest of all of the above
 
 A file is written whole under another name and renamed, and never changed. Each part is guarded by its own digest, which
-is the same as for a page that is sent to another replica. The key of the digest is the place of the page, so bytes of
-other tokens never match.
+is the same as for a page that is sent to another replica. The key of the digest is a hash of all tokens up to the end
+of the page, so the bytes of a page with other tokens never match.
 """
 
 from __future__ import annotations

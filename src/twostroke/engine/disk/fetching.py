@@ -65,7 +65,8 @@ class _Fetch(Struct, eq=False):
 
 
 class DiskFetching:
-    """Reads prompts from the disk. Only the thread that runs steps may use it. clock: returns the time in seconds."""
+    """Reads the cached pages of prompts from the disk into the prefix tree. Only the thread that runs steps may use it.
+    clock: returns the time in seconds."""
 
     def __init__(
         self,
@@ -87,8 +88,8 @@ class DiskFetching:
         return len(self._fetches)
 
     def begin(self, request_id: str, salt: str, keys: Sequence[int]) -> bool:
-        """Begin to read a request's prompt. Returns False when nothing is read. keys: the tokens of the prompt, as the
-        prefix tree knows them."""
+        """Begin to read the pages of a request's prompt. Returns False when nothing is read. keys: the tokens of the
+        prompt, as the prefix tree knows them."""
         self._late = {key for key in self._late if self._reader.owes(key)}
         if not self._store.readable or self._late:
             return False
@@ -148,8 +149,8 @@ class DiskFetching:
         return ready
 
     def _places(self, salt: str, keys: Sequence[int], most: int) -> list[bytes]:
-        """Returns the places (hashes of the tokens) of the prompt's pages, up to the first page that a group without a
-        window has neither in memory nor on the disk."""
+        """Returns the places (hashes of the tokens) of the prompt's first pages that need not be computed. All groups
+        without a window have them in memory up to some page, and all have the pages after it on the disk."""
         groups = [number for number, group in enumerate(self._cache.groups) if not group.window]
         here = min((len(self._cache.groups[g].tree.match(salt, keys, most)) for g in groups), default=most)
         places: list[bytes] = []

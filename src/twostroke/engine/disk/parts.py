@@ -1,5 +1,5 @@
-"""The parts that a prompt consists of in the caches: the pages of each cache group, and states. Each has a name, its
-place."""
+"""The parts that a prompt consists of in the caches: the pages of each cache group, and states. The name of a part is
+its place: a hash of all tokens up to its end, and of its group."""
 
 from __future__ import annotations
 

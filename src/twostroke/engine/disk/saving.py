@@ -24,7 +24,7 @@ LEAST_TOKENS = 256
 """The fewest tokens of a sequence that is written."""
 MOST_JOBS = 256
 FILE_BYTES, FILE_PARTS = 16 << 20, 64
-"""The most bytes and the most parts of one file; a larger part has a file of its own."""
+"""A file that has this many bytes, or this many parts (pages of K and V, states), gets no further parts."""
 BUSY_BYTES, IDLE_BYTES = 1 << 20, 16 << 20
 """The most bytes that are copied between two steps while requests run, and while none runs."""
 KEPT_STATES = 2
@@ -111,8 +111,8 @@ class DiskSaving:
             self._writer.give(DiskWriting((), job.stay_s, tuple(files)))
 
     def _wanted(self, job: _Job) -> Iterator[Wanted]:
-        """Yields the pages and states that a later prompt needs to go on from the end of the sequence's prompt, or from
-        its own end."""
+        """Yields the pages and states to write, so that a later prompt can go on after each number of pages in `_ends`.
+        """
         cache, ends = self._cache, self._ends(job)
         for index in range(len(job.nodes)):
             for number, group in enumerate(cache.groups):

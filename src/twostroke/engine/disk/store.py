@@ -120,7 +120,8 @@ class DiskStore:
             self.stay((name,), stay_s)
 
     def read(self, part: DiskPart, place: bytes) -> bytes | None:
-        """Returns the bytes of a page or state; None when they are damaged or were written for another place."""
+        """Returns the bytes of a page or state; None when they are gone or damaged, or belong to other tokens. place:
+        the hash of the tokens up to the page's end."""
         try:
             data = self._files.read(part.file, part.offset, part.num_bytes)
             whole = len(data) == part.num_bytes and page_digest(place, hash_of(data)) == part.digest

@@ -1,4 +1,5 @@
-"""Two threads: one writes parts to the disk and never delays its caller, one reads parts and checks them."""
+"""Two threads for parts (cached pages of K and V, states). One writes parts to the disk and never delays its caller;
+the other reads parts and checks their digests."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class DiskWriter:
 
     @property
     def has_room(self) -> bool:
-        """True when the writer can take another writing. One batch more than the bound may wait."""
+        """True while fewer than QUEUED_BYTES bytes wait to be written. The next batch may exceed this number."""
         return self._queued_bytes < QUEUED_BYTES and not self._ending
 
     @property
@@ -76,7 +77,8 @@ class DiskWriter:
 
 
 class DiskReader:
-    """Satisfies PartReader. Each reading has one answer. A key has at most one reading at a time."""
+    """Satisfies PartReader: its thread reads cached pages and states from the disk. Each DiskReading has one answer.
+    The caller asks for no second DiskReading with the same `key` before the first has its answer."""
 
     def __init__(self, store: DiskStore) -> None:
         self._store = store

@@ -42,7 +42,8 @@ class AgeingTurns:
     def planned(self, prefilled: Iterable[Sequence], oldest: Sequence | None, wanted: bool) -> None:
         """Note a step that was planned: which sequences it prefills, and whether any sequence wanted prefill.
 
-        oldest: the oldest sequence before the step; None when `open` was False or there was none.
+        oldest: the sequence that was to be first in the step; None when this was not an ageing step (`open` was False)
+        or no sequence wanted prefill.
         """
         if not self.open:
             self._steps += wanted

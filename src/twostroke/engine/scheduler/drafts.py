@@ -42,8 +42,8 @@ PROMISED_SHARE = 0.8
 LONGEST_PAUSE_STEPS = 32
 """The drafter is asked at least once in this many steps, so that it learns how long steps without guesses take."""
 STREAMS_A_STEP = 4
-"""A pause lasts one step longer for each STREAMS_A_STEP decoding sequences. So the drafter is asked about several
-sequences at once, instead of in most steps about one."""
+"""When the drafter has no guesses, it is not asked for some steps (`Pause`): one step more for each STREAMS_A_STEP
+decoding sequences. So it is asked about several sequences at once, instead of in most steps about one."""
 
 
 class Pause:
@@ -68,8 +68,8 @@ class Pause:
         self._steps_left = min(LONGEST_PAUSE_STEPS, rest + len(decoding) // STREAMS_A_STEP) if rest > 0 else 0
 
     def end(self) -> None:
-        """End the pause, because a sequence has ended. A new one, which the pause does not know, may take its place
-        without a change of the number of sequences."""
+        """End the pause, so that the drafter is asked in the next step. Drafts calls this when a sequence has ended:
+        another sequence may take its place, and `goes_on` notices only a larger number of sequences."""
         self._steps_left = 0
 
 

@@ -14,7 +14,8 @@ from twostroke.types.prefix import MissReason, PrefixMiss
 
 
 class MissReasons:
-    """Explains misses. It is asked once for each request, at its first admission."""
+    """Explains prefix misses: why prompt tokens of a request were not found in the prefix tree. The scheduler calls
+    `explain` once for each request, at its first admission."""
 
     def __init__(self, cache: CacheManager) -> None:
         self._cache = cache

@@ -1,5 +1,4 @@
-"""Divides the places of a batch among API calls, so that a new request need not wait for a call with many completions.
-"""
+"""Divides the places of a batch among API requests, so that a new one need not wait for one with many completions."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ GiveUp = Callable[[Sequence, str], None]
 
 
 class Places:
-    """A call is one API request with its completions. It is large when it has at least an eighth of all places of the
-    batch, and at least FEWEST_LARGE. A guest is a waiting sequence whose call has no place.
+    """An API request may have many completions, each with a place in the batch. It is large when it has at least an
+    eighth of all places, and at least FEWEST_LARGE. A guest is a waiting sequence whose API request has no place.
 
-    When a guest waits and no place is free, the largest call gives up the place that it got last, if it stays large
-    without this place. The sequence that loses its place mostly finds its pages in the prefix cache again. While a
-    guest waits, a large call takes no further place. Otherwise its completions, which enter as fast as steps have room
-    for prompts, could keep the guest waiting although places are free. A call with a better priority than the guest's
-    gives up nothing.
+    When a guest waits and no place is free, the largest API request gives up the place that it got last, if it stays
+    large without this place. The sequence that loses its place mostly finds its pages in the prefix cache again. While
+    a guest waits, a large API request takes no further place. Otherwise its completions, which enter as fast as steps
+    have room for prompts, could keep the guest waiting although places are free. An API request with a better priority
+    than the guest's gives up nothing.
     """
 
     def __init__(self, max_sequences: int) -> None:
@@ -31,8 +30,8 @@ class Places:
         self._large = max(FEWEST_LARGE, max_sequences // LARGE_SHARE)
 
     def make(self, queues: Queues, give_up: GiveUp) -> frozenset[str]:
-        """Preempt a sequence of a large call when a sequence of another call waits and no place is free. Returns the
-        calls of which no further sequence is admitted in this step."""
+        """Preempt a sequence of the largest API request when a guest waits and no place is free. Returns the ids
+        (group_id) of the API requests of which no further sequence is admitted in this step."""
         running = queues.running
         if not queues.waiting or len(running) < self._large:
             return frozenset()
@@ -53,7 +52,7 @@ class Places:
         return frozenset(held - urgent)
 
     def _last(self, running: list[Sequence], group: str) -> Sequence | None:
-        """Returns the running sequence of this call that was admitted last; None when there is none. Beams, and
+        """Returns the running sequence of this API request that was admitted last; None when there is none. Beams, and
         sequences in plans that are not committed, are left out."""
         own = (each for each in running if each.request.group_id == group)
         free = [each for each in own if not (each.under_way or each.request.steered)]

@@ -116,7 +116,8 @@ class ArrivalPolicy:
 
 
 def arrival_policy(cost: StepCost, rule: GapRule, page_tokens: int, guessed: bool = False) -> ArrivalPolicy:
-    """Returns the default policy: order of arrival, with prompts in chunks that keep the gap rule by the step times
-    that `cost` predicts. guessed: True when this machine was not measured."""
+    """Returns the default policy: order of arrival, with prompts in chunks. The chunks are so small that gaps between
+    the tokens of running answers stay within `rule`, by the step times that `cost` predicts. guessed: True when this
+    machine was not measured."""
     times = StepTime.of(cost, guessed)
     return ArrivalPolicy(times, (GapLimiter(times, max(1, page_tokens // 4), rule),))

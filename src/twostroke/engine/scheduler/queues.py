@@ -74,8 +74,8 @@ class Queues:
         self.paused.append(sequence)
 
     def admit_paused(self, sequence: Sequence) -> None:
-        """Note that a paused sequence holds pages now. A sequence that held some before keeps its place in the order.
-        """
+        """Note that a paused sequence holds pages now: it counts as admitted. A sequence that is admitted already keeps
+        its place in the order of admission."""
         if sequence.admission is None:
             self._admissions += 1
             sequence.admission = self._admissions

@@ -12,8 +12,9 @@ from twostroke.types.request import Request
 
 NO_SCORES = range(0)
 Rank = tuple[int, int, float, int]
-"""The key by which waiting sequences are sorted: (priority or class, subclass, 0.0, order of arrival). The sequence
-with the least rank comes first. In a subclass, 0 is for preempted sequences that have output already."""
+"""The key by which waiting sequences are sorted; the sequence with the least rank comes first. Without objectives it is
+(priority, 0, 0.0, order of arrival). With objectives it is (0 for interactive or 1 for batch work, class of
+PromiseOrder, 0.0, order of arrival)."""
 
 
 class Sequence(Struct, eq=False):

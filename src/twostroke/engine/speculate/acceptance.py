@@ -6,8 +6,8 @@ from __future__ import annotations
 from twostroke.engine.speculate.proposer import Guess
 
 MEMORY = 0.98
-"""Each trial of a kind multiplies the weight of all earlier trials of this kind by this factor. So about the last 50
-trials decide."""
+"""Each guessed token whose acceptance is known multiplies the weight of all earlier tokens of its Kind by this factor.
+So about the last 50 tokens decide."""
 REQUEST_MEMORY = 0.9
 PRIOR_TRIALS = 6.0
 REQUEST_PRIOR_TRIALS = 3.0
@@ -84,8 +84,8 @@ class Acceptance:
         return found
 
     def rates(self, proposer: str, record: GuessRecord) -> tuple[float, float]:
-        """Returns the acceptance rates of a proposer that looks nothing up: the rate of a guess's first token, and the
-        rate of a token after an accepted one."""
+        """Returns two acceptance rates of a proposer that computes its guesses with a model. The first is for a guess's
+        first token, the second for a token after an accepted one."""
         first, later = self._pair(proposer, 0)
         return min(MOST_CHANCE, first.value * record.factor), min(MOST_CHANCE, later.value * record.factor)
 

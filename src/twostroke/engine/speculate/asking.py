@@ -54,7 +54,7 @@ class ProbeBudget:
         self._left_s = 0.0
 
     def step(self, seconds: float) -> None:
-        """Add a share of a step's time to the budget."""
+        """Add a share of a step's time (PROBE_SHARE) to the time for calls of proposers that do not pay at present."""
         self._left_s += PROBE_SHARE * seconds
 
     def allows(self, seconds: float) -> bool:

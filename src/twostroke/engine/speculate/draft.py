@@ -134,7 +134,7 @@ class DraftProposer:
             del draft.tokens[length:]
 
     def _guesses(self, wanted: Sequence[GuessWanted]) -> dict[str, Guess]:
-        """Returns guesses by request id. Requests of whose text the draft model has still to read a part get none."""
+        """Returns guesses by request id. A request gets none until the draft model has read all of its text."""
         reading, ready = self._to_read(wanted)
         if not reading:
             return {}

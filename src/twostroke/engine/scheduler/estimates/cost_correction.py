@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from twostroke.types.objectives import ITL_SHARE
 
 WINDOW_STEPS, USUAL_STEPS = 64, 15
-"""The number of last steps of one size class from which `high` and `low` are computed, and the number for `usual`."""
+"""How many of the last steps of a size class (`size_class`) give the quantiles `high` and `low` of their ratios
+measured / predicted time, and how many give the median `usual`."""
 LEAST_EVIDENCE = 3
-"""The prior, which is the assumed ratio, no longer counts once a class has this many measured steps. Until then it
-stands in for each missing step."""
+"""While a size class has fewer measured steps than this, the prior stands in for each missing one. The prior is the
+ratio measured / predicted time that is assumed before steps are measured."""
 LEAST, MOST = 0.1, 10.0
 LEAST_OF_GUESS, MOST_OF_GUESS = 0.001, 1000.0
 """The bounds of the ratio measured / predicted when the cost model is a guess, because nobody has measured this
@@ -97,7 +98,7 @@ class Ratios:
 
 
 class CostCorrection:
-    """The ratio of measured to predicted times, by size class of a step.
+    """The ratio of measured to predicted times, by size class of a step (`size_class`).
 
     The same observations at the same times give the same ratios. Each ratio is bounded to [1/10, 10]; when the cost
     model is a guess, to [1/1000, 1000].
@@ -107,8 +108,8 @@ class CostCorrection:
     other programs disturb it at times. Two steps outweigh the prior. A class with fewer than two steps uses the ratio
     of the nearest class with two.
 
-    believed: True when the cost model was measured on this machine; after idle time its own prediction then counts more
-    and more. Where the model is a guess, idle time only makes it forget old steps.
+    believed: True when the cost model was measured on this machine. Then the ratios move towards 1 while the machine is
+    idle. The ratios of a guessed model do not move. After a long idle time only the last steps are remembered.
     """
 
     def __init__(self, prior: float = 1.0, believed: bool = True) -> None:
@@ -128,7 +129,8 @@ class CostCorrection:
         return self._believed or prefills >= SURE_PREFILLS
 
     def at(self, now: float) -> None:
-        """Set the time. The longer nothing was computed, the less the learned correction counts."""
+        """Set the time for which the ratios are asked for. The longer no step has ended before `now`, the closer to 1
+        are the ratios of a measured cost model."""
         idle_s = 0.0 if self._last_s is None else max(0.0, now - self._last_s)
         self._weight = 0.5 ** (idle_s / IDLE_HALF_S) if self._believed else 1.0
 
@@ -171,15 +173,15 @@ class CostCorrection:
         return max((max(last) for last in self._cold.values()), default=1.0)
 
     def usual(self, size: int) -> float:
-        """Returns how many times its predicted seconds a step of this size class most likely takes."""
+        """Returns the most likely ratio of measured to predicted seconds of a step of this size class."""
         return self._weighted(max(ratios.usual for ratios in self._nearest(size)))
 
     def low(self, size: int) -> float:
-        """Returns how many times its predicted seconds a step of this size class takes when nothing disturbs it."""
+        """Returns the ratio of measured to predicted seconds of a step of this size class when nothing disturbs it."""
         return self._weighted(min(ratios.low for ratios in self._nearest(size)))
 
     def high(self, size: int) -> float:
-        """Returns how many times its predicted seconds a step of this size class takes at most, in 96% of the cases."""
+        """Returns the ratio of measured to predicted seconds that 96% of the steps of this size class do not exceed."""
         return self._weighted(max(ratios.high for ratios in self._nearest(size)))
 
     def _bounded(self, ratio: float) -> float:
@@ -193,9 +195,9 @@ class CostCorrection:
         return ratio if self._weight == 1.0 else ratio**self._weight
 
     def _nearest(self, size: int) -> Iterable[Ratios]:
-        """Returns the ratios of this size class, or of the nearest classes with two measured steps. Steps without
-        prompts (DECODE) and steps with prompts stand in for each other only where nothing else was measured, next to
-        the prior. The caller then takes the more careful of these values."""
+        """Returns the ratios of the size classes nearest to `size`, with two measured steps where there are such
+        classes. Steps with prompts and steps without prompts (DECODE) are kept apart. If no step of the same kind was
+        measured, returns the prior and the ratios of the other kind. The caller takes the most careful one."""
         kin = {each: ratios for each, ratios in self._classes.items() if (each == DECODE) == (size == DECODE)}
         if not kin:
             return (Ratios(self._prior), *self._classes.values())

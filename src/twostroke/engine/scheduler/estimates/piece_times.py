@@ -13,7 +13,8 @@ from twostroke.engine.scheduler.estimates.cost_correction import LEAST_OF_GUESS,
 from twostroke.types.encode import EncodePace, PieceKind, PieceTime
 
 UNMEASURED = 8.0
-"""The factor by which a piece is taken to be slower than predicted, while no piece of its kind was measured."""
+"""The factor by which a piece of image work is taken to be slower than predicted, while no piece of its PieceKind was
+measured."""
 
 
 class PieceTimes:
@@ -32,8 +33,8 @@ class PieceTimes:
                 self._kinds.setdefault(each.kind, Ratios(1.0)).add(ratio)
 
     def pace(self) -> EncodePace:
-        """Returns, for each kind, the factor on the predicted time that the next piece rarely exceeds: 96% of the last
-        pieces did not."""
+        """Returns, for each PieceKind, the ratio measured / predicted time that 96% of the last pieces did not exceed;
+        UNMEASURED for a kind without measured pieces."""
         seen = self._kinds
         return EncodePace(tuple(seen[kind].high if kind in seen else UNMEASURED for kind in PieceKind))
 

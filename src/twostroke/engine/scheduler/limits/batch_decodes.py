@@ -44,5 +44,6 @@ class BatchDecodes:
 
 
 def decode_segment(sequence: Running) -> Segment:
-    """Returns the segment in which the sequence gets its next token, once its prompt is computed."""
+    """Returns the sequence's part of a decode step, from which a cost model predicts the step's time. If its prompt is
+    not computed yet, it is treated as if it were."""
     return Segment.decode(len(sequence.known) - 1, sequence.request.adapter)

@@ -10,12 +10,12 @@ from twostroke.engine.scheduler.sequence import Sequence
 
 
 class WindowRoom(Struct, frozen=True):
-    """A chunk is no longer than the room of a window's pool besides the window itself."""
+    """Satisfies Limiter: a chunk has at most max_chunk_tokens. A pool of pages with a window has room for so many
+    positions in addition to the window."""
 
     max_chunk_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """See Limiter. A chunk has at most max_chunk_tokens."""
         return min(wanted_tokens, self.max_chunk_tokens)
 
 

@@ -64,8 +64,8 @@ class GapLimiter:
         self.rule = rule
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Returns all wanted tokens for sequences that decode. A sequence in prefill gets what the rule leaves of the
-        step."""
+        """Returns all wanted tokens for sequences that decode. A sequence in prefill gets as many tokens as fit into
+        the time that the GapRule leaves of the step."""
         if wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
         streams = step.streams()
@@ -84,7 +84,8 @@ class GapLimiter:
         return chunk.num_tokens if chunk.within or not step.num_prefill_tokens else 0
 
     def left_s(self, step: StepLoad) -> float:
-        """Returns the seconds that the rule leaves of the step as planned so far; infinity without streams."""
+        """Returns the seconds that the GapRule leaves of the step as planned so far; infinity when no sequence decodes.
+        """
         streams = step.streams()
         if not streams:
             return inf

@@ -5,9 +5,9 @@ tile is ready.
     turn = turns.take(step, limiters)        the tile that the step works on, for how long, and how pieces are predicted
     turns.done(result.encodes, sequences)
 
-A step works on a tile for the seconds that its streams leave, so no gap grows beyond the rule. Without streams a tile
-is encoded in the step that computes its positions, one tile of a sequence in one step. A tile is ready when it was
-encoded lately and is kept.
+A step works on a tile for the seconds that the limiters leave (`left_s`), so no gap between tokens becomes longer than
+they allow. Without streams a tile is encoded in the step that computes its positions, one tile of a sequence in one
+step. A tile is ready when it was encoded lately and is kept.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ from twostroke.engine.scheduler.sequence import Sequence as Waiting
 from twostroke.types.plan import Role
 
 TTFT_SHARE = 0.25
-"""The share of the TTFT objective that a step without streams may take. A request that arrives now waits for the step's
-end."""
+"""The share of the TTFT objective that a step may take in which no interactive sequence decodes. A request that arrives
+now waits for the step's end."""
 
 
 class ItlLimiter:
     """Satisfies `scheduler.limits.Limiter`: a chunk is cut so that the step keeps the tightest ITL objective of its
-    streams. Where no stream has one, `rule` counts, as in GapLimiter."""
+    streams. Where no stream has an ITL objective, `rule` bounds the gaps between their tokens, as in GapLimiter."""
 
     def __init__(
         self, times: StepTime, align_tokens: int, ttft_s: float | None = None, rule: GapRule | None = None

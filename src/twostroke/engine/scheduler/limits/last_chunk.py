@@ -22,8 +22,9 @@ class SmallLastChunk:
     page_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Returns all wanted tokens. Where they would finish the prompt and are more than twice a small last chunk,
-        returns only those before the page at which the last chunk begins."""
+        """Returns all wanted tokens, unless they would finish the prompt and are more than twice as many as a small
+        last chunk. Then returns the tokens up to the page with which the small last chunk begins; the next step
+        computes that chunk."""
         last = max(LEAST_PAGES * self.page_tokens, len(sequence.known) // LAST_SHARE)
         if wanted_tokens < sequence.remaining or wanted_tokens <= 2 * last:
             return wanted_tokens

@@ -12,9 +12,9 @@ POSITIONS_APART = 4096
 
 
 class PredictedShare:
-    """Returns how many decoding sequences a plan of a pipeline should compute: all of them, or the share 1 / plans
-    where this is predicted to be faster. Satisfies `scheduler.under_way.Share`. cost: predicts the time of a step
-    through all stages."""
+    """Returns how many decoding sequences a plan of a pipeline should compute: all of them, or an even part (one in
+    `plans`) where this is predicted to be faster. Satisfies `scheduler.under_way.Share`. cost: predicts the time of a
+    step through all stages. plans: the number of plans that are in flight at once."""
 
     def __init__(self, cost: StepCost, plans: int) -> None:
         self._cost, self._plans = cost, plans

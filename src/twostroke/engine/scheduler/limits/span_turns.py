@@ -52,8 +52,8 @@ class SpanTurns:
         return self._open is not None and self._open.sequence is sequence
 
     def before(self, sequence: Sequence, wanted_tokens: int) -> int:
-        """Returns how many of the wanted positions the sequence may have. While a span of another sequence is computed
-        in pieces, they end before this sequence's next span."""
+        """Returns how many of the wanted positions the step may compute. While a span of another sequence is computed
+        in pieces, these are only the positions before this sequence's next span."""
         if self._open is None or self._open.sequence is sequence or sequence.role is Role.DECODE:
             return wanted_tokens
         start = sequence.computed

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from twostroke.engine.scheduler.sequence import Sequence as Answer
 
 ENDED_KEPT = 64
-"""The lengths are learned from the last admitted answers. Their number is this many more than run at present."""
+"""Lengths are learned from the answers that were admitted last. These are as many as run at present, plus this many."""
 RATE_SAFETY = 0.5
 """The safety margin of a rate of ends: n observed ends count as (sqrt(n) - 0.5)^2. The true rate is at least that high
 in about 85% of the cases."""

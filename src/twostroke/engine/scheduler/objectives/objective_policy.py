@@ -98,7 +98,8 @@ class ObjectivePolicy:
         return self._streams.has_room(sequence, queues.running)
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
-        """Count this step for AgeingTurns and BatchShare."""
+        """Note how many tokens of batch work and of interactive work this step prefills (BatchShare), and whether it
+        prefills the oldest sequence (AgeingTurns)."""
         prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s.role is Role.PREFILL]
         batch_tokens = sum(num_tokens for s, num_tokens in prefilled if not s.interactive)
         # Interactive prompts owe no share to a sequence that waits for the place of a batch stream.

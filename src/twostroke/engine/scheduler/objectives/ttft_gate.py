@@ -71,8 +71,8 @@ class TtftGate:
         return sequence in self._held
 
     def promise(self, queues: Queues, now: float) -> None:
-        """Promise their TTFT to held sequences that are predicted to be in time now, and let one begin when nothing
-        else can. Call it before a step."""
+        """Promise their TTFT to held sequences that are predicted to be in time now: they get their usual rank. When no
+        sequence runs and all waiting ones are held, the first gets it too, so that it begins. Call it before a step."""
         self._held = [s for s in self._held if queues.find(s.request.request_id) is s]
         for sequence in self._held[:LOOKED_AT]:
             late = self._predicted_s(sequence, queues, now) > self._wanted_s(sequence)
@@ -120,8 +120,8 @@ class TtftGate:
         return any(s.request.group_id != group for s in (*queues.running, *queues.waiting))
 
     def _predicted_s(self, sequence: Sequence, queues: Queues, now: float, held: Iterable[Sequence] = ()) -> float:
-        """Returns the predicted seconds from the sequence's arrival to its first token. held: the held sequences that
-        are computed before it."""
+        """Returns the predicted seconds from the sequence's arrival to its first token. held: sequences without a
+        promised TTFT that the prediction puts before it."""
         return max(0.0, now - sequence.request.arrival_s) + self._ahead.ttft_s(sequence, queues, held)
 
     def _refusal(self, sequence: Sequence, queues: Queues, predicted_s: float) -> Overloaded:

@@ -19,7 +19,8 @@ MAX_GROUPS = 6
 """The number of groups into which the prompts before a sequence are divided for the prediction; within a group the
 number of decoding sequences is taken to be constant."""
 MARGIN = 1.1
-"""The factor on predicted seconds, for steps that take longer than the median and for the rest of the current step."""
+"""The factor on predicted seconds. It makes up for steps that take longer than the median, and for the rest of the
+current step, which must end first."""
 UNSURE_MARGIN = 1.6
 """The factor on predicted seconds instead of MARGIN while no prediction was corrected by measured steps: a late promise
 is better than a broken one."""
@@ -131,8 +132,8 @@ class WorkAhead:
 
 
 def _before(other: Waiting, sequence: Waiting) -> bool:
-    """Returns True when `other` is computed before `sequence`. Held sequences, which have no promised TTFT, begin after
-    all that have one."""
+    """Returns True when `other` is predicted to be computed before `sequence`. Returns False when `other` is held,
+    which means that it waits without a promised TTFT."""
     if other.rank[1] == HELD or other is sequence:
         return False
     return other.rank < sequence.rank if sequence.rank[1] == TOO_LONG else other.rank[1] < HELD

@@ -29,7 +29,6 @@ class WitnessedExecutor:
         self._witness = witness
 
     def execute(self, plan: Plan) -> StepResult:
-        """Returns the inner executor's result, or raises its error."""
         self._witness.begins([sequence.request.group_id for sequence in plan.computed])
         try:
             return self._inner.execute(plan)

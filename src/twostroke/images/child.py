@@ -116,8 +116,9 @@ def fault_of(error: BaseException) -> dict[str, str]:
 
 
 def job(ask: dict[str, Any]) -> None:
-    """Handles one image: reads its bytes, writes its size, reads the steps (see the module) and writes the tiles that
-    they make. A fault is written in place of either answer."""
+    """Handles one image: reads the bytes of its file and writes its size. Then it reads the steps that cut the image
+    ("resize", "tile" and others, see the module) and writes the tiles. An error is written in place of the size or of
+    the tiles."""
     data = sys.stdin.buffer.read(ask["bytes"])
     try:
         image = opened(data, ask["formats"])
@@ -142,7 +143,8 @@ def job(ask: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Reads, opens and answers until the input ends."""
+    """Limits the memory of this process, writes that it is ready, and handles one image for each line of standard input
+    until the input ends."""
     from PIL import Image
 
     here.stand_back(NICENESS)

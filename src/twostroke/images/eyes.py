@@ -125,8 +125,8 @@ class Eyes:
         return self.placed(messages, lambda wanted: self.open(wanted.asked), local)
 
     def for_request(self) -> EyesOfRequest:
-        """Returns an object with the same `look` for one request. It opens no image itself, and `look` may be called
-        again."""
+        """Returns an object that finds the images of one request. It opens no image itself: its `look` raises
+        ImagesWanted for images that are not open yet. The caller opens them and calls `look` again."""
         return EyesOfRequest(self)
 
     def placed(

@@ -23,7 +23,7 @@ FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")
 """Settings that would change pixels and are not implemented; files that use them are refused."""
 READ_BY = {"do_center_crop": ("llava", "llava_next")}
-"""For some settings of UNREAD, the families that do implement them."""
+"""The families that implement a setting of UNREAD, which all other families refuse."""
 
 
 def read_settings(folder: Path) -> Mapping[str, Any]:

@@ -94,7 +94,8 @@ class Processor(Protocol):
 
     @property
     def apart(self) -> bool:
-        """Whether each of several images in a prompt is cut by cut_among instead of cut."""
+        """Whether images are cut by `cut_among`, and not by `cut`, when a prompt has several. `cut_among` then makes
+        one padded square of each image, with no further tiles."""
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
         """Returns how an image of this size is cut. low: True if the request asks for low detail, which means few tiles
@@ -135,8 +136,9 @@ class Colors(Struct, frozen=True):
 
 
 class OfColors:
-    """The common part of all families that treat bytes as colours. Satisfies Processor together with each subclass.
-    family: the family's name in the key of each tile."""
+    """The base of all families' processors, with the methods that most families share. Satisfies Processor together
+    with each subclass. family: the family's name in the key of each tile. colors: how bytes of pixels are normalized.
+    """
 
     __slots__ = ()
     family: ClassVar[str]

@@ -68,8 +68,9 @@ class Totals(Struct):
 
 
 class _Trial(Struct):
-    """A guess of the tokens after the first `at` tokens. probe: True when the proposer was called although that does
-    not pay. verified: how many of its tokens are in the step."""
+    """A guess whose outcome is not known yet. at: the number of tokens that the sequence had when the guess was made.
+    probe: True when the proposer was called although that does not pay. verified: how many tokens of the guess the next
+    step verifies; 0 for a free trial."""
 
     proposer: Proposer
     guess: Guess
@@ -240,9 +241,9 @@ class Guesser:
         return members, worth
 
     def _worth_asking(self, proposer: Proposer, asked: AskRecord, state: _State, shape: StepShape) -> int:
-        """Returns how many tokens the proposer should guess for a stream; 0 when a call does not pay. A proposer that
-        computes guesses as many tokens as pay. A proposer that looks up makes its longest guess, if its accepted tokens
-        so far saved more time than its calls took."""
+        """Returns how many tokens the proposer should guess for a stream; 0 when a call does not pay. From a proposer
+        that computes its guesses (a draft model), this is the number that saves the most time. From one that only looks
+        guesses up, it is the longest guess, if an average call saves more time than it takes."""
         if not proposer.computes:
             brought = max(asked.tokens, state.last_true)
             return proposer.longest if brought * self._limiter.token_s(shape) > proposer.ask_s else 0
@@ -252,8 +253,9 @@ class Guesser:
         return most if asked.is_judged else max(PROBE_TOKENS, most)
 
     def _wants_a_guess(self, state: _State, stream: Stream) -> bool:
-        """Returns True when a proposer should be called for this stream now; False while the outcome of its free trial
-        is open. If the outcome is known now, it is learned first."""
+        """Returns True when a proposer should be called for this stream now. Returns False while its last guess is a
+        free trial (no step verifies it) that has agreed with all tokens sampled since, but with too few to judge it.
+        The outcome of a finished trial is recorded first."""
         trial = state.trial
         if trial is None:
             return stream.most > 0

@@ -101,7 +101,8 @@ def _figures(case: PhaseCase, turns: _Turns) -> DividedFigures:
 
 
 def table(found: Sequence[DividedFigures]) -> list[str]:
-    """Returns the table as lines of text."""
+    """Returns the lines of a table with a row for each case: the speeds of one process and of the divided processes,
+    and their ratio."""
     lines = [
         f"{'phase':<8} {'streams':>7} {'tokens':>7} {'one':>10} {'divided':>10} {'ratio':>6}   least .. most;"
         " of the leader's time"

@@ -38,8 +38,9 @@ class Fidelity:
 
 
 def error_of(truth: F32Array, heard: Heard) -> float:
-    """Returns the error of a position, as the module defines it. truth: float32's log probabilities of all tokens,
-    (V,). heard: the engine's likeliest tokens with their log probabilities."""
+    """Returns the error of a position: the mean of |log p(engine) - log p(float32)| over the engine's likeliest tokens,
+    weighted by float32's probabilities. truth: float32's log probabilities of all tokens, (V,). heard: the engine's
+    likeliest tokens with their log probabilities."""
     exact, found = _pair(truth, heard)
     weights = np.exp(exact)
     return float(np.sum(weights * np.abs(exact - found)) / max(TINY, float(weights.sum())))

@@ -36,10 +36,10 @@ TEXTS = (
     "both pedals and the crank bolts. If it comes more often, clean the chain and look for a stiff link.\n",
 )
 MOST_TOKENS = 160
-"""The most tokens of a run. A text is cut into runs of this length."""
+"""The most tokens of a run (a part of a text). Each text is cut into runs of this length."""
 MOST_RUNS = 8
-"""The most runs that are taken from a user's file, because the logits of a large vocabulary take a megabyte for each
-token."""
+"""The most runs (parts of at most MOST_TOKENS tokens) that are taken from a user's file, because the logits of a large
+vocabulary take a megabyte for each token."""
 
 
 class TextSet(Struct, frozen=True):

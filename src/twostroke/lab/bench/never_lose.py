@@ -68,7 +68,8 @@ class Ratio:
 
     @property
     def verdict(self) -> BoundVerdict:
-        """The verdict that follows from the interval."""
+        """Whether the measured ratio reaches BOUND: the whole interval from `low` to `high` does (HOLDS), none of it
+        does (LOSES), or only a part (OPEN)."""
         if self.low >= BOUND:
             return BoundVerdict.HOLDS
         return BoundVerdict.LOSES if self.high < BOUND else BoundVerdict.OPEN
@@ -101,7 +102,8 @@ class NeverLose:
     bound: float = BOUND
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the figures as plain values, with the verdicts."""
+        """Returns all fields as plain values. Each workload's row also gets two verdicts, by the clock and by processor
+        time: whether guesses keep at least the share BOUND of the speed."""
         rows = [
             {**asdict(row), "verdict": row.wall.verdict, "processor_verdict": row.processor.verdict}
             for row in self.rows

@@ -58,10 +58,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that was measured. rounds: the number of rounds begun; the raw figures show which engines had their
-    turn. limits: the machine's rates of reading and of products, the highest of those measured at the
-    beginning and around each case. positions: the number of tokens
-    over which the errors are means."""
+    """Everything that was measured so far; one Result is made after each engine's turn. rounds: the largest number of
+    rounds in which an engine was measured. Engines whose turn is still to come have fewer raw figures. limits: the
+    machine's rates of reading and of products, the highest of those measured at the beginning and around each case.
+    positions: the number of tokens over which the errors are means."""
 
     model: str
     machine: str

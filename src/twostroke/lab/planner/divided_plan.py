@@ -65,7 +65,8 @@ class PartPlan:
 
 @dataclass(frozen=True, slots=True)
 class DividedStep:
-    """A predicted step. exchange_s: the part of its seconds that the exchange takes."""
+    """A predicted step of a model that is divided among processes (ranks or stages). exchange_s: the part of its
+    seconds in which they exchange rows."""
 
     name: str
     rows: int
@@ -194,8 +195,8 @@ def _needs(spec: Model, division: Division, sizes: EngineSizes, encoder_bytes: i
 
 
 def _with_encoder(needs: MemoryNeeds, own: MemoryNeeds, encoder_bytes: int) -> MemoryNeeds:
-    """Returns `needs`, or those of the process with the encoder where they are larger. own: the needs of this process
-    without the encoder."""
+    """Returns `needs`, the memory needs of the largest process, raised where the leader with the image encoder needs
+    more. own: the leader's needs without the encoder."""
     more = max(0, own.fixed_bytes + encoder_bytes - needs.fixed_bytes)
     return structs.replace(needs, buffer_bytes=needs.buffer_bytes + more)
 

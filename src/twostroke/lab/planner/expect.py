@@ -112,7 +112,7 @@ class Expectation:
     no price is known.
 
     prefill: one step with `prefill_tokens` of a prompt. ttft_alone_s: the seconds of all steps of the prompt. guessed:
-    decode_one and decode with guesses, where the ask has an acceptance.
+    decode with guesses, for one stream and for all streams; empty where the user gives no acceptance rate.
     """
 
     target: Target
@@ -134,7 +134,7 @@ def step_budget(ask: Ask, target: Target) -> int:
 
 @lru_cache(maxsize=8)
 def _parameters(spec: Model) -> tuple[int, int]:
-    """Returns the number of all parameters, and of those that one token uses. They are counted once for all targets."""
+    """Returns the number of all parameters, and of those that one token uses."""
     return spec.parameters(), spec.plain.active_parameters
 
 
@@ -158,7 +158,8 @@ def room_for(spec: Model, ask: Ask, target: Target) -> Room:
 
 
 def expect(spec: Model, ask: Ask, target: Target) -> Expectation:
-    """Predicts everything for one target. Raises ConfigError where the target's measurement lacks the format."""
+    """Predicts memory, step times, TTFT, throughput and prices of a model on one target. Raises ConfigError where the
+    target's measurement lacks the weight format."""
     cost = step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine)
     room = room_for(spec, ask, target)
     streams = max(1, min(ask.concurrency, room.sequences))

@@ -92,7 +92,8 @@ class PlannedSight(Struct, frozen=True):
         return encoder_cost(self.encoder, self.form, machine)
 
     def asked(self, ask: Ask) -> Ask:
-        """Returns a copy of `ask` with the encoder's memory and the name of its format."""
+        """Returns a copy of `ask` (what the user wants planned) with the memory of the image encoder and the name of
+        the encoder's weight format."""
         return replace(ask, encoder_bytes=self.num_bytes, encoder_weights=self.form.name)
 
     def image(self, size: ImageSize, machine: HardwareSpec | Calibration) -> PlannedImage:

@@ -201,7 +201,8 @@ def _catalogue(plan: ModelPlan) -> list[str]:
 
 
 def _candidate_lines(found: list[Candidate]) -> Iterator[str]:
-    """Yields a line for each of the fastest candidates, the fastest first, and only the names of the rest."""
+    """Yields a line for each of the fastest candidates (devices of the catalogue and how many of them), the fastest
+    first, and only the names of the rest."""
     ordered = sorted(found, key=lambda each: -_written(each))
     for each in ordered[:MOST_CANDIDATES]:
         target, load = each.expectation.target, each.expectation.load

@@ -94,8 +94,8 @@ class Replica:
     outstanding: requests submitted and not ended, whether they have arrived or not.
 
     skips: whether steps that only give each stream one token may be done many at a time, with the same result as singly
-    (tests/sim/test_steady.py). They are always done singly with a watch, adapters, pipeline stages, images or a disk:
-    there each step matters or takes a time of its own.
+    (tests/sim/test_steady.py). With a StepWatch (it observes each step), adapters, pipeline stages, images or a disk,
+    steps are always done singly. There each step matters or takes a time of its own.
     """
 
     def __init__(
@@ -239,8 +239,9 @@ class Replica:
             self._ends_s.append(commit_s)
 
     def _beside(self) -> Sequence[int]:
-        """Positions of the streams that the current step computes. The plan does not list them, because the scheduler
-        looks ahead."""
+        """Returns the positions that the current step computes for streams, the sequences that only get one token a
+        step. To save time, LookAheadScheduler does not list them in the plan. The executor needs them to predict the
+        step's time."""
         return () if self._ahead is None else self._ahead.beside
 
     def _looking_ahead(self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None) -> Scheduler:

@@ -75,8 +75,9 @@ class ReplicaSetup:
     def executor(
         self, clock: VirtualClock, beside: Callable[[], Positions[int]], known: Container[int] = ()
     ) -> tuple[Executor, PlansInFlight]:
-        """Returns the executor, which takes the predicted time for each plan, and the plans in flight, with how many it
-        takes at a time. beside: see PredictedExecutor. known: see EncodingExecutor."""
+        """Returns the executor, whose execution of a plan takes the predicted time, and the record of plans in flight.
+        With pipeline stages, as many plans as stages may be in flight. beside: see PredictedExecutor. known: see
+        EncodingExecutor."""
         if not self.stages:
             own = PredictedExecutor(self.cost, clock, beside=beside)
             return own if self.images is None else EncodingExecutor(own, self.images, clock, known), PlansInFlight()

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 
 
 class PromptBlocks:
-    """Hands out ids of blocks. A full block keeps its id in a longer prompt of the same owner; a partly filled one does
-    not."""
+    """Gives ids to the blocks of generated prompts, which are parts of `block_tokens` tokens. A full block keeps its id
+    when the prompt of the same conversation grows; a partly filled block gets a new id."""
 
     def __init__(self, block_tokens: int) -> None:
         self._block_tokens = block_tokens

@@ -27,8 +27,8 @@ class ToolFigure:
 
 @dataclass(frozen=True, slots=True)
 class ToolFigures:
-    """A tool's figures, in seconds. goodput_per_s: the goodput under the tool's own rule; None where none of the
-    objectives is one that the tool knows."""
+    """The figures of one run by another benchmark tool's definitions, in seconds. goodput_per_s: the goodput under the
+    tool's own rule; None where no objective for TTFT, TPOT or E2E is set, or where the run took no time."""
 
     tool: str
     figures: tuple[ToolFigure, ...]
@@ -36,7 +36,7 @@ class ToolFigures:
     goodput_meaning: str
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the figures as plain values."""
+        """Returns the tool's name, its figures and its goodput as plain values."""
         return asdict(self)
 
 

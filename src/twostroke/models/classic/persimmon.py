@@ -1,4 +1,5 @@
-"""Persimmon, and the language model of Fuyu: norms of the heads of q and k, a block of squared relu (Adept 2023)."""
+"""Persimmon (Adept 2023), whose program is also the language model of Fuyu. The heads of q and k are normed, and the
+activation of the feed-forward block is squared ReLU."""
 
 from __future__ import annotations
 

@@ -183,8 +183,8 @@ def _rounded(fields: Fields, program: Program) -> Program:
 
 
 def _has_experts_apart(fields: Fields) -> bool:
-    """True where the checkpoint has a tensor for each expert. The tools that write these quantized formats split
-    stacked experts first."""
+    """True where the checkpoint has a tensor for each expert. In checkpoints of compressed-tensors, GPTQ and AWQ this
+    is so, because the tools that write them split stacked experts first."""
     own = fields.group("quantization_config")
     return own is not None and own.values.get("quant_method") in ("compressed-tensors", "gptq", "awq")
 

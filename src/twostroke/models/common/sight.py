@@ -35,8 +35,8 @@ class Between(enum.Enum):
 
     @property
     def taps(self) -> int:
-        """How many rows of the learned table are added up for one patch. For SMOOTH, this is the number where the grid
-        does not become smaller."""
+        """How many rows of the learned table are added up for one patch. SMOOTH adds up more than these 9 rows for a
+        grid that is smaller than the learned one."""
         taps = {Between.GRID: 1, Between.AXES: 2, Between.PAIRS: 2, Between.BICUBIC: 16, Between.SMOOTH: 9}
         return taps.get(self, 4)
 

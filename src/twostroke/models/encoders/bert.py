@@ -97,7 +97,7 @@ def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("XLMRobertaForSequenceClassification", model_type="xlm-roberta", form=SCORES)
 @architecture("RobertaForSequenceClassification", model_type="roberta", form=SCORES)
 def roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the classifiers of these models, whose head has two products."""
+    """Reads the classifiers of RoBERTa, XLM-RoBERTa and CamemBERT, whose head has two linear layers."""
     labels = num_labels(fields)
     names = ("classifier.dense", "classifier.out_proj")
     return _read(fields, "roberta.", padded=True).program(lambda t, x: classified(t, x, *names, labels))

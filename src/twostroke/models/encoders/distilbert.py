@@ -28,13 +28,13 @@ UNUSED = ("vocab_transform.", "vocab_layer_norm.", "vocab_projector.", PREFIX + 
 
 @architecture("DistilBertModel", "DistilBertForMaskedLM", model_type="distilbert", form=VECTORS)
 def distilbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The result is the last layer's rows as they are."""
+    """Reads DistilBERT without a head: the program's result is the last layer's rows."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
 
 
 @architecture("DistilBertForSequenceClassification", model_type="distilbert", form=SCORES)
 def distilbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head has two products, with ReLU between them."""
+    """Reads DistilBERT's classifiers, whose head has two linear layers with ReLU between them."""
     labels = num_labels(fields)
 
     def relu(x: Value) -> Value:

@@ -13,7 +13,8 @@ from twostroke.ops.program.values import ALL_AHEAD
 
 @architecture("EuroBertModel", "EuroBertForMaskedLM", model_type="eurobert", form=EMBEDDINGS)
 def eurobert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The result is the last layer's rows after the last norm. The head for masked tokens is not read."""
+    """Reads EuroBERT: the program's result is the last layer's rows after the last norm. The head for masked tokens is
+    not read."""
     parts = read_parts(fields, defaults("eurobert"))
     fields = parts.fields
     heads = replace(parts.biased_heads(), ahead=ALL_AHEAD)

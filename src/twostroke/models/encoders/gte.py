@@ -50,7 +50,7 @@ class UpAndGate:
 
 @architecture("GteModel", "GteForMaskedLM", model_type="gte", form=VECTORS)
 def gte(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The result is the last layer's rows as they are."""
+    """Reads GTE without a head: the program's result is the last layer's rows."""
     facts, text = _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
     return replace(facts, ignored=(*facts.ignored, POOLER)), text
 

@@ -25,7 +25,7 @@ UNUSED = ("cls.", "pooler.", PREFIX + "pooler.")
 
 @architecture("JinaBertModel", "JinaBertForMaskedLM", model_type="bert", form=VECTORS)
 def jina_bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The result is the last layer's rows as they are."""
+    """Reads JinaBERT without a head: the program's result is the last layer's rows."""
     gate = _named(fields, "feed_forward_type", "original", tuple(GATES))
     _named(fields, "position_embedding_type", "absolute", ("alibi",))
     facts = read_facts(fields, positions=8192, ignored=UNUSED, optional_prefix=PREFIX)

@@ -26,7 +26,7 @@ UNUSED = ("head.", "decoder.")
 
 @architecture("ModernBertModel", "ModernBertForMaskedLM", model_type="modernbert", form=VECTORS)
 def modernbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The result is the last layer's rows after the last norm."""
+    """Reads ModernBERT without a head: the program's result is the last layer's rows after the last norm."""
     return _read(fields, lambda _t, x: x)
 
 

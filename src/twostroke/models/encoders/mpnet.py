@@ -23,19 +23,19 @@ UNUSED = ("lm_head.", "pooler.", PREFIX + "pooler.", "embeddings.position_ids", 
 FIRST_PLACE = 2
 """The row of position 0 in the table of positions, whatever pad_token_id is."""
 BUCKETS, LONGEST = 32, 128
-"""The number of places of distances, and the distance from which on all distances have the last place. transformers
-reads neither from a config."""
+"""The number of buckets of distances between positions, and the distance from which on all distances share the last
+bucket of their direction. transformers reads neither number from a config."""
 
 
 @architecture("MPNetModel", "MPNetForMaskedLM", model_type="mpnet", form=VECTORS)
 def mpnet(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The result is the last layer's rows as they are."""
+    """Reads MPNet without a head: the program's result is the last layer's rows."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
 
 
 @architecture("MPNetForSequenceClassification", model_type="mpnet", form=SCORES)
 def mpnet_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head has two products."""
+    """Reads MPNet's classifiers, whose head has two linear layers."""
     labels = num_labels(fields)
     return _read(fields, lambda t, x: classified(t, x, "classifier.dense", "classifier.out_proj", labels))
 

@@ -1,4 +1,5 @@
-"""Granite MoE: Granite's factors, experts in stacks, and in some models a shared block (IBM 2024, 2025)."""
+"""Granite MoE: Granite's scaling factors (such as residual_multiplier), experts in stacks, and in some models a shared
+block (IBM 2024, 2025)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
 CHOSEN = 2
-"""The only number of chosen experts for which the rule is written, in transformers too."""
+"""The number of experts for each token. Other numbers are refused, because transformers defines this router's rule
+(sparsemixer) for two experts only."""
 
 
 @architecture("PhimoeForCausalLM", "PhiMoEForCausalLM", model_type="phimoe")

@@ -42,7 +42,8 @@ class PartlyIdle:
     idle: int
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """Returns the block's output for the normed rows h, before it is added to the residual."""
+        """Returns the weighted sum of the chosen experts' outputs for the normed rows h, before it is added to the
+        residual. The output of an idle expert (a zero expert) is its input."""
         routes = self.block.router(t, h)
         made = self.block.of_routes(t, h, routes)
         return add(made, multiply(h, idle_share(routes, self.block.shape.experts))) if self.idle else made

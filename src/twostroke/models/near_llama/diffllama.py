@@ -45,8 +45,9 @@ class PairedHeads:
         return self._columns(self.heads.head_dim, [each for j in range(self.pairs) for each in (j, j + self.pairs)])
 
     def query_order(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Returns the columns of q, each head twice, in the order of the cache. Also returns a factor for each: 1 at
-        the head's own key, 0 at the other key."""
+        """Returns the order of the columns of q, and a factor for each. A key in the cache joins the keys of two KV
+        heads, so each query head appears twice. Its factors are 1 where it meets its own KV head's key, and 0 where it
+        meets the other one."""
         dim, group = self.heads.head_dim, self.heads.num_heads // self.heads.num_kv_heads
         columns, counts = [], []
         for head in self._query_heads():

@@ -38,7 +38,8 @@ BANKS = EachExpert(f"{EXPERTS}.experts", gate="w1", up="w3", down_name="w2")
 
 @architecture("KimiLinearForCausalLM", model_type="kimi_linear")
 def kimi_linear(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """linear_attn_config, whose lists count layers from 1, or layer_types defines which layers have attention."""
+    """Reads Kimi Linear. layer_types names the layers with latent attention; all other layers have Kimi delta
+    attention. Without layer_types, linear_attn_config lists the layers of both kinds, counted from 1."""
     silu_only(fields)
     fields = with_silent(usual_names(_with_group(fields), OWN_NAMES), SILENT)
     _check(fields)

@@ -25,7 +25,8 @@ FIRST_NAMES = {
     for own, usual in (("full_attention", "full_attn"), ("linear_attention", "linear_attn"), ("mlp", "mlp"))
     for factor in ("alpha", "beta")
 }
-"""The names of the factors in the published config.json, each with its name in transformers."""
+"""The names of scaling factors in the published config.json, each with its name in transformers. Rows are multiplied by
+alpha and a block's output by beta before the two are added."""
 KINDS = {0: "linear_attention", 1: "full_attention"}
 """The type of a layer for each number of attn_type_list."""
 BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")

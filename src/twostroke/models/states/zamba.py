@@ -34,9 +34,8 @@ ALWAYS = (False, False, True)
 
 @dataclass(frozen=True, slots=True)
 class MambaHeads:
-    """inner: the channels of all heads. numbers: the size of each channel's state. rank: the rank of the product that
-    makes the steps.
-    """
+    """A Mamba block of several heads, each with scan parameters of its own. inner: the channels of all heads. numbers:
+    the size of each channel's state. rank: the rank of the product that computes dt, the scan's step sizes."""
 
     hidden_size: int
     inner: int

@@ -93,8 +93,8 @@ class Sweep:
 
 
 USERS_SEED, PRIME = 1 << 32, 1009
-"""Numbers from which seeds are made. USERS_SEED is larger than every length, so the prompts for numbers of users differ
-from those for lengths."""
+"""The prompts for N users have the seed of the sweep + USERS_SEED + PRIME * N. USERS_SEED is larger than every prompt
+length, so these seeds differ from those of points that measure a prompt length (seed of the sweep + length)."""
 
 
 async def walk(session: Session, ask: SweepAsk, note: Note, watch: Watch) -> Sweep:

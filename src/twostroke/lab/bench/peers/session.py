@@ -23,7 +23,8 @@ class Missing(PeerFault):
 
 
 class Session:
-    """A driver's process. Use as a context manager; leaving it ends the process."""
+    """The process of a driver, the program that runs one engine for `bench compare`. Each command and each answer is a
+    line of JSON. Use as a context manager; leaving it ends the process."""
 
     def __init__(self, peer: Peer, python: Path, variables: Mapping[str, str], log: Path) -> None:
         self.peer = peer

@@ -31,7 +31,7 @@ ONE_BILLION = {
 PROMPT_TOKENS, STREAMS = 512, 8
 
 MEANT = ("int8", "int4")
-"""The weight formats for which `twostroke doctor` reports the speed of such a model."""
+"""The weight formats for which `twostroke doctor` reports the speed of a model of the size of Llama-3.2-1B."""
 
 TOLERANCE = 0.05
 """Kernels may exceed a limit by this share, because the machine's speed may change between the two measurements."""

@@ -19,12 +19,13 @@ from twostroke.distributed.ranks.processes import shared_memory
 
 RANKS, ROUNDS, LIMIT_S = 2, 5, 30.0
 FEW, MANY = (1, 64, 256), (256, 4096, 8)
-"""Rows, columns of one rank's part, and the number of meetings in a row. FEW exchanges nearly nothing, MANY 4 MB."""
+"""Two exchanges (all-gathers) that are timed: the rows, the columns of one rank's part, and how often the exchange is
+repeated. FEW exchanges nearly nothing, MANY 4 MB."""
 
 
 def measure_exchange(level: str, clock: Callable[[], float]) -> ExchangeRates:
-    """Measures the rates by the fastest of several rounds, so that other programs' share of the time does not count.
-    Raises BackendError."""
+    """Measures the time of an exchange of rows between two ranks of this machine, and its bytes a second. The fastest
+    of several rounds counts, so that other programs' share of the time does not. Raises BackendError."""
     with ExitStack() as closing:
         width = RANKS * MANY[1]
         descriptor = shared_memory(memory_bytes(level, RANKS, width))
@@ -44,7 +45,7 @@ def measure_exchange(level: str, clock: Callable[[], float]) -> ExchangeRates:
 
 
 def _seconds(ranks: Sequence[CpuOps], shape: tuple[int, int, int], clock: Callable[[], float]) -> float:
-    """Returns the seconds that one meeting of the ranks takes."""
+    """Returns the seconds of one exchange (an all-gather) between the ranks."""
     rows, columns, count = shape
     taken: list[float] = []
 

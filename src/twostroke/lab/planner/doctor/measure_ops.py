@@ -150,9 +150,11 @@ class OpTimer:
     def _linear(
         self, shape: LayerShape, weight_format: WeightFormat, ring_bytes: int, rows: Sequence[int]
     ) -> dict[int, float]:
-        """Returns rows -> seconds of the products of a layer. ring_bytes: so many bytes of layers are read in turn.
+        """Returns rows -> seconds of the products of a layer. ring_bytes: the most bytes of the equal layers that are
+        used in turn, so that caches do not hold the weights.
 
-        Each round times all of `rows`, and each timing goes on with the layer after the last one.
+        Each round times all of `rows`. A timing begins with the layer that follows the last layer of the timing before
+        it.
         """
         layers = layers_in(self._memory, shape, weight_format, ring_bytes)
         kv = pages_in(self._memory, KVKind.BF16, shape)

@@ -32,8 +32,8 @@ from twostroke.types.result import StepResult
 
 
 class LoadBeside(StepLoad):
-    """The load of a step that also computes streams (see the module). stream_starts: the position that each stream
-    computes."""
+    """The load of a step that also computes streams: sequences that only get one token a step, and that the step's plan
+    does not list. stream_starts: the position that each stream computes."""
 
     stream_starts: Positions[int] = ()
 
@@ -78,9 +78,9 @@ class NoMissReasons(MissReasons):
 
 
 class LookAheadScheduler(Scheduler):
-    """A scheduler that can do many steps at once if they only give one token to each stream (see the module).
-    continuation: returns the tokens that a stream will get. on_tokens: called with a stream's tokens when it ends or is
-    planned again.
+    """A scheduler that can do many steps at once if they only compute streams, the sequences that decode one token in
+    each step. continuation: returns the tokens that a stream will get. on_tokens: called with a stream's tokens when it
+    ends or is planned again.
 
     A policy does not observe steps that contain only streams: they take the predicted time, so its estimates would not
     change. The reasons of prefix misses are not looked for: they belong to records of steps, and a simulation keeps
@@ -107,8 +107,8 @@ class LookAheadScheduler(Scheduler):
         """The positions that streams compute in the current step. Its plan does not list them."""
 
     def schedule(self, now: float) -> Plan | None:
-        """Plans the next step. Streams are computed in the step but not listed in its plan, so a step of streams alone
-        has an empty plan."""
+        """Plans the next step. To save time the plan does not list streams, the sequences that only get one token a
+        step; `beside` has their positions. A step of streams alone has an empty plan."""
         if not self.steady.begin_one():
             self.steady.settle()
             return super().schedule(now)

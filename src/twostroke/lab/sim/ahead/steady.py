@@ -1,15 +1,16 @@
 """Finds steps in which each stream gets one token and nothing else happens to it, and does all of them at once.
 
-Skipped steps leave queues and cache in the same state as steps that are planned and committed. Only the ids of a
-sequence's pages may differ (a test in tests/sim compares both). Two kinds of steps can be skipped:
+A stream is a sequence that decodes one token in each step, without any decision of the scheduler. Skipped steps leave
+queues and cache in the same state as steps that are planned and committed. Only the ids of a sequence's pages may
+differ (a test in tests/sim compares both). Two kinds of steps can be skipped:
 
 `steps`: all running sequences are streams, and the steps give nothing but their tokens.
 - No sequence ends before the last of the steps. In the last step, sequences that reach their length end.
 - Pages suffice, some perhaps taken from the prefix tree in the same order, so no sequence is preempted.
 - No waiting sequence can be admitted, for lack of places or of pages. Until a sequence ends, room only shrinks.
 
-`begin_one`: the other sequences are planned as usual, next to streams that are not looked at. The streams' pages are
-available.
+`begin_one`: begins one step for all streams at once, if there are pages for them. The scheduler plans only the other
+sequences of this step.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from twostroke.types.plan import Role
 
 class SteadyDecode:
     """Tells a scheduler how many of the next steps do nothing but give each stream one token, and does these steps at
-    once. A stream is a decoding sequence that needs no other attention."""
+    once. A stream is a sequence that decodes one token in each step."""
 
     def __init__(
         self, queues: Queues, cache: CacheManager, pages: PageAdmission, limits: SchedulerLimits, streams: Streams
@@ -37,8 +38,8 @@ class SteadyDecode:
         self._most = min(limits.max_sequences, limits.max_step_tokens)
 
     def steps(self, most: int) -> int:
-        """Returns how many of the next steps, up to `most`, compute nothing but streams. Returns 0 where the next step
-        may also read a prompt or admit a request."""
+        """Returns how many of the next steps, up to `most`, only compute the next token of streams (decoding
+        sequences). Returns 0 where the next step may also read a prompt or admit a request."""
         queues, streams = self._queues, self._streams
         running = queues.running
         if not 0 < len(running) <= self._most:

@@ -23,7 +23,8 @@ OnTokens = Callable[[Request, int, int], None]
 
 
 class Streams:
-    """The streams of one scheduler. Steps are counted from 0; `clock` is the number of the next step.
+    """The streams of one scheduler: its sequences that get one token in every step. Steps are counted from 0; `clock`
+    is the number of the next step.
 
     bases: for each stream, the position that it computes in the next step, minus clock. since: for each stream, its
     first step. to_grow: the streams that begin a page in the next step and do not own it yet. due: for each step, the
@@ -102,8 +103,9 @@ class Streams:
         self._to_grow = []
 
     def skip(self, steps: int) -> list[Live]:
-        """Gives every stream the tokens of `steps` steps. The pages of the first of these steps may have been taken
-        already. Returns the sequences that got their last token; they are no longer streams.
+        """Gives every stream (a sequence that decodes one token in each step) the tokens of `steps` steps at once. The
+        pages of the first of these steps may have been taken already. Returns the sequences that got their last token;
+        they are no longer streams.
 
         steps: steps_left at most.
         """

@@ -32,8 +32,8 @@ class AheadProgram:
 def ahead_program(
     plain: Program, states: Value, own: Value, shared: tuple[Weight, ...], rows: Value | None = None
 ) -> AheadProgram:
-    """Returns a draft layer's program, fused and checked, with the values that are read and written outside; see
-    AheadProgram."""
+    """Fuses and checks the program of a draft layer. Returns the result with the values that the caller fills
+    (`states`) or reads (`own`, `rows`); see AheadProgram."""
     program = fuse(plain, PATTERNS)
     check(program)
     return AheadProgram(plain, program, states, own, tuple(dict.fromkeys(shared)), rows)

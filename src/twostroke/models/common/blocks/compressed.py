@@ -123,8 +123,9 @@ def _output(t: Tracer, shape: CompressedHeads, seen: Value) -> Value:
 
 
 def _turned_first(t: Tracer, x: Value, heads: int, turned: int) -> Value:
-    """Returns x (T, heads * dim) with the rotated elements of each head moved from its end to its front. The two
-    elements of a pair, which are neighbours in x, lie in the first and the second half of them."""
+    """Returns x (T, heads * dim) with the rotated elements of each head moved from its end to its front. Neighbours in
+    x form the pairs that are rotated. In the result, the first elements of all pairs come first, then the second
+    elements."""
     return take_columns(x, t.constant("order", _order(heads, x.width // heads, turned)))
 
 

@@ -32,8 +32,9 @@ IDS = "eagle_aux_hidden_state_layer_ids"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Eagle3Program:
-    """made: the layer. enter: the product fc, which reads the hidden states of three places of the model. joined: the
-    matrix of `enter`. vocabulary: the number of tokens of the layer's own head."""
+    """A traced EAGLE-3 layer. made: the program of the decoder layer and its head. enter: the product fc, which reads
+    the hidden states of three layers of the model. joined: the weight of `enter`. vocabulary: the number of tokens of
+    the EAGLE-3 layer's own head."""
 
     made: AheadProgram
     enter: Op

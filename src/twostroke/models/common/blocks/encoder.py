@@ -68,7 +68,8 @@ class Inputs:
 def after_layer(
     t: Tracer, heads: Heads, feed: BlockText, norm: Norm, x: Value, names: tuple[str, str], turn: RopeSpec | None = None
 ) -> Value:
-    """Applies a layer of `after_blocks` whose first block is attention."""
+    """Applies a post-norm encoder layer: attention, then the feed-forward block `feed`, with a norm after each sum.
+    names: the names of the two norms. turn: the rotation of q and k; None for none."""
     return after_blocks(t, lambda t, x: attend(t, heads, x, turn=turn), feed, norm, x, names)
 
 
@@ -81,8 +82,9 @@ def after_blocks(t: Tracer, first: BlockText, second: BlockText, norm: Norm, x: 
 
 @dataclass(frozen=True, slots=True)
 class AfterLayers:
-    """Layers of `after_layer`, one for each feed-forward block. stem: the part of names before a layer's number. names:
-    the names of a layer's two norms."""
+    """Post-norm encoder layers: each has attention and a feed-forward block, with a norm after each sum. blocks: the
+    feed-forward block of each layer. stem: the part of names before a layer's number. names: the names of a layer's two
+    norms."""
 
     stem: str
     heads: Heads

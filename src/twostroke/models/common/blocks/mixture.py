@@ -114,8 +114,8 @@ class Mixture:
 
 
 def mixture(block: Mixture, factor: float = 1.0) -> FeedForwardText:
-    """Returns a function that adds the outputs of the experts, and of the shared block, to the residual. factor:
-    multiplies each."""
+    """Returns a function that adds the outputs of the experts, and of the shared block, to the residual. factor: the
+    number by which these outputs are multiplied before they are added."""
 
     def added(t: Tracer, residual: Value, h: Value) -> Value:
         x = add(residual, scale(block.chosen(t, h), factor))

@@ -171,8 +171,8 @@ def windows_by_layer(fields: Fields, num_layers: int, window: int, usual: tuple[
 
 
 def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns `windows`, the windows by layer_types, where they equal `usual`, those of the family without layer_types.
-    Raises UnsupportedModel where they differ."""
+    """Returns `windows`. Raises UnsupportedModel where they differ from `usual`. windows: the attention window of each
+    layer by the config's layer_types. usual: the windows that the family has when the config has no layer_types."""
     if windows != usual:
         raise UnsupportedModel(
             f"config.json: layer_types mixes windows in a {family} model.",

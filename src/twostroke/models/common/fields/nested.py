@@ -220,8 +220,9 @@ def text_fields(fields: Fields) -> Fields:
 
 
 def _inner(fields: Fields, name: str) -> Fields:
-    """Returns the fields of the language model's group `name`. Fields of OUTER that it does not have come from outside
-    it. Raises CorruptModel where there is no such group."""
+    """Returns the fields of the group `name` of config.json, which describes the language model. Fields such as dtype
+    (OUTER) are taken from the top level where the group does not have them. Raises CorruptModel where there is no such
+    group."""
     group = fields.group(name)
     if group is None:
         raise CorruptModel(

@@ -1,4 +1,5 @@
-"""Rotations by type of layer, where a type may have none."""
+"""Reads the rotations (RoPE) of families whose rope_parameters has an entry for each type of layer. An entry of null
+means no rotation."""
 
 from __future__ import annotations
 

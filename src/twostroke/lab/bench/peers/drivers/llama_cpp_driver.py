@@ -85,7 +85,7 @@ def exact_path(model):
 
 
 class Driver:
-    """The driver of this engine; protocol.py lists the methods of a driver."""
+    """The driver of llama.cpp; protocol.py lists the methods of a driver."""
 
     def prepare(self, model, weights):
         """Writes and quantizes the file; returns its path."""

@@ -13,7 +13,7 @@ from protocol import Unable, bits_of, long_gap, random_ids, serve
 
 
 class Driver:
-    """The driver of this engine; protocol.py lists the methods of a driver."""
+    """The driver of ONNX Runtime GenAI; protocol.py lists the methods of a driver."""
 
     def prepare(self, model, weights):
         """Builds the model; returns its folder."""

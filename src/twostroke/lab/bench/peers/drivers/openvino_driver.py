@@ -25,7 +25,7 @@ def group_size(model):
 
 
 class Driver:
-    """The driver of this engine; protocol.py lists the methods of a driver."""
+    """The driver of OpenVINO GenAI; protocol.py lists the methods of a driver."""
 
     def prepare(self, model, weights):
         """Exports the checkpoint; returns the folder of the export."""

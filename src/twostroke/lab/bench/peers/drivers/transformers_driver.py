@@ -6,7 +6,7 @@ from protocol import bits_of, likeliest, long_gap, random_ids, serve
 
 
 class Driver:
-    """The driver of this engine; protocol.py lists the methods of a driver."""
+    """The driver of Hugging Face transformers; protocol.py lists the methods of a driver."""
 
     def files(self, model, weights):
         """Returns the paths that a start reads."""

@@ -16,7 +16,7 @@ def _is_own(weights):
 
 
 class Driver:
-    """The driver of this engine; protocol.py lists the methods of a driver."""
+    """The driver of Twostroke; protocol.py lists the methods of a driver."""
 
     def files(self, model, weights):
         """Returns the paths that a start reads. One is the cache of packed weights, which need not exist yet."""
@@ -53,8 +53,8 @@ class Driver:
         return Prompt(ids, SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True))
 
     def prefill(self, tokens):
-        """Returns tokens a second, from the call to the first token. The first call belongs to the start and does not
-        wait for the engine to settle."""
+        """Returns tokens a second, from the call to the first token. All calls but the first wait until the weights lie
+        in huge pages. The first call after `load` does not: the benchmark counts it as part of the engine's start."""
         if self.started:
             self.llm.settle()
         self.started = True

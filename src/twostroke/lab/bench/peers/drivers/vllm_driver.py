@@ -7,7 +7,7 @@ from protocol import bits_of, random_ids, serve
 
 
 class Driver:
-    """The driver of this engine; protocol.py lists the methods of a driver."""
+    """The driver of vLLM; protocol.py lists the methods of a driver."""
 
     def files(self, model, weights):
         """Returns the paths that a start reads."""

@@ -31,7 +31,8 @@ class Solved:
 
     @classmethod
     def of(cls, rule: GridRule, codes: U8Array, grids: list[Grid], group: int, group_of: I32Array) -> Solved:
-        """Makes the matrix. grids: one for each group."""
+        """Returns the rounded matrix that has these codes (rows, columns). grids: the scales and zero points of each
+        group's rows. rule: that by which the grids were found. group: the columns of a group. group_of: see Solved."""
         scales = np.stack([grid.scales for grid in grids], axis=1)
         zeros = np.stack([grid.zeros for grid in grids], axis=1).astype(np.uint8)
         return cls(rule, codes, scales, zeros, group, group_of)

@@ -133,7 +133,7 @@ class StepMemory:
         device: DeviceMemory = HOST,
         write: WriteRows | None = None,
     ) -> None:
-        """matrices, vectors: the packed tensors, by their keys. write: a function that fills the rope tables; None for
+        """matrices, vectors: the loaded weights, by their keys. write: a function that fills the rope tables; None for
         NumPy."""
         self.sizes, self._device = sizes, device
         self._matrices, self._vectors = matrices, vectors

@@ -301,8 +301,8 @@ def _spread(whole: I16Array, units: int) -> I16Array:
 
 
 def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
-    """Packs (rows, <= units) numbers, such as scales, as (panels, units, bytes). 64 rows are neighbours. Missing rows,
-    and numbers up to `units` in each row, become zeros."""
+    """Packs numbers of rows, such as scales, (rows, <= units), as (panels, units, bytes): `units` numbers for each row,
+    64 rows next to each other. Missing rows and numbers become zeros."""
     full = np.zeros((padded_rows(len(values)), units), values.dtype)
     full[: len(values), : values.shape[1]] = values[:, :units]
     lanes = np.ascontiguousarray(full.reshape(-1, PANEL_ROWS, units).transpose(0, 2, 1))

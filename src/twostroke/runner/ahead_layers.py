@@ -165,9 +165,9 @@ class LayersExecutor:
 
 
 def _shifted(reading: _Reading, plan: PlannedSequence, samples: bool) -> PlannedSequence:
-    """Returns the plan for one sequence's rows in the next draft layer (`reading.layer`). This layer's number is also
-    the number of tokens by which its text begins later than the first draft layer's. plan: the same sequence, with the
-    first draft layer's text, guesses included."""
+    """Returns the plan with which the next draft layer computes one sequence's rows. Layer k reads, for each row, the
+    token k places after the one that layer 0 reads, so the first k tokens of the text are dropped. plan: the same
+    sequence, with the text as layer 0 reads it, guesses included."""
     request = plan.request
     if samples:  # random draws depend on the place of a token in the output
         request = replace(request, prompt_token_ids=request.prompt_token_ids[reading.layer :])

@@ -1,5 +1,5 @@
-"""Step 3.5 and 3.7 (2026). Layers with a window have another number of query heads, each head has a gate, and the
-activations of gated feed-forward blocks are clamped."""
+"""Step 3.5 and 3.7 (2026). Layers with a window have another number of query heads, each head has a gate, and in some
+layers the activations of gated feed-forward blocks are clamped."""
 
 from __future__ import annotations
 

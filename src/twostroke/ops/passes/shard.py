@@ -109,8 +109,9 @@ class _Division:
 
 def _stays_whole(segment: ColumnSegment, ranks: int, attended: bool) -> bool:
     """Returns whether every rank computes all columns of a segment. For plain columns, this is so where the segment has
-    fewer columns than there are ranks. For heads, it is so where `ranks` does not divide their number, unless
-    `attended`. attended: whether a call that uses a KV cache head by head reads or writes them."""
+    fewer columns than there are ranks. For heads, it is so where `ranks` does not divide their number and
+    they are not `attended`. attended: whether a call that uses a KV cache head by head has these heads as an operand;
+    `check_heads` raises an error for such heads."""
     if segment.unit == 1:
         return segment.width < ranks
     return not attended and _units(segment) % ranks != 0

@@ -32,9 +32,9 @@ def reference(out: F32Array, losses: F32Array, count: int) -> None:
 
 
 def _found(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
-    """Makes random content for the operand `losses`: each rank's results [losses | numbers] of the op best_losses. All
-    ranks have the same numbers of logits. For each of these logits, one rank has the rounding error, and the others
-    have 0."""
+    """Makes random content for the operand `losses`: each rank's results [losses | numbers] of the op best_losses. In a
+    row, all ranks name the same logits. For each of these logits, one rank has the rounding error, and the others have
+    0."""
     found = np.zeros((shape[0], shape[1] // (2 * CASE_COUNT), 2, CASE_COUNT), np.float32)
     for row in found:
         row[:, 1] = random.permutation(CASE_WIDTH)[:CASE_COUNT]

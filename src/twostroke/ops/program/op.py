@@ -126,8 +126,8 @@ class Op:
     DIVIDED_WEIGHT: ClassVar[str] = ""
     """The name of the weight whose rows make the columns of the result, where each rank may have some of the rows."""
     OWN_ROWS: ClassVar[str] = ""
-    """The name of a weight whose rows may be divided among ranks, while each rank's result is as wide as that of one
-    process alone. `first` is then the number of the rank's first row. The results of all ranks are put side by side."""
+    """The name of a weight whose rows may be divided among ranks. A rank with some of the rows still makes a result of
+    full width, and the results of all ranks are put side by side. The operand `first` is the rank's first row."""
     ROUNDED: ClassVar[str] = ""
     """The name of a value that the op rounds to int8 (`quantize_rows`) where the matrix DIVIDED_WEIGHT is of an integer
     kind. Another value that rounds to the same codes and scales gives the same bits. This does not hold for a text's

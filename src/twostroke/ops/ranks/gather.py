@@ -5,8 +5,8 @@
 reader: the matrix of the one product that reads `out`, where there is no other reader. With a matrix of an integer
 kind, this product rounds each group of `activation_columns` columns to int8 (`products/linear.py` quantize_rows). Then
 ranks may exchange int8 codes and the largest magnitude of each group, about a quarter of the bytes. `out` then holds
-floats made from the codes. They round to the same codes and scales, so the product's bits are the same. A rank does so
-where its columns, which begin at column `first` of the product's input, are whole groups.
+floats made from the codes. They round to the same codes and scales, so the product's bits are the same. A rank sends
+codes where its columns, which begin at column `first` of the product's input, are whole groups.
 
 Floats are exchanged where the matrix's columns are rotated, because no floats would round to given codes. They are also
 exchanged in a step that has first positions of a text, whose rows the product rounds to two int8 codes (linear.py).

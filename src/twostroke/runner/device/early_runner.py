@@ -68,8 +68,8 @@ class EarlyForward(Protocol):
 class _Begun:
     """A step that the device has started and whose results are not read yet. ordered: its sequences, in the order of
     its rows. wanted: the inputs of its sampling. found: the sequences whose samples are read: those of `wanted.found`,
-    until `keep` removes the sequences that the step's plan does not contain. tokens: the tokens
-    sampled in the step before it, by request id, once they are known."""
+    until `keep` removes the sequences that the step's plan does not contain. tokens: the tokens sampled
+    in the step before it, by request id, once they are known."""
 
     slot: int
     ordered: Sequence[PlannedSequence]

@@ -4,8 +4,8 @@
 
 Each name is that of an axis in `SHAPES` or of an operand. Its value is one choice, or a tuple of choices; every
 combination of choices is a case. A choice for an axis is its size. Several words are multiplied: "2 F" is twice the
-number of F. A choice for an operand that is a number is this number. An axis `*` in `SHAPES` may have any size. A choice
-for an operand with this axis is the size, such as "2 F", or a `Filled`: the size and a function that makes the content.
+number of F. A choice for an operand that is a number is this number. An axis `*` in `SHAPES` may have any size. A
+choice for an operand with it is the size, such as "2 F", or a `Filled`: the size and a function that makes the content.
 Other operands take such a function alone. Without a function the content is Gaussian. None leaves an operand out.
 
 Five more names exist. `bank` is how many matrices each weight has, `biased` whether they have biases. `formats` has the

@@ -1,4 +1,5 @@
-"""The parts that the CASES of ops name, apart from sizes: formats, kinds of pages, and the content of operands."""
+"""The building blocks of ops' test calls (`Op.CASES`): weight formats, kinds of KV pages, and functions that make the
+content of operands."""
 
 from __future__ import annotations
 

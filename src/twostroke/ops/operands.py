@@ -48,7 +48,8 @@ U16Array = NDArray[np.uint16]
 
 
 INT4_STEP_BYTES = (2 + 8 * 4) * PANEL_ROWS
-"""The number of bytes for 64 k of one int4 panel: two bytes of multipliers and 32 bytes of elements for each column."""
+"""The number of bytes of 64 columns of one int4 panel. Each of its 64 rows has two bytes of multipliers and 32 bytes of
+elements."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +208,7 @@ def nibbles_of(values: U8Array, together: int, runs: int) -> U8Array:
     nibbles.
 
     values: C-contiguous. together: 1 or 4, the number of values that are handled as one number, for speed. runs: how
-    many such pairs of halves of one row a block has.
+    many times 2 * `together` values a block has of each row, so a block has 2 * runs * together columns of 64 rows.
     """
     rows, columns = values.shape
     numbers: NDArray[Any] = values.view(np.uint32 if together == 4 else np.uint8)

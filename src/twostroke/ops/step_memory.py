@@ -116,8 +116,8 @@ class StepMemory:
     the inputs of each page group are filled before each step. `slots` and `batch` are those of the first group, which
     exists even where no layer has pages. has_types: whether the program reads token_types. row_marks: which rows are
     replaced by rows from outside, such as those of an image. row_ends: see ops/attention/span_attention.py.
-    row_numbers: 0, 1, 2 and so on. These three are empty where the program reads none of them. row_turns: rope tables
-    with one row for each row of the step (M-RoPE); they are written before each step.
+    row_numbers: 0, 1, 2 and so on. row_marks, row_ends and row_numbers are empty where the program reads none of them.
+    row_turns: rope tables with one row for each row of the step (M-RoPE); they are written before each step.
 
     device: the memory in which values, caches and tables lie; matrices and vectors are there already. The arrays that
     are filled before a step are in one block of the host's memory (`inputs`), with page tables last.
@@ -133,7 +133,8 @@ class StepMemory:
         device: DeviceMemory = HOST,
         write: WriteRows | None = None,
     ) -> None:
-        """write: see `rope_table`."""
+        """matrices, vectors: the loaded weights, by their keys. write: a function that fills the rope tables; None for
+        NumPy."""
         self.sizes, self._device = sizes, device
         self._matrices, self._vectors = matrices, vectors
         groups = cache_groups(program).pages
@@ -279,8 +280,8 @@ class StepMemory:
         return tuple(self._operand(item, own, self.page_inputs[group]) for item in items)
 
     def _largest_of(self, items: Iterable[Any]) -> StepSizes:
-        """Returns the sizes with which a call is planned where no step's sizes are given: the largest step's. A call on
-        values with fewer rows, after the fold of an image encoder, has fewer tokens."""
+        """Returns the sizes with which a call is planned where no step's sizes are given: the largest step's. In the
+        middle of some image encoders, groups of rows become one row each; calls after that have fewer rows."""
         roots = (item.root for item in items if isinstance(item, Value))
         fewer = [self._placement.fewer[root] for root in roots if root in self._placement.fewer]
         return self._largest._replace(tokens=min(fewer)) if fewer else self._largest

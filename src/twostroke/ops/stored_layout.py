@@ -27,11 +27,11 @@ Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), e
     E2M1_g              scales (columns / g, 64) float32; then nibbles: the bits of the 4-bit float; twice its value is
                         the code (0, 1, 2, 3, 4, 6, 8 or 12; the highest bit is the sign)
 
-High bits of a block are (64, 4) bytes. With b bits a code, byte i of a row has those of column 4 q + i of the block
-from bit b q on. Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of affine kinds are a
-multiple of g, those of super kinds a multiple of 256 in files. Where floats are rounded to a super kind, the last group
-may be shorter. Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each group of 256
-columns has a sum of its own, which begins with 0.
+High bits of a block are 4 bytes for each of 64 rows. Byte i of a row has the b high bits of column 4 q + i of the
+block, from its bit b q on. Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of affine
+kinds are a multiple of g, those of super kinds a multiple of 256 in files. Where floats are rounded to a super kind,
+the last group may be shorter. Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each
+group of 256 columns has a sum of its own, which begins with 0.
 
 A subgroup is the columns that share factor = scale * multiplier and offset = minimum_scale * minimum.
     FLAT, E2M1: 32 columns, one or two subgroups, share a scale x_scale of the activations, as in ggml's Q8_0
@@ -123,7 +123,7 @@ class StoredValues(Struct, frozen=True, eq=False):
         )
 
     def by_rows(self, rows: int) -> StoredValues:
-        """Returns the same values as `rows` rows, each of which joins consecutive blocks."""
+        """Returns the n blocks as `rows` rows, with n / rows consecutive blocks joined to each row."""
 
         def shaped(part: Any) -> Any:
             return None if part is None else part.reshape(rows, -1)
@@ -301,8 +301,8 @@ def _spread(whole: I16Array, units: int) -> I16Array:
 
 
 def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
-    """Packs (rows, <= units) as (panels, units, bytes), where 64 rows are neighbours. Missing rows and units become
-    zeros."""
+    """Packs numbers of rows, such as scales, (rows, <= units), as (panels, units, bytes): `units` numbers for each row,
+    64 rows next to each other. Missing rows and numbers become zeros."""
     full = np.zeros((padded_rows(len(values)), units), values.dtype)
     full[: len(values), : values.shape[1]] = values[:, :units]
     lanes = np.ascontiguousarray(full.reshape(-1, PANEL_ROWS, units).transpose(0, 2, 1))
@@ -366,7 +366,7 @@ def stored_values(weight: PackedWeight) -> StoredValues:
 
 
 def _to_the_end(part: Any, padded: int) -> Any:
-    """Returns an array for `padded` columns, continued with zeros to a multiple of 256 columns."""
+    """Adds zeros to codes, multipliers or minima of `padded` columns, up to a multiple of 256 columns."""
     missing = part.shape[1] * (-padded % STORED_GROUP) // padded
     return np.pad(part, ((0, 0), (0, missing)))
 

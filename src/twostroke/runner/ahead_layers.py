@@ -41,9 +41,9 @@ class BoundLayer(NamedTuple):
 
 @dataclass(slots=True)
 class _Reading:
-    """How far the layers have read the rows of one sequence, which begin at position `start`. layer: the next layer
-    that reads them. states: what this layer reads, (rows, D): the results of the layer before. tail: the model's hidden
-    states of the last rows, from position tail_start on."""
+    """How far the draft layers (MTP) have computed one sequence's rows, which begin at position `start`. layer: the
+    next layer that runs over these rows. states: its input, (rows, D): the results of the layer before. tail: the
+    model's hidden states of the last rows, from position tail_start on."""
 
     start: int
     layer: int
@@ -52,8 +52,8 @@ class _Reading:
     tail_start: int
 
     def stop_at(self, position: int) -> None:
-        """Drops the rows from `position` on, because the next call computes them again. Drops all rows where they do
-        not reach `position`, or where `position` is not after the first of them."""
+        """Drops the sequence's rows from `position` on, because the next call computes them again. Drops the earlier
+        rows, too, where the rows end before `position`: a gap would follow them."""
         kept = position - self.start
         self.states = self.states[: kept if 0 < kept <= len(self.states) else 0]
 
@@ -165,8 +165,9 @@ class LayersExecutor:
 
 
 def _shifted(reading: _Reading, plan: PlannedSequence, samples: bool) -> PlannedSequence:
-    """Returns the plan for the rows that the next layer reads. plan: the same sequence, with the text as the first
-    layer reads it, guesses included."""
+    """Returns the plan with which the next draft layer computes one sequence's rows. Layer k reads, for each row, the
+    token k places after the one that layer 0 reads, so the first k tokens of the text are dropped. plan: the same
+    sequence, with the text as layer 0 reads it, guesses included."""
     request = plan.request
     if samples:  # random draws depend on the place of a token in the output
         request = replace(request, prompt_token_ids=request.prompt_token_ids[reading.layer :])

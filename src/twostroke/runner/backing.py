@@ -24,8 +24,8 @@ less."""
 
 CHUNK_BYTES = 2 << 20
 DELAY_S = 0.2
-"""The delay, in seconds, before the thread provides the first memory. The first answer of a one-shot command should not
-share memory and cores with the thread."""
+"""The delay, in seconds, before KvPrefault's thread provides memory for the first pages. The first answer of a
+one-shot command should not share memory and cores with the thread."""
 
 
 class KvPrefault:

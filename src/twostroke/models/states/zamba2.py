@@ -112,8 +112,8 @@ def beside_embedding(t: Tracer, x: Value, table: Weight) -> Value:
 @architecture("Zamba2ForCausalLM", model_type="zamba2")
 def zamba2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads Zamba2. layers_block_type has one word for each layer: hybrid (with a transformer block) or mamba.
-    These layers use the num_mem_blocks shared blocks in turn. Where tie_word_embeddings is false, nothing is shared, as
-    in transformers."""
+    Hybrid layer number i, counted from 0, uses the shared block i mod num_mem_blocks. Where tie_word_embeddings is
+    false, each hybrid layer has a block of its own, as in transformers."""
     fields = usual_names(with_silent(fields, SILENT), {**STATE_NAMES, "layer_types": "layers_block_type"})
     refuse_setting(fields, "use_long_context", "What it changes in the rotations differs between programs.")
     tied = fields.boolean("tie_word_embeddings", True)

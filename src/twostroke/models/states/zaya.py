@@ -150,9 +150,9 @@ def _attend(t: Tracer, shape: Convolved, h: Value, window: int, turn: RopeSpec) 
 
 
 def _convolved(t: Tracer, shape: Convolved, qk: Value) -> Value:
-    """Returns q and k after both convolutions. The second one reads each row and the row before it. Before a text's
-    first row there are zeros, of which the first convolution makes its bias. So this bias is added after the rows were
-    paired."""
+    """Returns q and k after both convolutions. The second one reads each row of the first one's result, and the row
+    before it. In transformers the row before a text's first row is the first convolution's bias. So this bias is added
+    only after each row has been joined with the row before, which is zero for the first row."""
     channels, dim = shape.channels, shape.head_dim
     first = short_conv(qk, conv_taps(t, "conv_qk_depthwise", channels, shape.taps))
     before, now = (1.0,) * channels, (0.0,) * channels

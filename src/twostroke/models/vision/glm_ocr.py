@@ -1,4 +1,5 @@
-"""GLM-OCR: the tower of GLM-4.1V without learned places, with norms of heads and biases (GLM-V team 2026)."""
+"""GLM-OCR: the image encoder of GLM-4.1V without learned position embeddings. Its products have biases, and each head
+of q and k has a norm (GLM-V team 2026)."""
 
 from __future__ import annotations
 

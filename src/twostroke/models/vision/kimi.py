@@ -94,7 +94,8 @@ def _own_fields(fields: Fields) -> Fields:
 
 
 def _square(own: Fields, name: str) -> int:
-    """Reads the side of a square, which may be given twice."""
+    """Reads the side of a square of patches from the field `name`, which holds one number or a list of equal
+    numbers."""
     sides = own.integers(name)
     if not sides or any(side != sides[0] or not 1 <= side <= 64 for side in sides):
         raise own.wrong(name, "Patches are joined in squares.")

@@ -92,8 +92,8 @@ def _of_canvas(fields: Fields) -> dict[str, Any]:
 
 
 def _of_tower(t: Tracer, tower: Siglip, fold: RowFold | None) -> tuple[Value, tuple[Value, ...]]:
-    """Returns the rows after the last layer, and the rows from which a host makes the folded rows: those just before
-    four patches become one row. With `fold` None, the second result is empty."""
+    """Returns the rows after the last layer, and the rows of the patches just before `fold`. There, the code that runs
+    the program joins the rows of four patches into one row. With `fold` None, the second result is empty."""
     layers, x = tower.tower, tower.of_patches(t)
     if fold is None:
         return layers(t, x), ()

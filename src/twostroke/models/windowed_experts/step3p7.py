@@ -1,5 +1,5 @@
-"""Step 3.5 and 3.7: query heads by kind of layer, a gate for each head, experts whose gated blocks have limits (2026).
-"""
+"""Step 3.5 and 3.7 (2026). Layers with a window have another number of query heads, each head has a gate, and in some
+layers the activations of gated feed-forward blocks are clamped."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _kinds(parts: Parts, windows: tuple[int, ...]) -> Mapping[str, Parts]:
-    """Returns the blocks of each kind of layer."""
+    """Returns the parts of a layer with full attention and of a layer with a window. They differ in the number of query
+    heads."""
     fields, usual = parts.fields, parts.heads
     count = fields.integer("num_sliding_attention_heads", 1, 4096, default=usual.num_heads)
     if count % usual.num_kv_heads:

@@ -78,8 +78,8 @@ def entries_seen(
     layer: KVLayer, batch: AttentionBatch, dim: int, rate: int, window: int = 0
 ) -> Iterator[tuple[int, int, F32Array]]:
     """Yields for each row of the step: the row, the number of the first entry that it sees, and the vectors (count,
-    dim) of all entries that it sees. A row at position p sees the entries that close at p or before, or the last
-    `window` of these."""
+    dim) of all entries that it sees. An entry stands for `rate` consecutive positions. A row at position p sees the
+    entries whose last position is p or before. With a `window`, it sees only the last `window` of these."""
     for s, context in enumerate(batch.context_tokens.tolist()):
         first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
         for row in range(first, last):

@@ -35,8 +35,8 @@ class PlaceScores(Op):
     table: Vector
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 2 FLOPs for each row and number of `table`, which holds each head's vectors of all places. It is read
-        once."""
+        """Counts a multiplication and an addition with each number of `table` for each row. `table` is read once for
+        all rows."""
         moved = 4 * (self.x.width + self.out.width)
         return OpCost(Work(0, weight_bytes=4 * self.table.length), Work(2 * self.table.length, activation_bytes=moved))
 

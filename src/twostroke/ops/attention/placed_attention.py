@@ -54,7 +54,8 @@ def reference(call: CallArrays) -> None:
 
 
 def _places(_random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> F32Array:
-    """Makes the class of each distance: whole numbers that rise from 0 to B - 1."""
+    """Makes the operand `places`: a class for each relative distance of query and key, in order of the distance. The
+    classes are whole numbers that rise from 0 to sizes["B"] - 1."""
     return np.floor(np.linspace(0, sizes["B"] - 0.01, shape[0])).astype(np.float32)
 
 

@@ -142,14 +142,15 @@ def products_of_halves(weights: WeightArray, fixed: NDArray[np.uint64]) -> int:
 
 
 def exponent_sum_of(high: int, low: int) -> int:
-    """Returns the sum of weights * fixed from two sums of `products_of_halves`. high, low: the sums with the weights'
-    upper and lower bits alone."""
+    """Returns `Weigh.exponent_sum`, the sum over all tokens of weight times -exponent, in units of 1 / FIXED. high,
+    low: the same sum with the upper and with the lower bits of each weight alone (`products_of_halves`)."""
     return (high << _WEIGHT_HALF) + low
 
 
 def spread_of(total: int, high: int, mixed: int, low: int) -> tuple[int, int]:
-    """Returns `Weigh.spread`: the sum of distances, `total`, and the sum of their squares. Each distance is split in
-    upper and lower bits: high, mixed and low are the sums of upper * upper, upper * lower and lower * lower."""
+    """Returns `Weigh.spread`: the sum of all tokens' distances from the largest logit, which is `total`, and the sum of
+    the distances' squares. Each distance is split in upper and lower bits: high, mixed and low are the sums of upper *
+    upper, upper * lower and lower * lower."""
     return total, (high << 2 * _SPREAD_HALF) + (mixed << _SPREAD_HALF + 1) + low
 
 

@@ -17,8 +17,9 @@ from twostroke.ops.program.values import POSITIONS, Size
 
 
 def with_first_rows(program: Program) -> Program:
-    """Returns the program in which each product of all rows gets the rows' positions, so that it can give the first
-    rows of a text two int8 codes. Products of logit rows stay as they are: no later row reads their results."""
+    """Returns the program in which each product of all rows gets the rows' positions. With them, a product can round
+    the activations of a text's first rows twice: a second int8 code holds what the first code loses. Products of logit
+    rows stay as they are, because no later row reads their results."""
     calls = tuple(
         replace(call, positions=POSITIONS) if isinstance(call, Linear) and call.out.rows is Size.TOKENS else call
         for call in program.calls

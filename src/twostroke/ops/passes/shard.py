@@ -108,9 +108,10 @@ class _Division:
 
 
 def _stays_whole(segment: ColumnSegment, ranks: int, attended: bool) -> bool:
-    """Returns whether every rank computes all columns of a segment. This is so where there are too few columns for the
-    ranks. It is also so for heads that cannot be divided evenly and that no attention over divided pages reads, such as
-    the heads of an index."""
+    """Returns whether every rank computes all columns of a segment. For plain columns, this is so where the segment has
+    fewer columns than there are ranks. For heads, it is so where `ranks` does not divide their number and
+    they are not `attended`. attended: whether a call that uses a KV cache head by head has these heads as an operand;
+    `check_heads` raises an error for such heads."""
     if segment.unit == 1:
         return segment.width < ranks
     return not attended and _units(segment) % ranks != 0
@@ -135,8 +136,9 @@ def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
 
 
 def _divides_a_vector(call: Op) -> bool:
-    """Returns whether a vector of the call has an element for each head or column, as sinks do, and must stay whole.
-    Vectors whose numbers are in the program itself can be divided; vectors read from the checkpoint cannot, so far."""
+    """Returns whether a rank with some of the call's heads or columns would need a part of a vector (such as attention
+    sinks) that cannot be divided. Such a call is computed whole. Only `column_numbers` that are in the program itself,
+    not in the checkpoint, can be divided so far."""
     if call.column_numbers is not None and call.column_numbers.parts:
         return True
     divided = {axes(call.SHAPES[operand.name])[1].name for operand, _ in _pairs(call, Value)}
@@ -179,9 +181,9 @@ def _same_columns(call: Op) -> list[tuple[Value, Value]]:
 
 
 def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, target: Value) -> bool:
-    """Copies the known views of `source` to `target`, moved to the target's place in its root. Returns whether any was
-    new. A view is (first column, number of columns, size of a head), and `views` has the views of each value that owns
-    memory."""
+    """Copies the views inside `source` to the value that owns the memory of `target`, moved to where `target` begins.
+    Returns whether any was new there. A view is (first column, number of columns, size of a head), and `views` has the
+    views of each value that owns memory."""
     end, shift = source.offset + source.width, target.offset - source.offset
     inside = {each for each in views[source.root] if source.offset <= each[0] and each[0] + each[1] <= end}
     new = {(first + shift, count, unit) for first, count, unit in inside} - views[target.root]

@@ -47,8 +47,9 @@ REPLACED = GivenRows()
 
 
 def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
-    """Returns the model with given rows (see GivenRows) as further inputs of both of its programs: `plain`, as traced,
-    and `program`, with fused calls. Raises ValueError for a program without an embedding."""
+    """Returns the model whose two programs have the rows of images as further inputs. The programs are `plain`, as
+    traced, and `program`, with fused calls. how: where the rows enter. Raises ValueError for a program without an
+    embedding."""
 
     def made(program: Program) -> Program:
         program = _placed(program, how.scaled)

@@ -32,8 +32,9 @@ def reference(out: F32Array, losses: F32Array, count: int) -> None:
 
 
 def _found(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
-    """Makes random operands `losses`, as one or more ranks compute them. Each corrected logit has a loss other than 0
-    on one rank alone."""
+    """Makes random content for the operand `losses`: each rank's results [losses | numbers] of the op best_losses. In a
+    row, all ranks name the same logits. For each of these logits, one rank has the rounding error, and the others have
+    0."""
     found = np.zeros((shape[0], shape[1] // (2 * CASE_COUNT), 2, CASE_COUNT), np.float32)
     for row in found:
         row[:, 1] = random.permutation(CASE_WIDTH)[:CASE_COUNT]

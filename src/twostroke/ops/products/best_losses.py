@@ -24,7 +24,8 @@ from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.unpack import packed_values
 
 BEST = 20
-"""How many of a row's largest logits are corrected. An answer lists at most so many tokens."""
+"""How many of a row's largest logits get the rounding error of the product's inputs added back. An answer lists at
+most so many tokens."""
 
 READ_TOGETHER = 16
 """How many rows of a packed matrix share each line of memory: whoever reads one of them reads all."""

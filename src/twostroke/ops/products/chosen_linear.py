@@ -37,7 +37,7 @@ def reference(
 
 @op
 class ChosenLinear(Op):
-    """A product for each choice of each row."""
+    """For each row, its products with the C matrices of a bank (experts) that a router chose for the row."""
 
     SHAPES = {
         "out": "T C N",

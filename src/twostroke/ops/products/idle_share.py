@@ -37,7 +37,8 @@ class IdleShare(Op):
     experts: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts a comparison and an addition for each chosen expert. The routes are read once."""
+        """Counts two operations for each expert that a row uses: a comparison, which finds whether the expert computes
+        nothing, and the addition of its weight. The routes are read once."""
         return OpCost(per_row=Work(self.routes.width, activation_bytes=4 * self.routes.width + 4))
 
 

@@ -127,7 +127,7 @@ class Route(Op):
     shares: Vector | None = None
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts the score of each expert."""
+        """Counts FLOPS_PER_EXPERT for each expert's logit, and the bytes of the logits and of the result."""
         experts = self.logits.width
         return OpCost(per_row=Work(FLOPS_PER_EXPERT * experts, activation_bytes=4 * (experts + self.out.width)))
 

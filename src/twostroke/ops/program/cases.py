@@ -2,10 +2,11 @@
 
     CASES = (grid(3e-6, T=(1, 19), G=3, W=(1, 15), D="G W", weight=("W", "D"), groups="G"),)
 
-A name stands for an axis of `SHAPES`, for an operand that is a number, or for the axis `*` of an operand. Each value is
-one choice, or a tuple of choices, of which every combination is a case. Several words are multiplied: "2 F" is twice
-the number of F. A function makes the content of an operand; without a function the content is Gaussian. `Filled` gives
-the operand's axis `*` a size, such as "2 F", and a function for its content. None leaves an operand out.
+Each name is that of an axis in `SHAPES` or of an operand. Its value is one choice, or a tuple of choices; every
+combination of choices is a case. A choice for an axis is its size. Several words are multiplied: "2 F" is twice the
+number of F. A choice for an operand that is a number is this number. An axis `*` in `SHAPES` may have any size. A
+choice for an operand with it is the size, such as "2 F", or a `Filled`: the size and a function that makes the content.
+Other operands take such a function alone. Without a function the content is Gaussian. None leaves an operand out.
 
 Five more names exist. `bank` is how many matrices each weight has, `biased` whether they have biases. `formats` has the
 formats of weights, and `kinds` the kinds of pages; without these names all of them are tested. `steps` has (position
@@ -38,7 +39,8 @@ def grid(tolerance: float = 0.0, **choices: object) -> CaseGrid:
 
 
 class Filled(Struct, frozen=True):
-    """A choice for an operand with an axis `*`: the size of this axis, and a function that makes the content."""
+    """The size and the content with which tests call an op's operand whose axis `*` in `SHAPES` may have any size.
+    content: the function that makes the numbers."""
 
     size: str
     content: Content

@@ -1,5 +1,5 @@
-"""The last hidden states of a program: the rows that its output matrix reads, and the rows that its head takes from the
-body."""
+"""Finds hidden states in a program: the last ones, from which the output matrix makes logits, and the residuals that
+enter a layer. The body is the calls for all rows of a step, and the head the calls for the rows that need logits."""
 
 from __future__ import annotations
 

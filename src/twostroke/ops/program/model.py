@@ -19,7 +19,7 @@ WIDE_HEAD = 256
 weights. int8 has one scale for a head and position. It adds 15% on Gemma 3 270M (256 dimensions), and nothing on
 SmolLM2 (64; ADR 56)."""
 KEYS = "qkv"
-"""The role of the matrix that makes queries, keys and values."""
+"""The `Weight.role` of the joint matrix that makes queries, keys and values."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -126,12 +126,12 @@ class Op:
     DIVIDED_WEIGHT: ClassVar[str] = ""
     """The name of the weight whose rows make the columns of the result, where each rank may have some of the rows."""
     OWN_ROWS: ClassVar[str] = ""
-    """The name of the weight of which each rank may have some rows, where each rank computes a result of full width.
-    The operand `first` is then the first of these rows. The results of all ranks are gathered."""
+    """The name of a weight whose rows may be divided among ranks. A rank with some of the rows still makes a result of
+    full width, and the results of all ranks are put side by side. The operand `first` is the rank's first row."""
     ROUNDED: ClassVar[str] = ""
     """The name of a value that the op rounds to int8 (`quantize_rows`) where the matrix DIVIDED_WEIGHT is of an integer
-    kind. Another value that rounds to the same codes and scales gives the same bits. Rows at a text's first positions
-    are the exception: what their rounding loses is used too."""
+    kind. Another value that rounds to the same codes and scales gives the same bits. This does not hold for a text's
+    first rows: a second int8 code holds what their first code loses."""
     BY_HEADS: ClassVar[bool] = False
     """Whether each head (or column) of the result depends on the same head (or column) of the other operands alone.
     Then each rank may have some of the heads."""

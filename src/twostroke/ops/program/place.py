@@ -99,8 +99,9 @@ def _lives(program: Program, rows: Mapping[Size, int]) -> dict[Value, _Life]:
 
 
 def _keep_across_cuts(life: _Life, program: Program) -> None:
-    """Extends the life of a value that crosses a cut: it lives as long as any row of the parts around the cut is
-    computed."""
+    """Extends the life of a value that is made before one of `Program.cuts` and read after it. Between two cuts, rows
+    are computed block by block. So the value lives from the first call of the part that makes it to the last call of
+    the part that reads it last."""
     edges = [0, *program.cuts, len(program.body)]
     first, last = (bisect_right(edges, at) - 1 for at in (life.first, life.last))
     if first != last and life.first < len(program.body):

@@ -73,7 +73,7 @@ class Value(Struct, frozen=True, eq=False):
 
     @property
     def offset(self) -> int:
-        """The number of elements in the root's row before this value's first element."""
+        """The number of elements before this value's first one in a row of `root`, the value that owns the memory."""
         found, elements = self, self.first
         while found.base is not None:
             found = found.base
@@ -153,7 +153,7 @@ class HeadRows(Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A tensor of a checkpoint. transposed: whether it is stored as (columns, rows) of the matrix that it is a part of.
-    A transposed vector is read so that its first axis changes fastest.
+    For a part of a vector: whether a tensor of several axes is read with its first axis changing fastest.
 
     order: which rows are read, and in which order, where they are not consecutive; None for all as stored. rows:
     (first, end): the rows from first to end - 1 of the ordered rows; None for all. columns: (first, end): for a

@@ -75,7 +75,7 @@ time. pixels, connector: the first and the last product of an image encoder."""
 
 
 ADAPTERS = "adapter"
-"""The role of adapters' matrices."""
+"""The `Weight.role` of the matrices of adapters (LoRA). The format of a matrix is chosen by its role."""
 
 
 def adapter_format(name: str) -> WeightFormat:

@@ -2,13 +2,15 @@
 
     out (T, W) float32 = [part of rank 0 | part of rank 1 | ...], part (T, V) float32, V of each rank its own.
 
-Where a product with `reader` is all that reads `out`, and that matrix is of an integer kind, the product rounds each
-group of `activation_columns` to int8 (`products/linear.py` quantize_rows). Then ranks may exchange the codes and the
-largest magnitude of each group, about a quarter of the bytes. `out` holds other floats, which round to the same codes
-and scales, so the product's bits are the same. A rank does so where its columns, which begin at column `first` of the
-product's input, are whole groups. Where the matrix's columns are rotated, no floats would round to given codes, so
-floats are exchanged. Floats are exchanged too in a step that has first positions of a text, whose rows the product
-rounds to two int8 codes (linear.py). positions: those of the product; None where it has none.
+reader: the matrix of the one product that reads `out`, where there is no other reader. With a matrix of an integer
+kind, this product rounds each group of `activation_columns` columns to int8 (`products/linear.py` quantize_rows). Then
+ranks may exchange int8 codes and the largest magnitude of each group, about a quarter of the bytes. `out` then holds
+floats made from the codes. They round to the same codes and scales, so the product's bits are the same. A rank sends
+codes where its columns, which begin at column `first` of the product's input, are whole groups.
+
+Floats are exchanged where the matrix's columns are rotated, because no floats would round to given codes. They are also
+exchanged in a step that has first positions of a text, whose rows the product rounds to two int8 codes (linear.py).
+positions: the operand of the product; None where it has none.
 
 The reference is for one rank alone, whose part is the whole value. Several ranks exchange their parts in the cpu
 backend.
@@ -48,8 +50,8 @@ class Gather(Op):
     positions: Indices | None = None
 
     def sent_row_bytes(self, format_for: FormatChoice) -> int:
-        """Returns the bytes of one row of the part, as it is sent to each other rank. A step that has first positions
-        of a text sends more: it sends floats."""
+        """Returns the bytes of one row of the part, as it is sent to each other rank in most steps. A step with the
+        first positions of a text sends floats, which may be more bytes; the result does not count this."""
         reader = None if self.reader is None else format_for(self.reader)
         group = 0 if reader is None or reader.rotated else reader.activation_columns
         width = self.part.width

@@ -16,7 +16,7 @@ ELEMENT_BYTES = 4
 
 
 def reference(out: F32Array) -> None:
-    """See the module."""
+    """Does nothing: in one process, the previous stage has written `out` already."""
 
 
 @op
@@ -33,5 +33,6 @@ class Receive(Op):
         return OpCost(per_row=Work(0, activation_bytes=ELEMENT_BYTES * self.out.width))
 
     def reads(self) -> tuple[Value, ...]:
-        """Returns no value, also where `out` was changed in place by a call of the previous stage."""
+        """Returns no value, because the call only writes `out`. Where a call of the previous stage changed `out` in
+        place, the value before that change is not in this stage."""
         return ()

@@ -37,7 +37,8 @@ class MatchRms(Op):
 
 
 def match_rms(x: Value, like: Value, least: float) -> Value:
-    """Records the scaling of x to the root mean square of `like`, over x."""
+    """Records the call that scales each row of x, in place, so that the row has the root mean square of the same row of
+    `like`. Returns the scaled value. least: the mean square of x that is assumed where it is smaller."""
     out = x.written()
     x.trace.record(MatchRms(out, like, least))
     return out

@@ -22,7 +22,7 @@ def reference(out: F32Array, base: F32Array, x: F32Array, weights: F32Array, shi
 
 @op
 class MixStreams(Op):
-    """base plus weighted sums of x."""
+    """For each row: each of the N streams (vectors) of `base`, plus a weighted sum of the M streams of x."""
 
     SHAPES = {"out": "T N D", "base": "T N D", "x": "T M D", "weights": "T *"}
     CASES = (grid(3e-6, T=7, N=(1, 2, 4), M=(1, 4, 5), D=(1, 15, 33), weights="N M", shift=0.5),)

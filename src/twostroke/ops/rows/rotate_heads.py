@@ -21,7 +21,8 @@ LARGEST_BLOCK = 256
 
 
 def blocks_of(dim: int) -> list[tuple[int, int]]:
-    """Returns the first dimension and the order of each block of a head."""
+    """Returns for each block of a head of `dim` dimensions its first dimension and its size. A Hadamard matrix of this
+    size multiplies the block."""
     found, first = [], 0
     while first < dim:
         order = min(LARGEST_BLOCK, 1 << ((dim - first).bit_length() - 1))

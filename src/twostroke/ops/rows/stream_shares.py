@@ -74,8 +74,9 @@ class StreamShares(Op):
 
 
 def stream_shares(x: Value, base: Vector, factor: Vector, streams: int, rounds: int, eps: float) -> Value:
-    """Records the call that makes these weights from the logits x (T, 2 N + N * N), or (T, N) for the block's input
-    alone; N is `streams`. Raises ValueError for other widths."""
+    """Records the call that makes, from logits x (T, 2 N + N * N), a block's weights for the N = `streams` streams of
+    the residual. The weights are for reading the streams, for adding the block's output to them, and for mixing them.
+    From x (T, N) the call makes the weights for reading alone. Raises ValueError for other widths."""
     x = x.flat()
     parts = {streams: 1, (2 + streams) * streams: 3}
     if not 2 <= streams <= MOST_STREAMS or rounds < 1 or parts.get(x.width) != factor.length:

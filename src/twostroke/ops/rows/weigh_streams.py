@@ -20,7 +20,7 @@ def reference(out: F32Array, x: F32Array, weights: F32Array) -> None:
 
 @op
 class WeighStreams(Op):
-    """Weighted sums of x."""
+    """For each row: N weighted sums of the M streams (vectors) of x, each with M of the row's N * M weights."""
 
     SHAPES = {"out": "T N D", "x": "T M D", "weights": "T *"}
     CASES = (grid(3e-6, T=7, N=(1, 3, 4), M=(1, 4, 5), D=(1, 15, 33), weights="N M"),)

@@ -37,8 +37,8 @@ class Divergence:
     predicted: int = 0
 
     def add(self, exact: F32Array, found: F32Array, next_ids: I32Array) -> None:
-        """Adds the sums of some positions. exact, found: logits (n, vocabulary) of both models. next_ids: the tokens
-        that followed, (n,) or one fewer at the end of a sequence."""
+        """Adds some positions to all sums and counts. exact, found: logits (n, vocabulary) of both models. next_ids:
+        the tokens that followed, (n,) or one fewer at the end of a sequence."""
         truth, own = _log_softmax(exact), _log_softmax(found)
         self.kl += float(np.sum(np.exp(truth) * (truth - own)))
         self.same += int(np.count_nonzero(truth.argmax(axis=1) == own.argmax(axis=1)))

@@ -97,8 +97,8 @@ def _own(vector: Vector, users: Counter[str]) -> bool:
 
 
 def _of_gate(calls: tuple[Op, ...], maker: GateProduct, products: StageProducts, stage: Stage) -> Fold | None:
-    """Returns the rows of `up` that can be divided in place of a gated block's result; None where that is impossible.
-    They must be the last rows of one tensor, in the tensor's order."""
+    """Returns the rows of the matrix `up` that can be divided by scales, which divides the gated block's result too;
+    None where that is impossible. They must be the last rows of one tensor, in the tensor's order."""
     before = next((call for call in calls if isinstance(call, Linear) and call.out.root is maker.x.root), None)
     known = {product.weight for product in products.products}
     if before is None or before.weight not in known or maker.limit or maker.shift or before.weight.bias:

@@ -80,7 +80,8 @@ def tensor_users(program: Program) -> Counter[str]:
 
 
 def stage_products(stage: Stage, program: Program, users: Counter[str]) -> StageProducts:
-    """Returns the products of a stage of the program. users: the result of `tensor_users`."""
+    """Returns the matrices of a stage that can be quantized, and the modules that stay in floats. program: the whole
+    model's program. users: how many matrices and vectors read each tensor, from `tensor_users`."""
     readers = Counter(item for call in program.calls for item in call.operands() if isinstance(item, Weight))
     inputs = {call.weight: call for call in stage.program.calls if isinstance(call, Linear)}
     banks = {

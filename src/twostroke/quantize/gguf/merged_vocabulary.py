@@ -141,8 +141,8 @@ def _put_spaced(token: Mapping[str, Any], order: Mapping[str, int], tokens: list
 
 
 def _listing_merges(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> Iterator[dict[str, KeyValue]]:
-    """Yields the keys of the same tokenizer as the kind `gemma4`, which has merges in place of scores. That kind puts
-    no space before a text, so nothing is yielded for a tokenizer that does."""
+    """Yields the tokenizer's keys once more, changed to the kind `gemma4`, which has merges in place of scores. Yields
+    nothing for a tokenizer that puts a space before a text, because `gemma4` puts none. said: tokenizer.json."""
     if keys[PREFIX + "add_space_prefix"]:
         return
     left_out = {PREFIX + name for name in ("scores", "pre", "add_space_prefix")}

@@ -25,10 +25,10 @@ class StoredPlan:
     is made: one, or one for each expert. shape: the stored shape, rows first. stem: its name in the layer without the
     ending. layer: -1 for a tensor outside the layers.
 
-    place: our tensor's name, and how its rows were moved, for a tensor that is stored by itself. turned: whether it is
-    stored transposed. less_one: whether the stored numbers are 1 more than ours. joined, piece: where our tensor joins
-    several tensors of the file, its description, and the index of this one. rows: how many of our rows each of them
-    has.
+    place: the checkpoint tensor's name, and how its rows were moved, for a tensor that is stored by itself. turned:
+    whether it is stored transposed. less_one: whether the file has w + 1 for each number w of the checkpoint, so that
+    readers subtract 1. joined: where one tensor of the checkpoint is several tensors of the file, the description of
+    that tensor. piece: this tensor's index among those of the file. rows: how many rows each of those has.
     """
 
     name: str
@@ -104,8 +104,9 @@ def _own(
 
 
 def _rank(rest: str, mixture: bool) -> tuple[bool, bool]:
-    """Returns the rank of a name in the table; lower ranks come first. Where a table has ffn_norm and
-    post_attention_norm for the same norm, llama.cpp reads post_attention_norm alone."""
+    """Returns the key by which the names of a family's table are sorted; where two names are for one tensor of the
+    checkpoint, the first name is written. ffn_norm comes late, because llama.cpp reads post_attention_norm in its place
+    where a table has both. mixture: whether the layer has experts; then the names with _shexp come first."""
     return rest in ("exp_probs_b", "ffn_norm"), ("_shexp" in rest) != mixture
 
 

@@ -139,8 +139,8 @@ def _falcon(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _whole_heads(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the key for the width of the feed-forward block, taken from the shape of its matrix ffn_up. Removes the
-    sizes of heads, which this family's files do not have."""
+    """Returns the key for the width of the feed-forward block, taken from the shape of its matrix ffn_up. The keys
+    for sizes of heads are None, so they are not written: files of Falcon, BLOOM and MPT do not have them."""
     width = next(shape[0] for name, shape in names.items() if name.endswith("ffn_up.weight"))
     absent = dict.fromkeys(("attention.key_length", "attention.value_length", "rope.dimension_count"))
     return {**absent, "feed_forward_length": width}

@@ -38,7 +38,7 @@ class Order(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class GptqRule:
     """How a matrix is rounded. grid: the rule of its grids. group: the number of columns of a group. order: the order
-    of groups. damping: the share of the mean of the moments' diagonal."""
+    of groups. damping: this share of the mean of the moments' diagonal is added to the diagonal."""
 
     grid: GridRule
     group: int

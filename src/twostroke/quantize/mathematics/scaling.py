@@ -23,8 +23,7 @@ import numpy as np
 from twostroke.quantize.mathematics.moments import F32Array, Moments, output_error
 
 SHARES = tuple(step / 10 for step in range(11))
-"""The values that are tried for a (see the module). With a = 0 and columns whose mean magnitudes are equal, s is nearly
-1."""
+"""The values that `awq_scales` tries for the exponent a in its scales s = mean|x|^a / mean|W|^(1 - a)."""
 SMOOTH_SHARE = 0.5
 MOST_ROWS = 512
 """The search uses about this many rows of a matrix, evenly spaced."""

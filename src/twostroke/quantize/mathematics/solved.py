@@ -31,7 +31,9 @@ class Solved:
 
     @classmethod
     def of(cls, rule: GridRule, codes: U8Array, grids: list[Grid], group: int, group_of: I32Array) -> Solved:
-        """Makes the matrix. grids: one for each group."""
+        """Returns the rounded matrix that has these codes (rows, columns). grids: for each group of columns,
+        the scales and zero points of all rows. group: the number of columns of a group. group_of: (columns,) the group
+        of each column. rule: the rule by which the grids were found."""
         scales = np.stack([grid.scales for grid in grids], axis=1)
         zeros = np.stack([grid.zeros for grid in grids], axis=1).astype(np.uint8)
         return cls(rule, codes, scales, zeros, group, group_of)

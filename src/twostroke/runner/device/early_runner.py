@@ -67,8 +67,9 @@ class EarlyForward(Protocol):
 @dataclass(slots=True)
 class _Begun:
     """A step that the device has started and whose results are not read yet. ordered: its sequences, in the order of
-    its rows. wanted, found: what is sampled; `keep` removes from `found` the sequences that the step's plan does not
-    contain. tokens: the tokens sampled in the step before it, by request id, once they are known."""
+    its rows. wanted: the inputs of its sampling. found: the sequences whose samples are read: those of `wanted.found`,
+    until `keep` removes the sequences that the step's plan does not contain. tokens: the tokens sampled
+    in the step before it, by request id, once they are known."""
 
     slot: int
     ordered: Sequence[PlannedSequence]
@@ -188,8 +189,9 @@ class EarlyRunner:
 
 
 def _follows(sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> list[tuple[int, I32Array]]:
-    """Returns the argument `follows` of `EarlyForward.begin`. parts: the earlier steps. For each of them it has the
-    slot, and pairs: the row of one of `sequences`, and the row of the earlier step whose result is its token."""
+    """Returns the argument `follows` of `EarlyForward.begin` for a new step of `sequences`. parts: the earlier steps,
+    whose tokens are not read yet. For each of them, the result has its slot and pairs of rows: a row of the new step,
+    and the row of the earlier step that samples this row's token."""
     rows = {each.request.request_id: row for row, each in enumerate(sequences)} if parts else {}
     found: list[tuple[int, I32Array]] = []
     for part in parts:

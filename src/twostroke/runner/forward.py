@@ -22,8 +22,8 @@ class Forward(Protocol):
         """How many logit rows there is memory for at once."""
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
-        """Returns the logits (R, vocabulary) of other rows (R,) of the last step. R is at most max_rows. They are valid
-        until the next call of this object."""
+        """Returns the logits (R, vocabulary) of the given rows (R,) of the last step, also of rows for which that step
+        computed none. R is at most max_rows. The logits are valid until the next call of this object."""
 
 
 @dataclass(frozen=True, eq=False)

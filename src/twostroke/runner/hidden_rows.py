@@ -16,8 +16,8 @@ class StepReader(Protocol):
     """Reads values of a step before the next one overwrites them."""
 
     def read(self, plan: Plan, sizes: StepSizes, sampled: Mapping[str, Sequence[SampledToken]]) -> None:
-        """Called after a step was run and its tokens were sampled. The sequences of the plan do not contain the sampled
-        tokens yet."""
+        """Copies the values that are needed later, such as hidden states, from the step's memory. Called after the
+        step's tokens were sampled; the sequences of the plan do not contain these tokens yet."""
 
 
 class LastRows:

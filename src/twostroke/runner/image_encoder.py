@@ -51,7 +51,7 @@ class TowerValues(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, encoder: SightEncoder, program: Program) -> TowerValues:
-        """Returns these values for an encoder. program: the encoder's program, after all passes."""
+        """Returns the input and output values of an encoder's program. program: the program after all passes."""
         fold = fold_of(program)
         return cls(encoder.pixels, encoder.places, program.kept if fold is None else (), fold)
 
@@ -305,7 +305,8 @@ class ImageRows:
     that a plan names. inputs: the inputs of this process's steps. clock: returns seconds."""
 
     def __init__(self, kept: KeptRows, inputs: ImageInputs, width: int, clock: Callable[[], float]) -> None:
-        """width: the number of numbers in an image row, with those that are added after layers."""
+        """width: the number of floats of an image row: its input embedding, and the vectors that are added to hidden
+        states after layers of the language model."""
         self.kept, self.width, self._inputs, self._clock = kept, width, inputs, clock
         self._ahead: deque[tuple[Plan, StepImages]] = deque()
         self._early_s = 0.0

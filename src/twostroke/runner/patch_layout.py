@@ -20,8 +20,8 @@ class PatchOrder(Struct, frozen=True, eq=False):
     """The order of a tile's patches in a step. lines, columns: (patches,), the line and the column of each patch in its
     tile, in this order. back: for each image row, the index of the group of patches that becomes this row. windows: the
     number of patches in each attention window, in order. In a program that folds rows, it is the number in each group
-    that becomes one row. It is empty in other models. rest: the number of rows after the patches that are no patches,
-    such as a class token's."""
+    that becomes one row. It is empty in other models. rest: the number of class tokens, 0 or 1; a class token's row
+    comes after the patches."""
 
     lines: I32Array
     columns: I32Array
@@ -35,7 +35,7 @@ class PatchOrder(Struct, frozen=True, eq=False):
         return len(self.lines) + self.rest
 
     def rest_in(self, rows: slice) -> int:
-        """Returns how many of these rows are no patches."""
+        """Returns how many of these rows of the step are class tokens: 0 or 1."""
         return len(range(self.rows)[rows]) - len(range(len(self.lines))[rows])
 
 
@@ -43,8 +43,8 @@ class PatchLayout:
     """Makes, from a tile, the rows of pixels of its patches, their rotary positions and their position embeddings.
 
     values: (256, 3), the number for each byte of red, green and blue. table: the learned position embeddings
-    (positions, width) where they are interpolated to the size of each tile; those of rows that are no patches come
-    first. newline: the image row that ends a line.
+    (positions, width) where they are interpolated to the size of each tile; the embedding of a class token comes first.
+    newline: the image row that ends a line.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class PatchLayout:
         return tile.lines * merge, tile.columns * merge
 
     def patches(self, tile: ImageTile, rows: slice = ALL) -> F32Array:
-        """Returns patches (patches, colours * frames * side * side): red of all pixels of a patch, then green, then
-        blue; or the colours of one pixel after the other. Rows that are no patches are zeros. rows: the rows of the
-        step that are returned."""
+        """Returns the pixels of patches, (rows, colours * frames * side * side). A row is red of all pixels of a patch,
+        then green, then blue; where the model has `colors_last`, the three colours of each pixel are neighbours. A
+        class token's row is zeros. rows: the rows of the step that are returned."""
         side, (height, width) = self._sight.patching.patch, self.grid(tile)
         pixels: NDArray[np.uint8] = np.frombuffer(tile.pixels, np.uint8).reshape(tile.height, tile.width, 3)
         cut = pixels[: height * side, : width * side].reshape(height, side, width, side, 3)
@@ -102,7 +102,8 @@ class PatchLayout:
 
     def _inner(self) -> tuple[I32Array, I32Array]:
         """Returns the line and the column of each patch inside the group of patches that becomes one image row, in the
-        order of the step. Patches that the encoder folds to one row earlier are next to each other."""
+        order of the step. Where the encoder first folds squares of patches to one row each, the patches of a square are
+        neighbours."""
         merge, side = self._sight.patching.merge, self._sight.fold.side if self._sight.fold else 1
         square, own = np.divmod(np.arange(merge**2, dtype=np.int32), np.int32(side**2))
         line, column = np.divmod(square, np.int32(merge // side))

@@ -75,8 +75,8 @@ class EncodedRows:
 
 class SharedRows(EncodedRows):
     """Image rows of an encoder in the same process as a language model. turns: the part of the scheduler that decides
-    which tile is encoded next; it gets a report of each encode. cache: knows which prompts are cached up to after an
-    image, whose rows are then not needed."""
+    which tile is encoded next; it gets a report of each encode. cache: tells how much of a prompt is in the prefix
+    cache. An image that lies in this part needs no rows."""
 
     def __init__(
         self, images: ImageRows, cost: EncodeCost, turns: ImageTurns, cache: CacheManager, clock: Callable[[], float]

@@ -42,8 +42,9 @@ class UnloadRequest(msgspec.Struct, kw_only=True):
 
 
 class ServedAdapters(Struct, frozen=True):
-    """shelf: None when the engine has no place for adapters. folder: the folder from which clients may load; None when
-    they may not load."""
+    """The LoRA adapters that requests may ask for. shelf: the engine's adapters; FixedAdapters where other processes
+    hold them; None where none can be served. folder: the folder from which clients may load adapters; None when they
+    may not load."""
 
     shelf: AdapterShelf | FixedAdapters | None = None
     folder: Path | None = None

@@ -156,7 +156,8 @@ def _forecast(found: Found) -> Forecast:
 
 
 def settled(serving: Serving, resolved: Resolved, folder: Path) -> Serving:
-    """Returns the serving with the values from the settings and from the model's folder. Raises ConfigError."""
+    """Returns `serving` with the fields that come from the settings and the model's folder, such as names, tool format
+    and stores. Raises ConfigError."""
     form = serving.format
     if serving.template is not None:
         asked = (resolved.talk.tool_format, resolved.talk.reasoning_format)

@@ -122,8 +122,9 @@ def build_front(
 
 
 def _slots(resolver: Resolver, facts: ReplicaFacts, stepper: FrontStepper) -> Slots | None:
-    """Returns the slots of a front; None when no pages are kept. Saved slots are files of the front; the replicas keep
-    their pages."""
+    """Returns the slots that clients save and restore with /slots/{id}; None when the replicas keep no KV pages on a
+    disk, or the front has no cache folder. The files of saved slots lie in this folder, the pages on the disks of the
+    replicas."""
     kept = kept_folder(resolver.asked_value(DiskSettings.cache), read_machine().cache_folder)
     if not facts.keeps_pages or kept is None:
         return None

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from twostroke.types.output import Timings
 
 KEY = "twostroke.facts"
-"""The key of the facts in an ASGI scope."""
+"""The key under which an ASGI scope holds the request's RequestFacts."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Listener(Protocol):
 
 
 def facts_of(scope: MutableMapping[str, Any]) -> RequestFacts:
-    """Returns the facts of the request that has this scope. A bare scope (no boundary around it) gets new facts, which
-    nothing reads."""
+    """Returns the facts of the request that has this ASGI scope. A scope that has not passed the middleware of
+    boundary.py gets new facts, which nothing reads."""
     found = scope.get(KEY)
     return found if isinstance(found, RequestFacts) else RequestFacts("", "", "", 0.0)

@@ -368,7 +368,8 @@ def _params(
 
 
 def _check_all(prompts: Sequence[Prompt], param: str, serving: Serving) -> None:
-    """Checks all prompts, before the first one is queued."""
+    """Lets the engine check the length, the token ids and the parameters of all prompts, before the first prompt is
+    queued. param: the field that an error names."""
     for prompt in prompts:
         _renamed(partial(serving.engine.check, prompt), param)
 

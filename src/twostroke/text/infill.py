@@ -69,7 +69,8 @@ class Middle(Struct, frozen=True):
 
 
 class InfillPrompt(Struct, frozen=True):
-    """left_out: the parts for which there was no room, in words."""
+    """A prompt for filling in the middle. left_out: the texts that did not fit, such as other files, in words for a
+    note to the client."""
 
     token_ids: list[int]
     left_out: tuple[str, ...] = ()

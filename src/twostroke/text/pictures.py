@@ -46,8 +46,8 @@ class SeeingTemplate(Protocol):
 
 
 class PictureMarks:
-    """The marks of one prompt. Only one thread may use them. written: the text that the model's templates write for an
-    image."""
+    """The marks (random digits) that stand for a prompt's images while its chat template renders. Only one thread may
+    use them. written: the text that the model's templates write for an image."""
 
     def __init__(self, written: str) -> None:
         self.written = written

@@ -35,7 +35,8 @@ def _text_of(value: Any) -> str | None:
 
 
 def _texts_in(members: dict[str, Any]) -> dict[str, str]:
-    """Returns name -> text; a member that is not a token with a name is left out."""
+    """Returns name -> text of the special tokens among the members of a JSON file: members whose names end in _token,
+    and those inside the members of NAMED. A value without a text is left out."""
     named = [members[name] for name in NAMED if isinstance(members.get(name), dict)]
     own = {name: value for name, value in members.items() if name.endswith("_token")}
     pairs = [(name, _text_of(value)) for each in (*named, own) for name, value in each.items()]

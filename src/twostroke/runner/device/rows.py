@@ -1,8 +1,8 @@
 """Packs what a device needs to sample tokens from rows of logits, and unpacks what it returns. Each row has one record
 of the numpy dtype SAMPLE_INPUT and one of SAMPLE_RESULT.
 
-The layouts are those of csrc/cuda/include/twostroke/cuda/rows/sample_row.h; the device's token and sums are those of
-`sampler.sample`, bit for bit.
+The layouts are those of csrc/cuda/include/twostroke/cuda/rows/sample_row.h. The token that a device chooses, and its
+sum of the weights of all tokens, are those of `sampler.sample`, bit for bit.
 """
 
 from __future__ import annotations

@@ -49,14 +49,16 @@ class SamplingForward(Protocol):
 
     @property
     def asked_bytes(self) -> int:
-        """The room, in bytes, for the records of SAMPLE_INPUT and the lists that follow them."""
+        """The bytes that the inputs of a step reserve for sampling: for the records of SAMPLE_INPUT, and after them for
+        the lists of penalized, biased, banned and allowed tokens."""
 
     def sampled(self, asked: Rows, lists: U8Array, row_results: Rows, sizes: StepSizes) -> None:
-        """Runs the step and samples each logit row. asked: (R,) records of SAMPLE_INPUT. lists: the bytes that follow
-        these records. row_results: (R,) records of SAMPLE_RESULT, which are filled in."""
+        """Runs the step and samples each logit row. asked: (R,) records of SAMPLE_INPUT. lists: the bytes of the lists
+        of tokens that these records refer to. row_results: (R,) records of SAMPLE_RESULT, which are filled in."""
 
     def scored(self, rows: I32Array, asked: Rows, row_results: Rows, sizes: StepSizes) -> None:
-        """Computes results, as `sampled` does, for other rows (R,) of the last step, without running the step again."""
+        """Computes results, as `sampled` does, for the given rows (R,) of the last step, without running the step
+        again."""
 
     def logits_at(self, begin: int, end: int) -> F32Array:
         """Returns the logits (end - begin, V) of rows [begin, end) of the last step."""
@@ -100,8 +102,9 @@ class _Lists:
     places: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, rows: Sequence[bytes], lists: Sequence[Sequence[Rows]]) -> list[bytes] | None:
-        """Stores the lists of tokens of some rows. Returns the rows' records, each with references to its lists.
-        Returns None, and stores nothing, where there is no room."""
+        """Stores the lists of penalized, biased, banned and allowed tokens of some logit rows. rows: the records of
+        these rows. Returns the records, each with references to its lists. Returns None, and stores nothing, where
+        there is no room."""
         if not any(lists):
             return list(rows)
         contents = [[each.tobytes() for each in of_row] for of_row in lists]
@@ -121,7 +124,6 @@ class _Lists:
         return found
 
     def joined(self) -> U8Array:
-        """Returns the bytes of all lists as one array."""
         return np.concatenate([np.empty(0, np.uint8), *self.parts])
 
 

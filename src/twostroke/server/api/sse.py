@@ -53,7 +53,7 @@ NDJSON = StreamForm(b"application/x-ndjson", raw_line)
 
 
 def new_mark() -> str:
-    """Returns a text that occurs nowhere else."""
+    """Returns a random text that an EventTemplate can find again, because it occurs nowhere else in the event."""
     return uuid4().hex
 
 

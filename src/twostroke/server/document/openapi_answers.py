@@ -1,4 +1,5 @@
-"""JSON schemas of the answers: the keys that are always there."""
+"""JSON schemas of the OpenAPI document: those of answers, and exact ones of request fields that are checked in code. An
+answer's schema has the keys that every such answer has, and few others."""
 
 from __future__ import annotations
 

@@ -22,7 +22,11 @@ def most_of_one_body(memory_bytes: int) -> int:
 
 @dataclass(eq=False)
 class BodyBudget:
-    """Used on one event loop. One body alone may exceed the bound; otherwise it would never be read."""
+    """Counts the bytes of the request bodies that are held, against a limit. Used on one event loop. One body alone may
+    exceed the limit; otherwise it would never be read.
+
+    held_bytes: the bytes of all bodies now. refused: the number of bodies that did not fit.
+    """
 
     limit_bytes: int = BODY_MEMORY_BYTES
     held_bytes: int = 0

@@ -16,8 +16,8 @@ from starlette.types import Scope
 
 _KEY, _PARK_KEY = "twostroke.body_writer", "twostroke.park"
 Park = Callable[[bool], None]
-"""Called with True when the client has stopped reading and others wait, with False when it goes on. Repeated calls are
-allowed."""
+"""A function that pauses the generation of one answer (True) or resumes it (False). The connection calls it when the
+client has stopped reading while other requests wait, and when the client reads again. Repeated calls are allowed."""
 
 
 class BodyWriter(Protocol):

@@ -133,7 +133,8 @@ class Door:
         return wait_s
 
     def _told_of(self, queue: str) -> ToldToReturn:
-        """Returns the refused calls of the whole server's queue, or of one key."""
+        """Returns the record of the refused calls of a queue. queue: "" for the whole server's queue, "key " and a
+        key's label for the calls of one API key."""
         return self._told.setdefault(queue, ToldToReturn(self.clock))
 
     def _refilled(self, sender: str) -> _Bucket:

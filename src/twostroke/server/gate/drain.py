@@ -20,7 +20,7 @@ class Drain:
 
     @property
     def begun(self) -> bool:
-        """True from the first signal to end on."""
+        """True once `begin` was called."""
         return self._until_s is not None
 
     def begin(self) -> None:
@@ -42,5 +42,5 @@ class Drain:
 
     @property
     def cut(self) -> int:
-        """The number of calls that still run; after `over`, these are cut short."""
+        """The number of HTTP calls that still run. Once `over` is True, the server ends them unfinished."""
         return self._door.in_flight

@@ -46,9 +46,12 @@ the API key itself."""
 
 
 class Gate:
-    """ASGI middleware. api_key: several keys are separated by commas; None admits all clients, which `run` allows on
-    loopback addresses only. reach: the names in addition to this machine's own. Raises ConfigError for an empty key,
-    which would be no key at all."""
+    """ASGI middleware that refuses requests with a wrong Host or Origin header or without the API key.
+
+    api_key: several keys are separated by commas; None admits all clients, which `run` allows on loopback addresses
+    only. loopback_only: whether Host and Origin must name this machine. reach: other host names and origins that are
+    accepted. Raises ConfigError for an empty key, which would be no key at all.
+    """
 
     def __init__(self, app: ASGIApp, api_key: str | None, loopback_only: bool, reach: Reach | None = None) -> None:
         self._app = app

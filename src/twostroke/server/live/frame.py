@@ -105,7 +105,7 @@ def _counts(gauges: object) -> dict[str, int]:
 
 
 def _fitting(found: Sequence[StepRange]) -> list[StepRange]:
-    """Returns the latest steps within the limits, oldest first."""
+    """Returns the latest of these steps that fit into one frame (MAX_STEPS steps, MAX_ROWS rows), oldest first."""
     kept: list[StepRange] = []
     steps = rows = 0
     for stretch in reversed(found):

@@ -25,7 +25,7 @@ class SystemdNotifier:
         self._address = address if address is None or not address.startswith("@") else "\0" + address[1:]
 
     def send(self, **states: str) -> None:
-        """See Listener. A missing listener is no error: the service goes on."""
+        """Sends states, such as READY="1", to systemd. Where nothing listens at the address, the service goes on."""
         if self._address is None:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:

@@ -79,7 +79,8 @@ class StandIn:
 
 
 def reply(head: bytes, retry_s: float) -> bytes:
-    """Returns the whole response to a request that begins with `head`."""
+    """Returns the HTTP response that is sent while no worker runs: 200 for the liveness probe, 503 with Retry-After for
+    all other requests. head: the request's first line and headers."""
     method, _, target = head.partition(b"\r\n")[0].partition(b" ")
     path = target.partition(b" ")[0].partition(b"?")[0]
     # The path may have any prefix, be in absolute form, or have more slashes. A probe that receives 503 would end the

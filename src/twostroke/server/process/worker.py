@@ -18,7 +18,8 @@ class Line:
         self._gone = False
 
     def send(self, **states: str) -> None:
-        """Sends states to the supervisor. Never raises: a supervisor that does not read loses them."""
+        """Sends states of the server, such as READY="1", to the supervisor. Never raises: a supervisor that does not
+        read loses them."""
         with contextlib.suppress(OSError):
             self._socket.send(message(states) + b"\n")
 

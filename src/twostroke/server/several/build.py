@@ -89,9 +89,10 @@ class Fetching(Struct, frozen=True):
 
 
 def _first_built(models: Models, launch: Launch) -> ServerParts:
-    """Make the parts of the models that are loaded at the start, or of the first model that can be served.
+    """Builds the models that are loaded at the start. Until a model is built, the other models are tried too, in their
+    order.
 
-    Returns the parts of the first model. When no model can be served, raises the error of the last one.
+    Returns the parts of the first model that was built. When no model can be served, raises the error of the last one.
     """
     found, last = None, None
     for group in models.groups.values():

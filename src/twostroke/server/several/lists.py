@@ -60,7 +60,7 @@ def list_routes(models: Models) -> list[Route]:
 
 
 class ModelLists:
-    """The endpoints. Only `load` loads a model."""
+    """The endpoints that list a server's models and their states, load and unload them. Only `load` loads a model."""
 
     def __init__(self, models: Models) -> None:
         self._models = models

@@ -33,7 +33,7 @@ class ModelStatus(Struct, frozen=True):
 
 
 def whole_share(share: float) -> float:
-    """Returns the share rounded down to a multiple of 1 / SHARES, as events have it."""
+    """Returns the loaded share of a model, 0 to 1, rounded down to a multiple of 1 / SHARES, as events report it."""
     return math.floor(SHARES * min(1.0, share)) / SHARES
 
 

@@ -63,7 +63,8 @@ class SlotAsk(msgspec.Struct, frozen=True):
 
 
 def slot_routes(parts: ServerParts) -> list[Route]:
-    """Returns the one route."""
+    """Returns the route POST /slots/{id}, as in llama.cpp. It saves a slot (the tokens of the last request with this
+    number) to a file, restores it or erases it."""
     actions = {"save": _save, "restore": _restore, "erase": _erase}
 
     async def endpoint(request: Request) -> Response:

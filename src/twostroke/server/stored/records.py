@@ -57,7 +57,9 @@ def require_writable(folder: Path, what: str, option: str) -> None:
 
 
 class Records:
-    """suffix: the end of each file's name. forget_oldest: True when old records make room for a new one.
+    """The records of one kind, such as stored responses, as files in a folder with a subfolder for each client. suffix:
+    the end of each file's name. forget_oldest: True when old records make room for a new one; otherwise a full folder
+    takes no new record.
 
     No method may be called on an event loop, because each may touch a disk.
     """

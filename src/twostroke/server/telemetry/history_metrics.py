@@ -39,7 +39,7 @@ class HistoryCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the gauge twostroke_history_fill_ratio."""
+        """Yields one gauge: how full each bounded history of measurements is, from 0 to 1."""
         found = GaugeMetricFamily(NAME, "How full a bounded history is.", labels=["history"])
         for name, fill in fills(self._ledger, self._recent).items():
             found.add_metric([name], fill)

@@ -11,7 +11,7 @@ from twostroke.cost.history.account import Phase
 from twostroke.server.live.view import EngineView
 
 PROGRESS_S = 0.2
-"""The seconds between two checks of the progress."""
+"""The seconds between two checks of how much of a prompt is computed, until its first token is there."""
 
 
 class PromptProgress:

@@ -29,8 +29,8 @@ def not_held(grammar: Grammar) -> tuple[str, ...]:
 
 
 def checked_in_words(schema: Any) -> Adapted:
-    """Returns the schema for the compiler, and words for the parts that the compiler does not enforce. Raises
-    InvalidRequest for a schema that no client needs and that could overload a compiler."""
+    """Returns the schema for the compiler, and the parts that the compiler does not enforce, in words for a note to the
+    client. Raises InvalidRequest for a schema that no client needs and that could overload a compiler."""
     _check_schema(schema)
     return adapted_in_words(schema)
 

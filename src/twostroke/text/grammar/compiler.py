@@ -102,8 +102,8 @@ class GrammarCompiler:
                 self._trials.start()
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
-        """Begins to compile `count` mask machines of a grammar; returns at once. Requests for the same grammar share
-        its trial.
+        """Begins to compile `count` mask machines of a grammar; returns at once. A new grammar is first compiled once
+        in a process with limits (a trial), for all requests that wait for it.
 
         Raises Overloaded where too many grammars wait, InvalidRequest where this model can use no grammar. The future
         raises InvalidRequest with the grammar's fault.
@@ -124,8 +124,8 @@ class GrammarCompiler:
         self._builds.shutdown(wait=True, cancel_futures=False)
 
     def _after(self, trial: Future[Sources], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Returns a future of mask machines, which are compiled from the sources that the trial gives. Cancelling the
-        future also ends the wait for the trial."""
+        """Returns a future of `count` mask machines. They are compiled when the grammar's trial, in a process with
+        limits, has given its sources. Cancelling the future also ends the wait for the trial."""
         made: Future[tuple[TokenMask, ...]] = Future()
 
         def build() -> None:
@@ -229,8 +229,9 @@ class GrammarCompiler:
 
 
 class _TrialLane:
-    """One thread's process for trials of grammars, each with `limit_s` of processor time. hard: True where a grammar
-    that needs more time is refused; otherwise such a grammar is tried again in the other process."""
+    """The quick or the slow one of two processes that compile new grammars on trial, each grammar with at most
+    `limit_s` seconds of processor time. hard: True for the slow process, which refuses a grammar that needs more. The
+    quick process raises TooHard, and the grammar is tried again in the slow one."""
 
     def __init__(self, compiler: GrammarCompiler, limit_s: float, *, hard: bool) -> None:
         self._compiler, self._limit_s, self._hard = compiler, limit_s, hard

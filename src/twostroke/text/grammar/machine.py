@@ -18,7 +18,7 @@ smoothed time only a little."""
 class GrammarMachine:
     """A TokenMask. It owns its matchers; no changing data is shared with other machines.
 
-    mask_s: see TokenMask; at first the time of a mask of another machine of this grammar.
+    mask_s: see TokenMask; its first value is the time of a mask that was made when the grammar was compiled.
     """
 
     def __init__(self, matchers: Sequence[Matcher], mask_s: float = 0.0) -> None:
@@ -33,14 +33,16 @@ class GrammarMachine:
         self._each(lambda matcher: matcher.consume(token_id))
 
     def rewind(self, num_tokens: int) -> None:
-        """Go back to the state after the first `num_tokens` tokens; a fault stays."""
+        """Go back to the state after the first `num_tokens` tokens. A machine that could not follow the grammar stays
+        failed."""
         back = self.num_tokens - num_tokens
         self.num_tokens = num_tokens
         if back:
             self._each(lambda matcher: matcher.rollback(back))
 
     def bits(self) -> bytes:
-        """See TokenMask. At the end of the grammar, only the end tokens are set."""
+        """Returns the mask of the next token, one bit for each token. At the end of the grammar, only the end tokens
+        are set. Raises GrammarFault for a machine that could not follow the grammar."""
         began_s, masks = time.thread_time(), list[bytes]()
 
         def made(matcher: Matcher) -> bool:

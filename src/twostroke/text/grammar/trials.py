@@ -57,11 +57,11 @@ class _Trial:
 
 
 class Trials:
-    """Compiles grammars on trial for any number of threads. lanes: the quick and the slow one, each with a thread of
-    its own.
+    """Compiles new grammars on trial, each in a process with limits, for any number of threads. lanes: first the one
+    with little time for each grammar, then the one for grammars that need more; each has a thread and a process.
 
-    waiting: the number of grammars that may wait for each lane. retry_s: the seconds until a retry that the error of a
-    refusal names.
+    waiting: the number of grammars that may wait for each lane. retry_s: how many seconds later a refused request may
+    be sent again.
     """
 
     def __init__(self, lanes: Sequence[Lane], waiting: int, retry_s: float) -> None:
@@ -177,8 +177,8 @@ class Trials:
         return [made for made in trial.waiting if made.set_running_or_notify_cancel()]
 
     def _left(self, grammar: Grammar, made: Future[Sources]) -> None:
-        """Called when a request's future is done. If the request was cancelled, and no other one waits, a trial that
-        has not begun is dropped."""
+        """Called when a request's future is done. If the request was cancelled, and no other request waits for the
+        grammar, the grammar leaves the queue."""
         if not made.cancelled():
             return
         with self._changed:

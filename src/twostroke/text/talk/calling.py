@@ -64,7 +64,7 @@ class Calling:
         return self.begun and self._shown
 
     def knows(self, name: str) -> bool:
-        """Returns True where `name` would be accepted."""
+        """Returns True where the method `name` would accept this name: that of an offered tool, or one of `silent`."""
         return bool(self.tools.offered(name)) or name in self._silent
 
     def name(self, name: str, call_id: str = "") -> bool:

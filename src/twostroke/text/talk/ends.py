@@ -46,8 +46,9 @@ def ends_of_turns(texts: Iterable[str]) -> list[str]:
 
 
 def always_after(question: str, answered: str, answer: str) -> str:
-    """Returns the text that a template writes after every conversation, even where add_generation_prompt is False. It
-    is the opening of an answer, or text of other messages; "" where there is only an end of a turn.
+    """Returns the text with which a template continues every conversation, even where add_generation_prompt is False.
+    Such text opens the next answer, or contains words. Returns "" where the template writes only tokens that end the
+    turn.
 
     question, answer: the texts after a question and after an answer, with add_generation_prompt=False. answered: the
     text between a question and its answer.

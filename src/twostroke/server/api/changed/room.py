@@ -14,8 +14,8 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 def within_room(params: SamplingParams, room: int, notes: Notes) -> SamplingParams:
-    """Returns the parameters with max_tokens cut to the room, if there is any. min_tokens is not cut: it is a demand.
-    """
+    """Returns the parameters with max_tokens cut to `room`, the number of output tokens that the prompt leaves room
+    for. They are not changed where `room` is below 1 or below min_tokens: the engine then refuses the request."""
     asked = params.max_tokens
     if asked is None or asked <= room or room < 1 or params.min_tokens > room:
         return params

@@ -84,7 +84,8 @@ class LinesShape:
         return [Event(None, line) for line in lines]
 
     def text_event(self, _index: int, delta: Delta) -> bytes | None:
-        """Returns None: every line contains its time, so `events` must make it."""
+        """Returns None, so that `events` makes every line. No line can be made from a template, because each contains
+        the time at which it is made."""
         return None
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:

@@ -39,7 +39,8 @@ class CompletionShape(Envelope):
         return self.timed(delta, counts, [self.chunk([choice], counts) for choice in made])
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """See Shape."""
+        """Returns the bytes of the event for a piece that only adds text, made from a template. Returns None when
+        `events` must be called."""
         if not delta.text or delta.finish_reason is not None:
             return None
         template = self._templates.get(index)
@@ -56,13 +57,13 @@ class CompletionShape(Envelope):
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
 
     def collect(self, index: int, delta: Delta) -> None:
-        """See Shape."""
+        """Takes a piece of choice `index` of an answer that is not streamed."""
         self._scores[index // self.call.n] += delta.prompt_logprobs
         self._deltas[index].append(delta)
         self.took(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
+        """Returns the answer to a request that is not streamed, once all pieces are collected."""
         choices = [self._choice(index, deltas) for index, deltas in enumerate(self._deltas)]
         return {**self.envelope(choices, streamed=False), "usage": self.usage(counts), **self.whole_timings(counts)}
 

@@ -21,7 +21,8 @@ class MessagesShape(TurnShape):
     heartbeat = PING
 
     def events(self, _index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """See Shape. How much of the prompt was cached is known only at the end, so message_delta has it."""
+        """Returns the events of a piece. The number of cached prompt tokens is known only at the end, so message_delta
+        has it."""
         made: list[Event] = []
         if not self._begun:
             self._begun = True
@@ -29,7 +30,6 @@ class MessagesShape(TurnShape):
         return made + [_step_event(step) for step in self._turn.take(delta)]
 
     def text_event(self, _index: int, delta: Delta) -> bytes | None:
-        """See Shape."""
         if not delta.text or delta.finish_reason is not None:
             return None
         if not (self._begun and self._turn.passes(delta)):
@@ -41,22 +41,18 @@ class MessagesShape(TurnShape):
         return self._templates[block.index].raw(delta.text)
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """See Shape."""
         return [
             _event("message_delta", delta=self._end(), usage=self._usage(counts)),
             _event("message_stop"),
         ]
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """See Shape."""
         return [Event("error", messages_problem(problem))]
 
     def collect(self, _index: int, delta: Delta) -> None:
-        """See Shape."""
         self._turn.take(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         content = [_block(block, block.text) for block in self._turn.made.blocks]
         return {**self._message(content, counts), **self._end()}
 
@@ -83,8 +79,8 @@ class MessagesShape(TurnShape):
         return {"stop_reason": reason, "stop_sequence": None}
 
     def _usage(self, counts: Counts) -> dict[str, Any]:
-        """Returns the usage. input_tokens leaves out the tokens that were read from the cache, and those that were
-        written into it because of a mark."""
+        """Returns the usage. input_tokens leaves out the tokens that were read from the prefix cache. Where a
+        `cache_control` asks that the whole prompt be cached, all others count as cache_creation_input_tokens."""
         computed = self._call.num_prompt_tokens - counts.cached
         written = computed if caches_all(self._call.asked) else 0
         return {

@@ -1,5 +1,5 @@
-"""The format of a model whose files show none: calls in the notations to which models fall back, recognized by offered
-names alone."""
+"""The format of a model whose files show none: calls in the notations to which models fall back. A text counts as a
+call only if it names an offered tool."""
 
 from __future__ import annotations
 

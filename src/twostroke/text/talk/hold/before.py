@@ -7,7 +7,7 @@ from twostroke.text.talk.hold.lark import NOTHING, Lark, SpecialId, quoted
 
 _GAP = r"/[ \n]{0,4}/"
 ANSWER = "answer_form"
-"""The name of the rule of the answer itself."""
+"""The name of the grammar rule for the answer itself; the caller of `around_answer` adds this rule."""
 
 
 def around_answer(form: Format, special_id: SpecialId, prompt_end: str) -> str:

@@ -171,8 +171,8 @@ def _named(turn: str, name: str) -> _Core | None:
 
 
 def _tagged_like(two_keys: str) -> Find:
-    """Returns a finder for calls whose keys and values stand apart, as in the given turn of a call with two arguments.
-    """
+    """Returns a function that finds calls whose arguments are no JSON: each key and each value has text such as a tag
+    around it. two_keys: a rendered turn of a call with two arguments, from which these texts are taken."""
     place, key, value = two_keys.find(NAME), two_keys.find(KEY), two_keys.find(VALUE)
     more = two_keys.find(MORE)
     if not 0 <= place < key < value < more:

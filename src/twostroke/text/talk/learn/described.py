@@ -125,8 +125,9 @@ def _parts(field: Mapping[str, Any], name: str) -> list[str] | None:
 def literals(pattern: Any) -> list[str] | None:
     """Returns the literal texts of a pattern between its groups; None for a pattern with other parts.
 
-    White space at the ends of a text, and between two tags, is a line end or nothing; elsewhere it is not translated.
-    The first of several alternatives counts.
+    Patterns of white space may stand at the ends of a text, and between two tags. A pattern that begins with a line end
+    becomes one line end; all others, and patterns that end with `*`, become nothing. The first of several alternatives
+    counts.
     """
     if not isinstance(pattern, str):
         return None

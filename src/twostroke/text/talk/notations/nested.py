@@ -29,7 +29,8 @@ MOST_DEPTH = 32
 
 
 class NestedNotation(Struct, frozen=True):
-    """prefix: the text in front of each tag. Satisfies `Notation`."""
+    """The syntax of tool calls in which every value of the arguments is a tag, objects and lists too. prefix: the text
+    in front of each tag. Satisfies `Notation`."""
 
     prefix: str
 
@@ -57,7 +58,7 @@ class NestedNotation(Struct, frozen=True):
             yield from _Tags(self.prefix, stream, call).read()
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
-        """See Notation. Null values are left out."""
+        """Returns the text of a call. Null values are left out."""
         inside = "".join(self._tag(key, value) for key, value in arguments.items())
         return f'{self._invoke}"{name}">{inside}{self.prefix}</invoke>'
 

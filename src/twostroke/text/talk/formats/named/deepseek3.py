@@ -1,5 +1,5 @@
-"""DeepSeek V3 and R1: the arguments stand in a fence. Small models that learned from R1 also write calls as Qwen does.
-"""
+"""DeepSeek V3 and R1: the arguments stand in a block of code (```json). Small models that learned from R1 also write
+calls as Qwen does."""
 
 from __future__ import annotations
 

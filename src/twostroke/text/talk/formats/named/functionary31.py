@@ -1,4 +1,4 @@
-"""Functionary 3.1: the name stands in a tag."""
+"""Functionary 3.1: the tool's name stands in the tag before the arguments, `<function=NAME>`."""
 
 from __future__ import annotations
 

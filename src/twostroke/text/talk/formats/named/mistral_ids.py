@@ -1,4 +1,4 @@
-"""Mistral v11: an id stands after the name."""
+"""Mistral v11: the id of a call stands between the tool's name and the arguments."""
 
 from __future__ import annotations
 

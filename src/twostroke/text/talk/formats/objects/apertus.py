@@ -1,4 +1,4 @@
-"""Apertus: objects whose key is the name."""
+"""Apertus: the calls of a turn are a JSON list of objects, each of which has the tool's name as its only key."""
 
 from __future__ import annotations
 

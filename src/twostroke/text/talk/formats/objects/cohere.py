@@ -1,4 +1,5 @@
-"""Command R7B, A, A Reasoning, Cohere2 MoE: a list of actions, and marks around everything."""
+"""Command R7B, A, A Reasoning, Cohere2 MoE: the calls of a turn are a JSON list. Special tokens stand around thoughts,
+calls and answers."""
 
 from __future__ import annotations
 

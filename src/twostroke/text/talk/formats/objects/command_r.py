@@ -1,4 +1,5 @@
-"""Command R and R+: a list in a fence; one name means that no tool is called."""
+"""Command R and R+: the calls of a turn are a JSON list in a block of code. A call of `directly-answer` means that no
+tool is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Firefunction v2: a list after a word."""
+"""Firefunction v2: the calls of a turn are a JSON list after the word `functools`."""
 
 from __future__ import annotations
 

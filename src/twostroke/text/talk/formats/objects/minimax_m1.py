@@ -1,4 +1,4 @@
-"""MiniMax M1: objects on lines between marks, no list."""
+"""MiniMax M1: the calls of a turn are JSON objects on lines of their own, between `<tool_calls>` tags."""
 
 from __future__ import annotations
 

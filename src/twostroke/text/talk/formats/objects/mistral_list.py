@@ -1,4 +1,4 @@
-"""Mistral 7B v0.3 to Small 3.1: one list of objects."""
+"""Mistral 7B v0.3 to Small 3.1: the calls of a turn are one JSON list of objects after `[TOOL_CALLS]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Jamba 1.5, Apriel, Hunyuan A13B, MiniMax M1: a list, or objects on lines, between marks."""
+"""Jamba 1.5, Apriel, Hunyuan A13B, MiniMax M1: the calls of a turn are a JSON list, or objects on lines, between tags.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Muse Glimmer: messages with recipients, whose calls are tags with attributes."""
+"""Muse Glimmer: a turn has messages with recipients. Calls are tags (`atem:invoke`) inside a message, with the names of
+tools and parameters as attributes."""
 
 from __future__ import annotations
 

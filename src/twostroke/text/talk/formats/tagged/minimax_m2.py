@@ -1,4 +1,4 @@
-"""MiniMax M2, M2.1, M2.5: tags with attributes."""
+"""MiniMax M2, M2.1, M2.5: calls and parameters are tags, with their names as attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The entries of the table of architectures: names in GGUF files and in our checkpoints, and the converters' changes.
+"""The entries of the table of architectures: names in GGUF files and in Hugging Face checkpoints, and what converters
+change. In this folder, "our" names, shapes and checkpoints are those of Hugging Face.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class Place(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """One of our tensors whose rows lie in several stored tensors of a layer.
+    """One tensor of a Hugging Face checkpoint whose rows lie in several stored tensors of a GGUF layer.
 
     name: our name with its ending. pieces: the stored names with their endings; a layer that lacks the first piece has
     no such tensor. turned_pieces: the pieces that are stacks whose matrices are stored as (columns, rows). order:
     returns the order of the joined rows, from the config and the shapes of the pieces. matrices: whether our tensor is
-    a stack as the pieces are. turned: whether our checkpoints have the tensor as (columns, rows).
+    a stack as the pieces are. turned: True where the Hugging Face checkpoint has the tensor as (columns, rows).
     """
 
     name: str

@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 
 class Place(Struct, frozen=True):
-    """How a tensor stored in a GGUF file becomes a tensor of our checkpoints.
+    """How a tensor stored in a GGUF file becomes a tensor of a Hugging Face checkpoint ("ours").
 
     name: our name with its ending; without an ending, it gets the stored one. `{}` in the name stands for an expert's
     number, or for one of `parts`. order: returns the order of the rows, from the config and their number (see
@@ -83,7 +83,9 @@ OUTER: _Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One architecture of GGUF files: how its keys and tensors become config.json and the tensors of our checkpoints.
+    """One architecture of GGUF files: how its keys become config.json, and its tensors those of Hugging Face
+    checkpoints ("ours").
+
     hf: the name in `architectures` of config.json. layer, outer: stored name -> our name, for the tensors of a layer
     and for the others. A stored name with its ending goes before one without.
 

@@ -1,7 +1,7 @@
 """Decoders with latent attention.
 
 The second product of keys and values is stored for each head in the forms that the absorbed products need: keys as
-(latent, head) and values as (head, latent). Older files have it as our checkpoints do. Sources:
+(latent, head) and values as (head, latent). Older files have it as Hugging Face checkpoints do. Sources:
 conversion/{deepseek,minicpm,mistral,mistral3}.py of llama.cpp.
 """
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 MAX_PROMPT_CHARACTERS = 8 * 1024 * 1024
 BOUNDED_CHARACTERS = 64 * 1024
-"""The length from which a text is bounded before it is tokenized. Shorter texts are tokenized at once, which takes
-milliseconds."""
+"""For texts with more characters, a lower bound of the number of tokens is computed first. If it reaches the context,
+the text is refused without tokenizing it. Shorter texts are tokenized at once, which takes milliseconds."""
 
 _T = TypeVar("_T")
 

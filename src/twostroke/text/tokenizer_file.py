@@ -31,8 +31,8 @@ COMMENT = "#version"
 
 
 class _Strict(msgspec.Struct, forbid_unknown_fields=True):
-    """A part of a file that may have no other fields. Other fields might mean something to the library, which then
-    reads the file itself."""
+    """The base of structs for parts of tokenizer.json. A part with an unknown field is not decoded here, because the
+    field may change the tokenizer: the `tokenizers` library then reads the whole file itself."""
 
 
 class _Token(_Strict):

@@ -9,13 +9,17 @@ from msgspec import Struct
 
 
 class PieceKind(enum.IntEnum):
-    """What one piece of the work on an image computes. PATCHES: pixels become rows, which go through the ops before the
-    first attention. PRODUCTS: rows go through the ops between two attentions, or after the last one, where each row
-    depends on itself alone. ATTENTION: rows go through an attention in which they see all rows of their tile, or of
-    their square of a Sheet. WINDOWS: rows go through an attention in which they see a window. HEAD: image rows are
-    made. SHEET: the image rows of several squares are read line by line. SPAN_PRODUCTS, SPAN_ATTENTION: the same as
-    PRODUCTS and ATTENTION, for image rows that see each other in the language model. FOLD: groups of patches become one
-    row each, and these rows go through the ops up to the next attention."""
+    """What one piece of the work on an image computes.
+
+    PATCHES: pixels become rows, which go through the ops before the first attention.
+    PRODUCTS: rows go through the ops between two attentions, or after the last one. Each row depends on itself alone.
+    ATTENTION: rows go through an attention in which a row sees all rows that are encoded together with it.
+    WINDOWS: rows go through an attention in which a row sees only the rows of its window.
+    HEAD: the last ops of the encoder make the image rows that the language model gets.
+    SHEET: the image rows of sub-images that were encoded alone are put into the line order of the whole image.
+    SPAN_PRODUCTS, SPAN_ATTENTION: the same as PRODUCTS and ATTENTION, for image rows in the language model.
+    FOLD: groups of patches become one row each, and these rows go through the ops up to the next attention.
+    """
 
     PATCHES = 0
     PRODUCTS = 1

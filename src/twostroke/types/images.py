@@ -115,8 +115,8 @@ class Sheet(Struct, frozen=True):
 
     @classmethod
     def alone(cls, side: int) -> Sheet:
-        """Returns a grid of one square with `side` image rows on each side. One row that ends a line stands after all
-        of them."""
+        """Returns a grid of one square with `side` image rows on each side. One row that ends a line comes after the
+        image rows of the whole grid; the lines before the last have no such row."""
         return cls(1, 1, side, 0, 0, side, side, side, side, ends_lines=False)
 
     @property

@@ -10,7 +10,8 @@ _MARK = "The model is not loaded"
 
 
 def not_loaded(code: str, why: str) -> str:
-    """Returns the text of an event's error. code: one of the error codes that clients see."""
+    """Returns the error text for requests that waited for a model that was then not loaded. code: the error code
+    that clients see. why: the reason, a sentence for people. `unavailable_of` reads both from the text."""
     return f"{_MARK} ({code if code in _CODES else _CODES[-1]}): {why}"
 
 

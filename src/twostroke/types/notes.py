@@ -18,14 +18,16 @@ _UNSAFE_NAME = re.compile(r"[^A-Za-z0-9_.:/-]")
 
 
 class Notes:
-    """A few notes, each text once and safe to write into a header. For one thread."""
+    """Collects notes that tell a client what was changed in its request. Each text is kept once, in a form that is safe
+    in an HTTP header. Only one thread may use an instance."""
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
         self._left_out = 0
 
     def add(self, text: str) -> None:
-        """Remember the note of one change. Names that a client chose must go through `named` first."""
+        """Adds a note about one change that was made to the request. Names that a client chose must go through `named`
+        first."""
         text = _UNSAFE.sub("?", text[:MAX_NOTE_CHARACTERS])
         if text in self._texts:
             return

@@ -24,7 +24,8 @@ class LatencyObjectives:
         return self.ttft_s is not None or self.itl_s is not None
 
     def loosened(self, asked: LatencyObjectives | None) -> LatencyObjectives:
-        """Returns these objectives, each replaced by the request's own objective (`asked`) where it has one."""
+        """Returns these objectives, each replaced by the request's own objective (`asked`), tighter or looser, where
+        the request has one."""
         if asked is None:
             return self
         return LatencyObjectives(

@@ -25,11 +25,13 @@ class MissReason(enum.StrEnum):
 
 
 class PrefixMiss(Struct, frozen=True):
-    """position: the position of the first prompt token that was not found; with DIFFERS, the position where the prompt
+    """A prompt of which only a part, or nothing, was found in the prefix cache.
+
+    position: the position of the first prompt token that was not found; with DIFFERS, the position where the prompt
     departs from the cached one.
 
-    lost_tokens: the number of prompt tokens that would have been found otherwise. by: the id of the request that was
-    computing the page.
+    lost_tokens: the number of further prompt tokens that would have been found without the cause that `reason` names;
+    0 where there are none. by: with UNFINISHED, the id of the request that was computing the page.
     """
 
     reason: MissReason

@@ -27,7 +27,8 @@ from twostroke.weights.packed.fingerprint import content_of_folder
 NAME = "key_factors.json"
 VERSION = 1
 MOST = 24
-"""The largest magnitude of an exponent. Real keys need much smaller ones."""
+"""The largest magnitude of the exponent e of a factor 2^e by which a channel of K is divided. Real models need much
+smaller exponents."""
 FIX = f"Run `twostroke quantize MODEL --to keys` again, or delete {NAME}."
 
 Exponents = Mapping[int, tuple[tuple[int, ...], ...]]
@@ -65,8 +66,8 @@ def require_same_model(folder: Path, output: Path) -> None:
 
 
 def write_key_factors(folder: Path, found: KeyFactors) -> Path:
-    """Writes the file for the model of this folder, and returns its path. Raises ModelError; raises ConfigError where
-    it cannot be written."""
+    """Writes the factors by which channels of K are divided to key_factors.json in a model's folder. Returns the file's
+    path. Raises ModelError; raises ConfigError where the file cannot be written."""
     said = {
         "version": VERSION,
         "model": content_of_folder(folder),
@@ -87,8 +88,8 @@ def write_key_factors(folder: Path, found: KeyFactors) -> Path:
 
 
 def read_key_factors(folder: Path, caches: Mapping[int, PagedKV]) -> KeyFactors | None:
-    """Reads the key_factors.json of a model's folder; returns None where there is no such file. caches: the caches of K
-    and V that the file must name.
+    """Reads key_factors.json of a model's folder: the factors by which channels of K are divided before K is kept in
+    int8 or int4. Returns None where there is no such file. caches: the caches of K and V that the file must name.
 
     Raises CorruptModel for a file that is not sound or belongs to another model.
     """

@@ -79,8 +79,9 @@ def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], Wei
 
 
 def column_orders(checkpoint: Checkpoint) -> OrderChoice:
-    """Returns a function that returns, for the tensors of a matrix, a format and the order in which the columns are
-    sorted for it. The function returns None unless all tensors have the same order, and a kind holds them all."""
+    """Returns a function that decides whether a matrix is kept with sorted columns. It takes the tensors of the matrix,
+    and returns the format and the tensor that has the order of the columns. It returns None where the tensors have no
+    common order, or where no packed kind holds all of them without loss."""
 
     def choose(parts: tuple[Tensor, ...]) -> KeptOrder | None:
         tensors = [checkpoint.tensors.get(part.name) for part in parts]
@@ -194,8 +195,8 @@ def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32A
 
 
 def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Array] | None:
-    """Does the same as `rows_in_file` for a tensor that is joined from stored tensors, some of them transposed. Returns
-    None unless one stored tensor has the whole part."""
+    """Returns one stored tensor and the rows of it that form a part, for `rows_in_file`. Returns None where no single
+    stored tensor has the whole part. tensor: joined from stored tensors, some of them transposed."""
     if part.matrix is not None or part.transposed != (part.columns is not None):
         return None
     chosen = _chosen(part, tensor.matrix_rows) if part.columns is None else np.arange(*part.columns, dtype=np.int32)

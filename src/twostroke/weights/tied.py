@@ -56,7 +56,8 @@ def _text_of(place: Path) -> str:
 
 
 def _keep(place: Path, text: str) -> None:
-    """Writes the answer. If it cannot be written, the next start compares again."""
+    """Writes whether the head equals the embedding into the file `place`. If the file cannot be written, the next start
+    of the engine compares the two tensors again."""
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(f".partial-{os.getpid()}")

@@ -21,7 +21,8 @@ from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
 
 _PLACE = "Qzgoeson qzhere"
-"""Words that no template holds."""
+"""The content of a placeholder answer. It is searched for in the rendered prompt, to find where an answer's text
+begins. No template contains these words."""
 
 
 class Template(Protocol):

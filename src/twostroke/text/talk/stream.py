@@ -206,5 +206,6 @@ class Marks:
 
 @lru_cache(maxsize=512)
 def marks_of(marks: tuple[str, ...]) -> Marks:
-    """Returns the Marks of these texts, made once for each set of texts."""
+    """Returns the object that searches for all of these texts at the same time. The objects are cached, because making
+    one compiles a regular expression."""
     return Marks(marks)

@@ -83,8 +83,9 @@ class Switches:
         return Put(made) if made else None
 
     def _switches(self, name: str) -> bool:
-        """Returns True where the values of the variable `name` change the prompt. A variable of this name could also
-        serve another purpose. Where the template refuses the value for on, its having the variable is enough."""
+        """Returns True where the template has the variable `name` and its values for on and off give different prompts.
+        A variable of this name could also serve another purpose. Where the template raises an error for the value that
+        means on, the prompts are not compared, and the result is True."""
         if name not in self._known:
             return False
         on, off = (self._text({name: value}) for value in VALUES[name])

@@ -18,7 +18,8 @@ class Trimmed:
         self.begun = False
 
     def say(self, text: str) -> None:
-        """Takes more text."""
+        """Passes text on to `emit`. White space at its end is held back; after `trim` or `drop`, white space at its
+        beginning is left out."""
         if self._trim:
             text = text.lstrip()
         if not text:
@@ -54,7 +55,8 @@ class Trimmed:
         self._trim = True
 
     def finish(self) -> None:
-        """Ends the text. White space at its end is passed on, unless a mark came after it."""
+        """Ends the text. White space at its end is passed on, unless `trim` or `drop` was called after it, because a
+        mark such as `</think>` ended the text."""
         if self._spaces and not self._trim:
             self._emit("".join(self._spaces))
         self._spaces.clear()

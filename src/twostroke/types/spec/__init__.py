@@ -1,1 +1,2 @@
-"""Descriptions of models and machines in numbers: read from their own descriptions, never measured in this package."""
+"""Models and machines in numbers. The numbers come from config.json or vendors' documents, or are assumed; this package
+measures nothing."""

@@ -131,8 +131,8 @@ class HardwareSpec:
         return self.product_rate(kind) / self.read_bytes_per_s
 
     def split_over(self, devices: int) -> HardwareSpec:
-        """Returns `devices` of these machines that share each layer. Memory and rates add up, and the rates are then
-        multiplied by the class's share for links."""
+        """Returns `devices` of these machines that share each layer. Memory and rates add up. The rates are then
+        multiplied by `efficiency.links`, because communication between the devices takes a part of the time."""
         if devices == 1:
             return self
         gain = devices * self.efficiency.links

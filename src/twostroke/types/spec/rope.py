@@ -31,8 +31,8 @@ class RopeKind(enum.StrEnum):
     LLAMA3 = "llama3"
     PROPORTIONAL = "proportional"
     STILL = "still"
-    """The kind of a table of cos and sin without rotations; it only has the factor that grows with the position. No
-    config names this kind."""
+    """The kind for vectors that are not rotated, but multiplied by a factor that grows with their position
+    (RopeSpec.growth). No config names this kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,13 +64,14 @@ class Keys:
         return key in self._values
 
     def has_tensor(self, stem: str) -> bool:
-        """Returns whether a layer has a tensor of this name, its ending included."""
+        """Returns whether the file or one of its layers has a tensor `stem`. stem: a name with its ending and without
+        the layer, such as "attn_q.weight"."""
         ending = "." + stem
         return stem in self.tensors or any(name.endswith(ending) for name in self.tensors)
 
     def tensor_shape(self, stem: str) -> tuple[int, ...]:
-        """Returns the shape of the first tensor of this name, its ending included. Raises CorruptModel where there is
-        none."""
+        """Returns the shape of the tensor `stem` in the first layer that has it. stem: a name with its ending and
+        without the layer, such as "attn_q.weight". Raises CorruptModel where there is none."""
         ending = "." + stem
         found = next((tensor for name, tensor in self.tensors.items() if name == stem or name.endswith(ending)), None)
         if found is None:

@@ -194,8 +194,9 @@ def _slices(file: GgufFile, stored: str, tensor: StoredTensor, name: str) -> Ite
 
 
 def rotation_divisors(files: Mapping[str, GgufFile]) -> tuple[list[float], ...] | None:
-    """Returns the divisors of ROTATION_DIVISORS; None where the files have none. Raises CorruptModel where one of two
-    tensors is missing."""
+    """Returns the numbers by which the frequencies of rotation are divided: one list, or one for short and one for long
+    contexts. Returns None where the files have no such tensors (ROTATION_DIVISORS). Raises CorruptModel where only one
+    of the tensors for short and long contexts is there."""
     places = {name: file for file in files.values() for name in _DIVISORS & file.tensors.keys()}
     for names in ROTATION_DIVISORS:
         if places.keys() >= set(names):

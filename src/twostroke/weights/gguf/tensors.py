@@ -185,9 +185,12 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return [(source, own) for source, _, own in found]
 
     def in_one_source(self, rows: I32Array, transposed: bool) -> tuple[GgufTensor, I32Array] | None:
-        """Returns the source that has all of these rows, as a tensor of its own, and the rows' numbers in it. Returns
-        None where no source has all of them. transposed: True for a source that is stored as (columns, rows). The rows
-        must then be all columns of one stored matrix, and the numbers are those of this matrix's rows."""
+        """Returns the one source that has all of these rows, as a tensor of its own, and the numbers of its rows that
+        store them. Returns None where there is no such source.
+
+        transposed: True where the source must be stored as (columns, rows). Then `rows` must be all rows of one matrix,
+        and the result has the numbers of all stored rows of this matrix.
+        """
         for source, at, own in self._sought(rows):
             stack = source.tensor.shape
             if len(at) != len(rows) or source.turned != transposed or self.turned or self.elements:
@@ -205,8 +208,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return None
 
     def _sought(self, rows: I32Array) -> Iterator[tuple[Source, NDArray[np.intp], I32Array]]:
-        """Yields, for each source that has some of these rows, the places of these in `rows`, and their numbers in the
-        source."""
+        """Yields (source, places, numbers) for each source that has some of these rows. places: the indices into `rows`
+        of the rows that this source has. numbers: the numbers of the same rows in the source."""
         sought = rows if self.order is None else self.order[rows]
         first = 0
         for source in self.sources:

@@ -74,8 +74,8 @@ class BackgroundCheck:
 
     def start(self) -> None:
         """Begins the check, after DELAY_S. Where the system begins no more threads, there is no check, and `complete`
-        stays False. Weights that this start packed are then packed again at the next start, unless `close` writes their
-        file."""
+        stays False. If this process packed the weights, the next process must then pack them again, unless `close`
+        writes their file."""
         if self._file is not None:
             begun(self._thread)
 

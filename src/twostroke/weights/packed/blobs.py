@@ -51,7 +51,7 @@ class MemoryTarget:
         return self.blobs[key][first_byte : first_byte + num_bytes]
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """Does nothing: the area is the blob."""
+        """Does nothing: `area` returned the memory of the blob itself, so the bytes are already there."""
 
 
 def plan_blobs(model: Model, format_for: FormatChoice) -> tuple[Blob, ...]:

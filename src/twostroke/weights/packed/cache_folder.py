@@ -63,8 +63,8 @@ def cached_files(folder: Path) -> list[CachedFile]:
 
 
 def listed_files(folder: Path) -> list[CachedFile]:
-    """Returns the files as `cached_files` does. Raises ConfigError for a folder that may not be read: it is not an
-    empty one."""
+    """Returns all files of a folder, as `cached_files` does, for commands. Raises ConfigError, which tells the user
+    what to do, for a folder that may not be read."""
     try:
         return cached_files(folder)
     except OSError as error:

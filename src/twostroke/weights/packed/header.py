@@ -107,7 +107,8 @@ def plan_file(key: Key, blobs: tuple[Blob, ...]) -> FilePlan:
 
 
 def encode(plan: FilePlan, sums: str, origin: str) -> bytes:
-    """Returns the header's bytes, plan.header_bytes of them. origin: only its end is kept where it is long."""
+    """Returns the header's bytes, plan.header_bytes of them. origin: the folder or GGUF file from which the weights
+    were packed. Only the last ORIGIN_CHARACTERS characters of it are kept."""
     return _text(plan.key, plan.extents, sums, origin[-ORIGIN_CHARACTERS:]).ljust(plan.header_bytes)
 
 

@@ -29,7 +29,8 @@ PIECE_ELEMENTS = 1 << 21
 
 
 class BlockPacker(Protocol):
-    """The part of a packer that this module needs."""
+    """Packs quantized matrices of GGUF files for a backend. Packers have more members; this type has those that this
+    module uses."""
 
     num_threads: int
     """The number of threads that packing may use."""

@@ -1,4 +1,5 @@
-"""Predicts the formats in which the matrices of a quantized checkpoint will be kept, from config.json alone: for plans.
+"""Predicts the formats in which the matrices of a quantized checkpoint will be kept. `twostroke plan` needs them where
+the weights were not downloaded, so they are predicted from config.json alone.
 
 Facts that only the tensors show are not known to this module: act-order whose orders differ, types of scales, layers
 that were left out without a note. So the checkpoint may be kept in other formats.

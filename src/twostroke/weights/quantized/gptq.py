@@ -29,8 +29,8 @@ from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, S
 BITS = (2, 3, 4, 8)
 
 _ONES = {2: 0x55555555, 4: 0x11111111, 8: 0x01010101}
-"""A word with the value one in each of its codes. It is added to whole words, because it was subtracted from whole
-words."""
+"""Bits of a code -> a 32-bit word that has the value one in each of its codes. In the first format this word was
+subtracted from each word of zero points. Adding it undoes that, also where a zero point borrowed from the next."""
 
 _GPTQMODEL_3 = np.array((0x24924924, 0x92492492, 0x49249249), np.uint32)
 

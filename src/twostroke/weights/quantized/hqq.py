@@ -114,7 +114,8 @@ class HqqMatrix:
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix. Only groups that lie side by side in a row have such kinds."""
+        """The packed kinds that hold the matrix without loss; empty unless each row consists of whole groups of
+        consecutive columns."""
         columns = self.shape[1]
         return affine_kinds(self.bits, columns, self.group) if self.axis and columns % self.group == 0 else frozenset()
 

@@ -45,7 +45,8 @@ def check_kv_scheme(fields: Fields) -> None:
 
 
 def kv_scale_sentence(names: Iterable[str], kv_format: str) -> str | None:
-    """Returns a sentence about the scales among these names of tensors; None where there are none."""
+    """Returns a sentence that tells the user why the checkpoint's scales of K and V are not used with `kv_format`; None
+    where the checkpoint has no such scales. names: the names of the checkpoint's tensors."""
     count = sum(1 for name in names if KV_SCALE.fullmatch(name))
     if not count:
         return None

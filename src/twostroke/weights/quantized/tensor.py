@@ -52,7 +52,8 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
         return self.matrix.ordered_kinds if isinstance(self.matrix, OrderedMatrix) else frozenset()
 
     def read_stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Returns rows as codes and scales, columns sorted, for a kind that can hold them. Raises CorruptModel."""
+        """Returns rows [first, first + count) as codes and scales, for a kind that can hold them. Where columns of a
+        group lie apart (act-order), the result has them sorted by group. Raises CorruptModel."""
         return self.matrix.stored(first, count, kind)
 
 

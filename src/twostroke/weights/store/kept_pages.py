@@ -21,8 +21,8 @@ OVER = "used longest ago, and all together take more than {keep:,.1f} MB"
 
 
 class KeptPages(Struct, frozen=True):
-    """files: the pages of prompts in the folder. used_s: the time when a page was last written or read; None where
-    there are none."""
+    """The files in `folder` that keep pages of K and V of prompts for later processes. files: one entry for each file,
+    sorted by name."""
 
     folder: Path
     files: tuple[FoundFile, ...]

@@ -32,7 +32,7 @@ class KnownName(Struct, frozen=True):
 
 @cache
 def rows() -> Mapping[str, KnownName]:
-    """Returns the rows by their names, in the order of the table."""
+    """Returns the table of short names in popular.toml: short name -> KnownName, in the order of the file."""
     text = Path(__file__).with_name("popular.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)["models"]
     return MappingProxyType({name: KnownName(name=name, **fields) for name, fields in table.items()})

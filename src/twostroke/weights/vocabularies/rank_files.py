@@ -55,7 +55,8 @@ CLASSES = {
 
 
 def read_rank_file(folder: Path, name: str) -> TokenizerFiles:
-    """Reads a rank file. Raises CorruptModel; raises UnsupportedModel for a class that is not known."""
+    """Reads a model's tiktoken file: byte strings of tokens and their ranks in BPE merging. Raises CorruptModel; raises
+    UnsupportedModel where tokenizer_config.json names no known tokenizer class, so that the splitting is not known."""
     path = folder / "tokenizer_config.json"
     config = read_object(path) if path.is_file() else {}
     form = _form(folder, config, name)

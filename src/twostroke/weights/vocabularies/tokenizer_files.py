@@ -1,4 +1,5 @@
-"""The files that are made of a vocabulary file."""
+"""The contents of tokenizer.json and tokenizer_config.json, as they are made from a vocabulary file of tiktoken,
+SentencePiece or Mistral (tekken)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ def _reader(folder: Path) -> Callable[[Path], TokenizerFiles] | None:
 
 
 def _members(folder: Path, read: Callable[[Path], TokenizerFiles]) -> dict[str, str | Path]:
-    """Returns file name -> text, or the file to which a link leads."""
+    """Returns the files of the new folder: name -> the text of a file that is written, or, for a link, the file in the
+    model's folder to which it leads."""
     vocabulary = read(folder)
     own = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     config: dict[str, Any] = {**vocabulary.texts, **own}

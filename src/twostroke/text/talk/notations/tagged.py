@@ -81,7 +81,8 @@ class TaggedNotation(Struct, frozen=True):
             yield from _Arguments(self, stream, call).read()
 
     def _named(self, stream: TextStream) -> Reading[bool]:
-        """Reads the text after a name, up to the end of its tag. Returns True where the tag is whole."""
+        """Reads the rest of the tag that has the name, such as attributes. Returns False where the text goes on without
+        closing this tag."""
         if not self.name_close.strip():
             return bool((yield from stream.peek()))
         yield from stream.match('"')

@@ -1,4 +1,5 @@
-"""The entries of the table of architectures: names in GGUF files and in our checkpoints, and the converters' changes.
+"""The entries of the table of architectures: names in GGUF files and in Hugging Face checkpoints, and what converters
+change. In this folder, "our" names, shapes and checkpoints are those of Hugging Face.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Shape = tuple[int, ...]
 
 
 class Place(Struct, frozen=True):
-    """How a tensor stored in a GGUF file becomes a tensor of our checkpoints.
+    """How a tensor stored in a GGUF file becomes a tensor of a Hugging Face checkpoint ("ours").
 
     name: our name with its ending; without an ending, it gets the stored one. `{}` in the name stands for an expert's
     number, or for one of `parts`. order: returns the order of the rows, from the config and their number (see
@@ -44,12 +45,12 @@ class Place(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """One of our tensors whose rows lie in several stored tensors of a layer.
+    """One tensor of a Hugging Face checkpoint whose rows lie in several stored tensors of a GGUF layer.
 
     name: our name with its ending. pieces: the stored names with their endings; a layer that lacks the first piece has
     no such tensor. turned_pieces: the pieces that are stacks whose matrices are stored as (columns, rows). order:
     returns the order of the joined rows, from the config and the shapes of the pieces. matrices: whether our tensor is
-    a stack as the pieces are. turned: whether our checkpoints have the tensor as (columns, rows).
+    a stack as the pieces are. turned: True where the Hugging Face checkpoint has the tensor as (columns, rows).
     """
 
     name: str
@@ -82,7 +83,9 @@ OUTER: _Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One architecture of GGUF files: how its keys and tensors become config.json and the tensors of our checkpoints.
+    """One architecture of GGUF files: how its keys become config.json, and its tensors those of Hugging Face
+    checkpoints ("ours").
+
     hf: the name in `architectures` of config.json. layer, outer: stored name -> our name, for the tensors of a layer
     and for the others. A stored name with its ending goes before one without.
 

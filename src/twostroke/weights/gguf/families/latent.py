@@ -1,7 +1,7 @@
 """Decoders with latent attention.
 
 The second product of keys and values is stored for each head in the forms that the absorbed products need: keys as
-(latent, head) and values as (head, latent). Older files have it as our checkpoints do. Sources:
+(latent, head) and values as (head, latent). Older files have it as Hugging Face checkpoints do. Sources:
 conversion/{deepseek,minicpm,mistral,mistral3}.py of llama.cpp.
 """
 
@@ -35,7 +35,8 @@ INDEX = {
 
 
 def _keys_and_values(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """Returns the order of rows by head: for each head the rows of its key, then the rows of its value."""
+    """Returns, for each row of kv_b_proj, the row in the two stored tensors laid end to end. They have the keys of all
+    heads, then the values of all heads; kv_b_proj has for each head its key, then its value."""
     return taken_in_turn(shapes[0][0], (shapes[0][2], shapes[1][1]))
 
 
@@ -103,8 +104,8 @@ def _deepseek3(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _chosen_by_sigmoids(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of experts that are chosen with a bias. A file without a factor for the experts' weights means
-    the factor 1."""
+    """Returns the config fields of a model that chooses experts as DeepSeek V3 does, by the sigmoid of the router's
+    logits plus a bias. A file without the routed scaling factor means the factor 1."""
     if keys.number("expert_gating_func", 2) != 2:
         raise keys.wrong("expert_gating_func", "Experts that are chosen with a bias are chosen by a sigmoid (2).")
     normed = keys.truth("expert_weights_norm", False)

@@ -26,8 +26,8 @@ PER_LAYER = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate
 
 
 def _pairs(config: Config, rows: int) -> I32Array:
-    """Returns the order of rows of a layer's q or k. The number of heads differs from layer to layer; their width does
-    not."""
+    """Returns, for each row of a layer's q or k, the stored row: the file stores rotary pairs, where Hugging Face
+    checkpoints have halves. The number of heads follows from `rows`, because it differs from layer to layer."""
     return halves_of_pairs(rows, rows // int(config["head_dim"]))
 
 

@@ -1,4 +1,5 @@
-"""Step 3.5 and 3.7: more query heads in layers with a window, and limits of gated blocks for each layer.
+"""Step 3.5 and 3.7: more query heads in layers with a window, and for each layer a limit to which the activations in
+gated blocks are clamped.
 
 Source: conversion/step3.py of llama.cpp.
 """

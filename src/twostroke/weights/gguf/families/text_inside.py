@@ -58,8 +58,8 @@ def _hunyuan(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _paired(config: Config, rows: int) -> I32Array:
-    """Returns the order of rows that are rotated: the file has them as halves, where the plain decoder has them as
-    pairs."""
+    """Returns, for each row of q or k of the Hugging Face checkpoint, the stored row. The checkpoint has the two rows
+    of a rotary pair next to each other; the file has the first rows of all pairs of a head, then the second rows."""
     dim = int(config["head_dim"])
     return pairs_of_halves(rows, dim, int(dim * float(config.get("partial_rotary_factor", 1.0))))
 

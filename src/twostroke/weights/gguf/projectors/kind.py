@@ -36,7 +36,7 @@ class ProjectorKind(Struct, frozen=True, kw_only=True):
     joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. orders: the order
     in which the rows of a layer's tensor are stored, by the stem of its name; it follows from the numbers of rows and
     of heads. colors_last: True where kernels of patches are matrices of pixels whose colours are neighbours. wide: the
-    tensor that has a row for each element of an image row, where no key gives their number.
+    tensor whose number of rows is the width of an image row; "" where the key projection_dim gives this width.
     """
 
     mark: str

@@ -13,7 +13,8 @@ from twostroke.weights.gguf.projectors.siglip import OUTER, SCALE, SIGLIP
 
 LAYERS = "wa_layer_indexes"
 MODES = {2: "4x", 4: "16x"}
-"""The name in the settings, by the number of patches on each side of the square that becomes one image row."""
+"""Number of patches on each side of the square that becomes one image row -> the value of `downsample_mode` in
+config.json."""
 
 
 def _minicpm(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:

@@ -15,7 +15,7 @@ from twostroke.weights.gguf.vocabulary.post_processors import around
 from twostroke.weights.gguf.vocabulary.token_list import CONTROL, NORMAL, USER_DEFINED, TokenList
 
 LONGEST = 512
-"""The most bytes of a token that is read: the pattern has a level for each byte."""
+"""The most bytes of a token that is read: the regular expression of all tokens may nest one group for each byte."""
 _ESCAPED = re.compile(r"\\(x[0-9a-f]{2}|.)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r"}
 
@@ -89,7 +89,8 @@ def _tree(vocab: dict[str, int]) -> Node:
 
 
 def _pattern(node: Node) -> str:
-    """Returns a pattern that matches the longest possible rest of a token after a place."""
+    """Returns a regular expression for the rest of a token whose first characters lead to `node`. It matches the
+    longest rest that the text allows."""
     inner = {character: child for character, child in node.items() if character}
     if not inner:
         return ""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 LONGEST = 512
 """The number of characters of the longest piece that a merge can make."""
 _BASE = 0x9E3779B97F4A7C15
-"""An odd number: multiplying by it can be undone modulo 2^64."""
+"""The base of the hashes of texts (see `_pairs`). It is odd, so multiplying by it can be undone modulo 2^64."""
 _MIXED = np.uint64(0xD6E8FEB86659FD93)
 _BITS = 24
 """The number of bits of a hash by which texts are looked up first. One of 60 texts that are not in a large vocabulary
@@ -72,7 +72,8 @@ def _pairs(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Place
 
 
 def _pairs_by_text(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Places, Places]:
-    """Does the same as `_pairs` by comparing texts, for vocabularies in which two texts have the same hash."""
+    """Returns the indices of joined texts, of their first parts and of their second parts, as `_pairs` does. It looks
+    up the texts themselves, for vocabularies in which two texts have the same hash."""
     place_of = {text: place for place, text in enumerate(texts)}
     found = [
         (join, place_of[text[:middle]], place_of[text[middle:]])

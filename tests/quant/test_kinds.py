@@ -24,3 +24,8 @@ def test_a_kind_keeps_floats_or_codes_of_files_or_is_in_the_grids_of_rounded_kin
     stored = {kind for kind in WeightKind if kind.is_stored}
     assert stored == {kind for kind, _ in HELD}  # `is_stored` holds for no kind to which floats alone are rounded
     assert {each.kind for each in INTEGERS} == {kind for kind in WeightKind if not kind.is_float} - stored
+
+
+def test_plans_know_the_rate_of_every_kind() -> None:
+    whole = {kind.arithmetic for kind in WeightKind if not kind.is_float}
+    assert whole == {WeightKind.INT8, WeightKind.INT4}, "rates are measured for these two"

@@ -360,4 +360,4 @@ def test_gguf_files_are_made_by_llama_cpp_alone(tmp_path: Path) -> None:
 
 def test_types_of_weights_are_checked_before_anything_is_written() -> None:
     answer = CliRunner().invoke(compare, ["--weights", "int8,Q4_K_X"])
-    assert answer.exit_code == 2 and "'Q4_K_X' is none of int8, int4, bf16, f32, int5, int6, Q8_0" in answer.output
+    assert answer.exit_code == 2 and "'Q4_K_X' is none of int8, int4, f32, bf16" in answer.output

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bits import digests
 from tests.bits.digests import WHOLE, cases, changes, family_digests, name_of, recorded
 from tests.native import tiles
 from tests.tiers import TIER, levels, thinned
@@ -53,6 +54,12 @@ def test_emulated_matrix_registers_say_the_bits_of_real_ones(name: str, tmp_path
 @pytest.mark.slow
 def test_every_family_is_written_down_and_nothing_else() -> None:
     assert set(recorded()) == {name_of(family, *pair) for family, pairs in cases().items() for pair in pairs}, REMEDY
+
+
+def test_a_new_line_of_the_file_adds_no_level_to_the_other_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "available_levels", lambda: ["generic", "avx2", "avxvnni", "avx512"])
+    in_every_line = set.intersection(*map(set, recorded().values()))
+    assert set(digests.levels_here()) == {"generic", "avx2", "avx512"} <= in_every_line
 
 
 def test_changes_name_what_differs() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -153,6 +155,22 @@ def test_no_code_reads_a_setting_by_its_name_in_quotes():
     ]
     files = [path for folder in ("src", "tools") for path in (ROOT / folder).rglob("*.py")]
     assert [(path.name, each) for path in files for each in read_by_name(path.read_text())] == []
+
+
+@cache
+def attributes_in(folder: Path, *apart: str) -> frozenset[str]:
+    """The names of all attributes in the files below a folder."""
+    texts = (path.read_text() for path in folder.rglob("*.py") if path.name not in apart)
+    return frozenset(name for text in texts for name in re.findall(r"\.(\w+)", text))
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_option_is_settled_and_a_part_of_the_program_reads_it(name: str) -> None:
+    definitions = ("engine_settings.py", "server_settings.py")
+    src = ROOT / "src" / "twostroke"
+    asked_alone = {option.name for option in server_settings.SeveralSettings.options()}
+    assert name in asked_alone | attributes_in(src / "assembly", *definitions), "no `resolver.pick` settles it"
+    assert name in attributes_in(src, *definitions, "config.py"), "it is settled, and nothing uses its value"
 
 
 def test_every_group_of_a_resolved_engine_or_server_is_in_resolved():

@@ -293,6 +293,10 @@ def test_another_group_size_is_one_line(echo: Path, monkeypatch: pytest.MonkeyPa
     line = block("an entry of FORMATS").strip().rstrip(",")
     assert line == '"int8g64": WeightFormat(WeightKind.INT8, group=64)'
     monkeypatch.setitem(formats.FORMATS, "int8g64", WeightFormat(WeightKind.INT8, group=64))
+    source = Path(formats.__file__ or "").read_text().replace('{"f32": F32,', f'{{"f32": F32, {line},')
+    names: dict[str, Any] = {"__name__": formats.__name__}
+    exec(source, names)  # noqa: S102
+    assert "int8g64" in {*names["WEIGHT_NAMES"]} & {*names["WHOLE_NAMES"]}  # all other lists take these names
     model = read_folder(echo)
     sizes = {name: work_of(model, name, KVKind.BF16).weight_bytes for name in ("int8", "int8g64", "f32")}
     assert sizes["int8"] < sizes["int8g64"] < sizes["f32"]  # down has 136 columns, which are one group or three

@@ -105,6 +105,7 @@ def test_the_build_and_the_package_find_the_same_levels() -> None:
     [
         ("all", (), LEVELS_OF["x86_64"]),
         ("runnable", (), ("generic", "avx2")),
+        ("generic", ("avx2",), ("generic",)),
         ("best", (), ("avx2",)),
         ("best", ("generic", "amx"), ("generic", "avx2", "amx")),
     ],

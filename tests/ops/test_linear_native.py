@@ -32,6 +32,8 @@ from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import F32, WeightFormat, WeightKind
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 13, 64, 100)
+ENDS = {WeightKind.INT8: (-127, 127), WeightKind.INT4: (-8, 7)}
+"""The lowest and the highest number of each kind that is rounded."""
 all_formats = pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
 integer_formats = pytest.mark.parametrize("weight_format", INTEGER_FORMATS, ids=format_id)
 
@@ -191,7 +193,7 @@ def constant_weight(weight_format: WeightFormat, q: int, columns: int, multiplie
 def test_extreme_integers_are_exact(
     weight_format: WeightFormat, sign: int, end: int, rows: int, one_thread: CpuOps
 ) -> None:
-    q = {WeightKind.INT8: (-127, 127), WeightKind.INT4: (-8, 7)}[weight_format.kind][end]
+    q = ENDS[weight_format.kind][end]
     multiplier = 15 if weight_format.kind is WeightKind.INT4 else 1
     columns = 2 * weight_format.group
     x = np.full((rows, columns), 127 * sign, np.float32)  # the scale is 1, and q is 127
@@ -203,7 +205,7 @@ def test_extreme_integers_are_exact(
 @integer_formats
 @pytest.mark.parametrize("rows", [1, 4, 6, 17, 50])
 def test_every_weight_value_is_multiplied_exactly(weight_format: WeightFormat, rows: int, one_thread: CpuOps) -> None:
-    low, high = (-127, 127) if weight_format.kind is WeightKind.INT8 else (-8, 7)
+    low, high = ENDS[weight_format.kind]
     columns = weight_format.group
     rng = np.random.default_rng(4)
     q = rng.integers(low, high + 1, (300, columns)).astype(np.int8)

@@ -8,13 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiers import examples
+from twostroke.ops.cases import INTEGERS
 from twostroke.ops.operands import F32Array, bf16_to_f32, f32_to_bf16, unpack_integers
 from twostroke.ops.quant.codec import ALIGNMENT_BYTES, INT4_DIVISORS, pack_weight, quantize_int4, quantize_int8
-from twostroke.ops.quant.formats import FORMATS, INT4, INT8, weight_format
+from twostroke.ops.quant.formats import FORMATS, INT4, INT8, WEIGHT_NAMES, weight_format
 from twostroke.ops.unpack import unpack
 from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 
-INTEGER_FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 128, 256)]
+INTEGER_FORMATS = list(INTEGERS)
+GAUSSIAN_ERROR = {WeightKind.INT8: 0.0075, WeightKind.INT4: 0.082}
+"""For each kind that is rounded, the largest error of a Gaussian matrix, in groups of 256 columns at most."""
 shapes = st.tuples(st.integers(1, 130), st.integers(1, 300))
 
 
@@ -76,12 +79,12 @@ def test_multipliers_fit_four_bits_and_products_eight() -> None:
 def test_gaussian_error_is_what_the_bits_allow(weight_format: WeightFormat) -> None:
     values = matrix((256, 512), 7)
     error = np.sqrt(np.mean((unpack(pack_weight(values, weight_format)) - values) ** 2))
-    assert error < (0.0075 if weight_format.kind is WeightKind.INT8 else 0.082)
+    assert error < GAUSSIAN_ERROR[weight_format.kind]
 
 
 def test_smaller_groups_err_less() -> None:
     values = matrix((128, 512), 3)
-    for kind in (WeightKind.INT8, WeightKind.INT4):
+    for kind in GAUSSIAN_ERROR:
         packed = [pack_weight(values, WeightFormat(kind, group)) for group in (64, 128, 256)]
         errors = [float(np.square(unpack(p) - values).sum()) for p in packed]
         assert errors == sorted(errors)
@@ -153,5 +156,5 @@ def test_packed_data_is_aligned_and_complete(weight_format: WeightFormat) -> Non
 def test_formats_by_name() -> None:
     assert [weight_format(name) for name in ("f32", "bf16", "int8", "int4")] == [F32, BF16, INT8, INT4]
     assert all(f.group % 64 == 0 for f in FORMATS.values())
-    with pytest.raises(ValueError, match="f32, bf16, int8, int4, int6, int5"):
+    with pytest.raises(ValueError, match=", ".join(WEIGHT_NAMES)):
         weight_format("int3")

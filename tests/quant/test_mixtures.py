@@ -1,20 +1,31 @@
 """int6, and int5, which is int4 with some matrices in int6: which matrices these are, how many bits both take, and that
-every list of names has both."""
+every list of names follows from one."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
 from tests.planner.figures import LLAMA2_7B, LLAMA3_70B, spec_of
 from twostroke.assembly.settings.option_values import WEIGHTS
-from twostroke.distributed.cluster.arithmetic import WHOLE
+from twostroke.ops.quant import formats
 from twostroke.ops.quant.formats import INT4, INT6, INT8, STORED, WEIGHT_NAMES, WHOLE_NAMES, format_choice
 from twostroke.types.spec.formats import COLUMNS8, F32
 
+SOURCES = Path(formats.__file__).parents[2]
+
 
 def test_every_list_of_names_has_all_of_them() -> None:
-    assert set(WEIGHTS) == {*WEIGHT_NAMES, STORED}
-    assert set(WHOLE) == set(WHOLE_NAMES) == {name for name in WEIGHT_NAMES if name.startswith("int")}
+    assert set(WEIGHT_NAMES) == {*formats.FORMATS, *formats.MIXTURES} and WEIGHTS == (*WEIGHT_NAMES, STORED)
+    assert set(WHOLE_NAMES) == set(WEIGHT_NAMES) - {"f32", "bf16"}
+
+
+def test_no_other_file_lists_the_names() -> None:
+    """A new format is one line: what lists the names takes them from `formats.py`."""
+    listed = re.compile(r"int[56]\b\W{1,9}int[4-8]\b")
+    assert [path for path in SOURCES.rglob("*.py") if listed.search(path.read_text())] == []
 
 
 def test_int5_has_six_bits_where_they_count_most() -> None:

@@ -11,9 +11,9 @@ from twostroke.ops.operands import F32Array
 from twostroke.ops.products.linear import reference
 from twostroke.ops.quant.codec import pack_weight
 from twostroke.ops.quant.formats import FORMATS
-from twostroke.ops.rotation import ROTATED_COLUMNS, rotated_columns, rotated_weights
+from twostroke.ops.rotation import rotated_columns, rotated_weights
 from twostroke.ops.unpack import unpack
-from twostroke.types.spec.formats import WeightFormat, WeightKind
+from twostroke.types.spec.formats import ROTATED_COLUMNS, WeightFormat, WeightKind
 
 PLAIN, ROTATED = WeightFormat(WeightKind.INT8, 256), WeightFormat(WeightKind.INT8, 256, ROTATED_COLUMNS)
 COLUMNS = [1, 31, 63, 64, 65, 576, 640, 1152, 2880]

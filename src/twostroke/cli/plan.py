@@ -12,7 +12,16 @@ from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.division_flags import DivisionFlags, divided_target, require_hardware
 from twostroke.cli.shared.flag_fields import flag, taking
-from twostroke.cli.shared.readings import COUNT, DURATION, ENCODER_FORMAT, ENCODER_HELP, FORMAT, KV_FORMAT, reading
+from twostroke.cli.shared.readings import (
+    COUNT,
+    DURATION,
+    ENCODER_FORMAT,
+    ENCODER_HELP,
+    FORMAT,
+    FORMAT_HELP,
+    KV_FORMAT,
+    reading,
+)
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +44,7 @@ class WorkFlags:
         metavar="FORMAT",
         callback=FORMAT,
         default=None,
-        help="f32, bf16, int8, int6, int5 or int4 [default: int8].",
+        help=f"{FORMAT_HELP} [default: int8].",
     )
     kv_format: str | None = flag(
         "--kv-format",

@@ -14,8 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-ROTATED_COLUMNS = 64
-"""The number of columns of a block. Packed weights are padded to multiples of 64 columns anyway."""
+from twostroke.types.spec.formats import ROTATED_COLUMNS
 
 F32Array = NDArray[np.float32]
 

@@ -22,6 +22,7 @@ HALF_PLACES = {
     "IQ2_XXS": (0,), "IQ2_XS": (0,), "IQ2_S": (0,), "IQ3_XXS": (0,), "IQ3_S": (0,), "IQ1_S": (0,),
 }  # fmt: skip
 """The places of float16 numbers in a block. Random bytes there would sometimes be infinite or NaN."""
+WITHOUT_WEIGHTS = ("Q8_K", "Q8_1", "I8", "I16", "I32", "I64", "F64")
 NEWER = {42: ("Q2_0", 64, 18)}
 """Types of ggml.h that the package does not know yet."""
 
@@ -92,8 +93,12 @@ def test_grids(name):
     assert np.array_equal(grid(name), theirs.grid.reshape(theirs.grid_shape))
 
 
+def test_every_type_of_the_table_is_decoded_or_holds_no_blocks_of_weights():
+    assert NUMBER_OF.keys() - DECODERS.keys() == {"F32", "F16", "BF16", *WITHOUT_WEIGHTS}
+
+
 def test_what_holds_no_weights_is_refused_by_name():
-    for name in ("Q8_K", "Q8_1", "I32", "F64"):
+    for name in WITHOUT_WEIGHTS:
         block = BLOCK_TYPES[NUMBER_OF[name]]
         with pytest.raises(UnsupportedModel, match=name):
             decode(block, np.zeros((1, block.num_bytes), np.uint8))

@@ -27,7 +27,7 @@ class Way:
     def expected(self) -> bool:
         """Whether config.json alone decides in which kind it is kept."""
         method = self.config.get("quantization_config", {}).get("quant_method", "mlx")
-        return method in ("gptq", "awq", "compressed-tensors", "mlx", "fp8", "hqq") and self.kept != "FLAT4"
+        return method not in ("bitsandbytes", "modelopt") and self.kept != "FLAT4"
 
 
 def _gptq(bits: int, group: int, kept: str | None, sym: bool = False, order: bool = False, v1: bool = True) -> Way:

@@ -23,6 +23,7 @@ from twostroke.assembly.settings.option_values import (
     parse_speculate,
     parse_text,
 )
+from twostroke.ops.quant.formats import WEIGHT_NAMES
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.pooling import Pooling, Task
 from twostroke.types.spec.formats import KVKind
@@ -37,7 +38,7 @@ class ModelSettings(Group):
     weights: Option[str] = Option(
         "FORMAT",
         one_of(*WEIGHTS),
-        "Weight format: f32, bf16, int8, int6, int5, int4, or stored (as a GGUF file has them).",
+        f"Weight format: {', '.join(WEIGHT_NAMES)}, or stored (as a GGUF file has them).",
         "stored for GGUF, else int8 for a 16-bit checkpoint and f32 for a 32-bit one",
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 
+from twostroke.ops.quant.formats import STORED, WEIGHT_NAMES
 from twostroke.types.speculate import BY_MODEL, INSIDE, SHIPPED_HEADS, WAYS
 
 Item = TypeVar("Item")
@@ -21,7 +22,7 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._*-]
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
-WEIGHTS = ("f32", "bf16", "int8", "int6", "int5", "int4", "stored")
+WEIGHTS = (*WEIGHT_NAMES, STORED)
 """Names of formats of weights."""
 ENCODER_WEIGHTS = ("usual", "int8", "int16", "bf16", "f32")
 """Names of formats of the weights of image encoders. `usual` follows from the format of the language model's weights.

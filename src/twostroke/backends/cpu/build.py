@@ -259,10 +259,9 @@ def levels_for(which: str, out: Path, target: str) -> list[str]:
     """Returns the levels to build. all: every level. runnable: those that this CPU runs. best: the last of these, and
     those that `out` holds, so that no library in it is older than the sources. Raises RuntimeError."""
     known = list(LEVELS[architecture_of(target)])
-    if which == "all":
-        return known
-    found = runnable_levels()
-    chosen = found if which == "runnable" else found[-1:]
+    if which not in ("runnable", "best"):
+        return known if which == "all" else [which]
+    chosen = runnable_levels()[0 if which == "runnable" else -1 :]
     return [level for level in known if level in chosen or library_in(out, level, target).is_file()]
 
 
@@ -383,7 +382,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Compile the native kernels.")
     parser.add_argument("--out", type=Path, default=LIBRARY_FOLDER)
     parser.add_argument("--target", choices=list(TRIPLES), default=None)
-    parser.add_argument("--levels", choices=("all", "runnable", "best"), default="all", help="of this CPU, or all")
+    words = dict.fromkeys(("all", "runnable", "best", *LEVELS["x86_64"], *LEVELS["aarch64"]))
+    parser.add_argument("--levels", choices=tuple(words), default="all", help="of this CPU, all, or one by its name")
     parser.add_argument("--sanitize", action="store_true", help="trap on undefined behaviour")
     asked = parser.parse_args()
     try:

@@ -13,6 +13,7 @@ import click
 from twostroke.cli.shared.command import ExampleCommand, SuggestingGroup, clear_errors, output_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.progress import progress_bar
+from twostroke.ops.quant.formats import WEIGHT_NAMES
 
 if TYPE_CHECKING:
     from twostroke.lab.bench.run_compare import Asked
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 SHAPE_HELP = "Random weights: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json."
 K_TYPES = ("Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "Q3_K_M", "Q2_K")
 GGUF_TYPES = ("Q8_0", *K_TYPES, "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS")
+OUR_OWN = tuple(name for name in WEIGHT_NAMES if name not in ("int8", "int4"))
 WEIGHTS_HELP = (
-    f"int8 and int4, which peers make, too; our own int6, int5, bf16, f32; types of GGUF ({', '.join(GGUF_TYPES)}). "
+    f"int8 and int4, which peers make, too; our own {', '.join(OUR_OWN)}; types of GGUF ({', '.join(GGUF_TYPES)}). "
     "Separate them with commas. For a GGUF type, llama.cpp writes one file, which both engines read [default: "
     "int8,int4; a GGUF file's own]."
 )
@@ -167,9 +169,8 @@ def compare(asked: CompareFlags, as_json: bool, verbose: bool) -> None:
 
 def _weights(text: str) -> tuple[str, ...]:
     from twostroke.lab.bench.cases import INTEGER_WEIGHTS
-    from twostroke.ops.quant.formats import WEIGHT_NAMES
 
-    return _known(text, (*INTEGER_WEIGHTS, *sorted(set(WEIGHT_NAMES) - set(INTEGER_WEIGHTS)), *GGUF_TYPES))
+    return _known(text, (*INTEGER_WEIGHTS, *OUR_OWN, *GGUF_TYPES))
 
 
 def _kv_kinds(text: str) -> tuple[KVKind, ...]:

@@ -16,6 +16,7 @@ from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.doctor import step_notes
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, output_flags, print_json
 from twostroke.cli.shared.progress import progress_bar
+from twostroke.ops.quant.formats import WEIGHT_NAMES
 from twostroke.types.errors import ConfigError
 
 THREADS = CpuSettings.threads
@@ -23,13 +24,12 @@ OPTIONS: tuple[Option[Any], ...] = (
     *(CacheSettings.kv_format, THREADS, StepSettings.max_step_tokens),
     DiskSettings.cache,
 )
-FORMATS = ("f32", "bf16", "int8", "int4")
 
 
 def formats(text: str) -> tuple[str, ...]:
     """ "int8,int4" -> ("int8", "int4"); raises BadParameter."""
     try:
-        return tuple(one_of(*FORMATS)(part) for part in text.split(","))
+        return tuple(one_of(*WEIGHT_NAMES)(part) for part in text.split(","))
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: {error}.") from None
 

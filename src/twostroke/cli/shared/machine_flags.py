@@ -13,7 +13,7 @@ from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.bench.load_flags import count_flag, time_flag
 from twostroke.cli.shared.division_flags import DivisionFlags, divided_target, require_hardware
 from twostroke.cli.shared.flag_fields import flags_of, taken
-from twostroke.cli.shared.readings import FORMAT, KV_FORMAT, bytes_per_s, reading
+from twostroke.cli.shared.readings import FORMAT, FORMAT_HELP, KV_FORMAT, bytes_per_s, reading
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ MACHINE_FLAGS = (
         default="this",
         help="A name of the catalogue, 4xNAME, or this machine [default: this].",
     ),
-    click.option(
-        "--weights", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8, int6, int5 or int4."
-    ),
+    click.option("--weights", metavar="FORMAT", callback=FORMAT, default=None, help=f"{FORMAT_HELP}."),
     click.option("--kv-format", metavar="FORMAT", callback=KV_FORMAT, default=None, help="f32, bf16, int8 or int4."),
     count_flag("--context", "Longest sequence [default: the model's, 32k at most]."),
     count_flag(

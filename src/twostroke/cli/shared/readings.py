@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from twostroke.assembly.settings.option_values import ENCODER_WEIGHTS, KEPT, WEIGHTS, one_of, parse_count
+from twostroke.ops.quant.formats import WEIGHT_NAMES
 
 UNITS = {"bit/s": 0.125, "B/s": 1.0}
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -46,4 +47,5 @@ def reading(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parame
 
 COUNT, DURATION = reading(parse_count), reading(duration_s)
 FORMAT, KV_FORMAT, ENCODER_FORMAT = (reading(one_of(*names)) for names in (WEIGHTS, KEPT, ENCODER_WEIGHTS))
+FORMAT_HELP = " or".join(", ".join(WEIGHT_NAMES).rsplit(",", 1))
 ENCODER_HELP = "usual, int8, int16, bf16 or f32 [default: usual, which follows from --weights]."

@@ -13,6 +13,7 @@ from typing import Any
 
 from twostroke.distributed.wire.frames import Arithmetic, ReplicaFacts
 from twostroke.engine.executor import Executor
+from twostroke.ops.quant.formats import WHOLE_NAMES
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.pooling import PooledRows, Pooling
@@ -25,7 +26,6 @@ OPS_VERSION, SAMPLING_VERSION = 2, 1
 
 PROBE_TOKENS = 40
 ARITHMETIC_NAMES = Arithmetic.__struct_fields__
-WHOLE = ("int8", "int6", "int5", "int4")
 
 
 def unit_of(cpu_level: str, weights: str, kv_format: str) -> str:
@@ -33,7 +33,7 @@ def unit_of(cpu_level: str, weights: str, kv_format: str) -> str:
     vector levels add in one order."""
     if cpu_level == "generic":
         return "generic"
-    whole = weights in WHOLE and kv_format in WHOLE
+    whole = weights in WHOLE_NAMES and kv_format in WHOLE_NAMES
     if cpu_level == "amx" and not whole:
         return "matrix/amx"
     return "whole" if whole else "vector"

@@ -20,6 +20,7 @@ from twostroke.lab.planner.ceilings import (
 from twostroke.lab.planner.target import Target
 from twostroke.models.common.work import work_of
 from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import WHOLE_NAMES
 from twostroke.types.errors import ConfigError
 from twostroke.types.plan import Role
 from twostroke.types.spec.formats import PAGE_TOKENS
@@ -27,7 +28,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 NARROWER = {
     "f32": ("bf16", "int8", "int4"),
     "bf16": ("int8", "int4"),
-    **dict.fromkeys(("int8", "int6", "int5"), ("int4",)),
+    **{name: ("int4",) for name in WHOLE_NAMES if name != "int4"},
 }
 ACCEPTANCE, DRAFT_TOKENS, DRAFT_SHARE = 0.8, 4, 0.05
 """The assumptions for speculation: the share of guesses that are accepted, the length of a guess, and the draft model's

@@ -11,12 +11,23 @@ the weights or not.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
-from twostroke.ops.program.op import FormatChoice
-from twostroke.ops.program.values import Weight
-from twostroke.ops.rotation import ROTATED_COLUMNS
-from twostroke.types.spec.formats import BF16, COLUMNS8, F32, STORED_GROUP, WeightFormat, WeightKind
+from twostroke.types.spec.formats import (
+    BF16,
+    COLUMNS8,
+    F32,
+    ROTATED_COLUMNS,
+    STORED_GROUP,
+    WeightFormat,
+    WeightKind,
+)
+
+if TYPE_CHECKING:  # the command line reads the names of this file, and no op
+    from twostroke.ops.program.op import FormatChoice
+    from twostroke.ops.program.values import Weight
 
 INT8 = WeightFormat(WeightKind.INT8, group=256, rotated=ROTATED_COLUMNS)
 """int8 weights: 8.06 bits a weight."""
@@ -29,6 +40,8 @@ INT6 = WeightFormat(WeightKind.SUPER6, group=STORED_GROUP, rotated=ROTATED_COLUM
 The kernels are those of Q6_K in files. Floats are rounded when the model is packed (quant/super6.py)."""
 
 FORMATS: dict[str, WeightFormat] = {"f32": F32, "bf16": BF16, "int8": INT8, "int4": INT4, "int6": INT6}
+"""The formats of weights, each under the name that `--weights` takes. No other list of these names is written by hand.
+"""
 
 
 class Int4Mixture(Struct, frozen=True):
@@ -36,6 +49,11 @@ class Int4Mixture(Struct, frozen=True):
 
     roles: frozenset[str]
     wide: WeightFormat
+
+    @property
+    def bits_per_weight(self) -> float:
+        """A number between the bits of both formats, by which the names of formats are put in order."""
+        return (self.wide.bits_per_weight + INT4.bits_per_weight) / 2
 
     def format_of(self, weight: Weight) -> WeightFormat:
         """Returns the format of one matrix."""
@@ -47,8 +65,11 @@ MIXTURES: dict[str, Int4Mixture] = {"int5": Int4Mixture(frozenset({"qkv", "down"
 a feed-forward block, lose more for each bit than the others (docs/quantization.md). A mixture has no arithmetic of its
 own."""
 
-WEIGHT_NAMES: tuple[str, ...] = (*FORMATS, *MIXTURES)
-WHOLE_NAMES: tuple[str, ...] = ("int8", "int6", "int4", *MIXTURES)
+_ALL: dict[str, WeightFormat | Int4Mixture] = {**FORMATS, **MIXTURES}
+WEIGHT_NAMES: tuple[str, ...] = tuple(sorted(_ALL, key=lambda name: -_ALL[name].bits_per_weight))
+"""The names of all formats to which weights are rounded, those with more bits first."""
+
+WHOLE_NAMES = tuple(name for name in WEIGHT_NAMES if name in MIXTURES or not FORMATS[name].kind.is_float)
 """The names of weight formats whose products are sums of whole numbers."""
 
 

@@ -26,6 +26,10 @@ other programs, such as llama.cpp, round activations in blocks of 32 columns."""
 SUBGROUP_COLUMNS = 16
 """The number of int4 columns that share a multiplier."""
 
+ROTATED_COLUMNS = 64
+"""The number of columns of a block that is rotated (ops/rotation.py). It is a step of packed weights, so every matrix
+is padded to whole blocks anyway."""
+
 PAGE_TOKENS = 16
 """The positions in one KV page: one AVX-512 register of f32 scores."""
 

@@ -38,6 +38,9 @@ class TaggedNotation(Struct, frozen=True):
     if the value begins with it. twice: True where the name may also stand before name_open. typed: set where the key's
     tag tells whether the value is a text; {type} in key_close stands for the type. wraps: the marks around a value that
     has a line end or a mark in it. Satisfies `Notation`.
+
+    A name is read up to white space or one of <>{}[]()"'|,;= and a key is read up to one of <>" or a line end. So the
+    mark after it begins there. No mark ends with a space: a reader would read the space as a part of what follows.
     """
 
     name_open: str

@@ -1,4 +1,4 @@
-"""What users read while huggingface_hub asks a hub again and again: one sentence, in place of two lines for each attempt.
+"""What users read while huggingface_hub asks a hub again and again: one sentence, not two lines for each attempt.
 """
 
 from __future__ import annotations

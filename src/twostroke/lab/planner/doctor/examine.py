@@ -50,6 +50,8 @@ TRIES = 3
 """How often a part is measured at most. It is measured again where other programs took part of the cores."""
 
 AGAIN_S, MOST_S = 15.0, 45.0
+ON_THE_WAY_S = 20.0
+"""MOST_S of a measurement that nobody asked for: `plan` and `simulate` have a guess in its place."""
 
 Found = TypeVar("Found")
 Note = Callable[[int, int, str], None]
@@ -83,8 +85,8 @@ def machine_busy(share: float) -> MachineBusy:
 class Quiet:
     """Measures again what other programs disturbed, TRIES times at most, and keeps the result that was disturbed least.
 
-    clock: returns seconds; None sets no limits of time. After AGAIN_S nothing is measured again. After MOST_S a machine
-    that was disturbed is given up (MachineBusy).
+    clock: returns seconds; None sets no limits of time. After AGAIN_S nothing is measured again. most_s: after so many
+    seconds a machine that was disturbed is given up (MachineBusy).
     """
 
     def __init__(
@@ -93,10 +95,11 @@ class Quiet:
         tell: Callable[[str], None],
         clock: Callable[[], float] | None = None,
         tell_again: Callable[[str], None] = lambda what: None,
+        most_s: float = MOST_S,
     ) -> None:
         self._moment, self._tell, self._tell_again = moment, tell, tell_again
         self._clock = clock or (lambda: 0.0)
-        self._began_s = self._clock()
+        self._began_s, self._most_s = self._clock(), most_s
         self.others_share = 0.0
 
     @property
@@ -106,7 +109,7 @@ class Quiet:
     def measure(self, what: str, work: Callable[[], Found]) -> Found:
         """Returns what `work` finds. others_share becomes the largest share of all results kept so far. Raises
         MachineBusy."""
-        if self._lasts_s > MOST_S and self.others_share > DISTURBED_SHARE:
+        if self._lasts_s > self._most_s and self.others_share > DISTURBED_SHARE:
             raise machine_busy(self.others_share)
         self._tell(what)
         tried: list[tuple[float, Found]] = []
@@ -129,8 +132,10 @@ def examine(
     note: Note,
     effort: Effort = FULL,
     moment: Callable[[], Moment | None] = read_moment,
+    most_s: float = MOST_S,
 ) -> Calibration:
     """Measures everything. It takes some ten seconds, and at most about a minute where other programs disturb.
+    most_s: see Quiet.
 
     Raises OutOfMemory, BackendError, MachineBusy.
     """
@@ -152,7 +157,7 @@ def examine(
         at[0] = next(steps)
         note(at[0], total, what)
 
-    quiet = Quiet(moment, tell, clock, lambda what: note(at[0], total, what))
+    quiet = Quiet(moment, tell, clock, lambda what: note(at[0], total, what), most_s)
     memory = quiet.measure("memory to read", lambda: random_memory(room))
     quiet.others_share = 0.0  # no figure of this step is kept
     limits = quiet.measure("limits: reading, float32 and int8 products", lambda: _limits(patient, clock, memory))

@@ -225,3 +225,9 @@ def test_generate_keeps_to_a_pattern_and_to_a_schema(tmp_path):
     for words in (["--regex", "("], ["--json-schema", "/nowhere"], ["--regex", "a", "--json-schema", "b"]):
         told = run("generate", "x", *words)
         assert told.returncode == 2 and not told.stdout
+
+
+def test_who_asks_for_the_shells_script_reads_how_to_get_it() -> None:
+    """docker, kubectl and others print it by `completion`; here `generate` was suggested."""
+    told = CliRunner().invoke(main, ["completion", "bash"])
+    assert told.exit_code == 2 and "_TWOSTROKE_COMPLETE=bash_source twostroke" in told.output

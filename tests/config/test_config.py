@@ -146,3 +146,16 @@ def test_a_model_with_states_may_be_guessed():
         resolve_engine(resolver, facts, read_machine(), "generic")
         (setting,) = [each for each in resolver.resolved().settings if each.name == "speculate"]
         assert setting.value == value
+
+
+@pytest.mark.parametrize(("name", "meant"), [("wieghts", "WEIGHTS"), ("kv_memorry", "KV_MEMORY")])
+def test_a_misspelt_variable_is_named_once(name: str, meant: str, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        assert collect({}, {name: "int8"}) == {}
+    assert [record.getMessage().partition("Did")[2] for record in caplog.records] == [f" you mean TWOSTROKE_{meant}?"]
+
+
+def test_variables_of_other_programs_are_no_spelling_errors(caplog: pytest.LogCaptureFixture) -> None:
+    """Kubernetes sets such names for a service that is called twostroke."""
+    assert collect({}, {"service_host": "10.0.0.1", "port_8000_tcp_addr": "10.0.0.1", "service_port": "80"}) == {}
+    assert not caplog.records

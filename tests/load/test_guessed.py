@@ -57,3 +57,4 @@ def test_what_came_during_a_run() -> None:
         text.startswith("50 of 100 guessed tokens were accepted (50%): about 250 ms") and "250 ms for verifying" in text
     )
     assert GuessTotals(10, 5, None, None).text() == "5 of 10 guessed tokens were accepted (50%)"
+    assert GuessTotals(10, 5, 0.0, 0.0).text() == "5 of 10 guessed tokens were accepted (50%)"  # a front predicts none

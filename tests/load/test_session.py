@@ -158,6 +158,13 @@ def test_the_key_and_the_model_are_sent() -> None:
     assert fake.bodies[0]["model"] == "fake-model" and fake.bodies[0]["ignore_eos"] is True
 
 
+@pytest.mark.parametrize("asked", ["FAKE-model.gguf", "fake-model:latest"])
+def test_a_name_may_differ_as_servers_of_files_let_it(asked: str) -> None:
+    fake = Fake()
+    run(fake, closed_loop(1, Lengths(20), Lengths(2)), 1, model=asked)
+    assert fake.bodies[0]["model"] == "fake-model"
+
+
 @pytest.mark.parametrize(
     ("fake", "target", "words"),
     [

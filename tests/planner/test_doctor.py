@@ -16,7 +16,7 @@ from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.lab.planner.doctor.examine import Effort, MachineBusy, MeasuredMachine, Quiet, examine
-from twostroke.lab.planner.doctor.machine import ThisMachine
+from twostroke.lab.planner.doctor.machine import ThisMachine, examine_on_the_way
 from twostroke.lab.planner.doctor.meaning import meaning
 from twostroke.lab.planner.doctor.measure_ops import _rising
 from twostroke.lab.planner.doctor.stopwatch import Stopwatch, usual
@@ -225,6 +225,21 @@ def test_a_busy_machine_takes_bounded_time(part_s: float, times: int, given_up: 
     else:
         for _ in range(10):
             quiet.measure("more", work)
+
+
+def test_a_measurement_that_nobody_asked_for_gives_up_sooner() -> None:
+    """`plan` and `simulate` stood still for 50 s on a busy machine, at each call, and then answered by a guess."""
+    now = [0.0]
+
+    def work() -> None:
+        now[0] += 4.0
+
+    most_s = examine_on_the_way.keywords["most_s"]
+    quiet = Quiet(lambda: Moment(now[0], BUSY * now[0], 0.0, 1), lambda what: None, lambda: now[0], most_s=most_s)
+    with pytest.raises(MachineBusy):
+        for _ in range(20):
+            quiet.measure("a part", work)
+    assert now[0] <= 25
 
 
 def test_time_that_the_host_gave_to_other_machines_is_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from twostroke.quantize.driver.texts import CalibrationText, read_texts
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ConfigError, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.gguf.unfold import NAME_FILE
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +165,12 @@ def test_a_folder_that_holds_something_is_not_written_to(source, texts, tmp_path
 def test_what_is_quantized_already_is_refused(made):
     with pytest.raises(UnsupportedModel, match="quantized already"):
         read_source(made[1])
+
+
+def test_a_gguf_file_is_refused_under_the_name_that_the_user_gave(tmp_path):
+    (tmp_path / NAME_FILE).write_text(json.dumps({"file": "/models/tiny.gguf"}))
+    with pytest.raises(UnsupportedModel, match="^/models/tiny.gguf is a GGUF file"):
+        read_source(tmp_path)
 
 
 def test_the_report_compares_both_folders_and_each_stage(made, source, texts):

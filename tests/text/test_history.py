@@ -281,3 +281,9 @@ def test_notes_are_few_short_and_safe_in_a_header() -> None:
     assert len(notes.texts) == MAX_NOTES + 1 and notes.texts[-1] == "and 6 more"
     assert all(text.isascii() and ";" not in text and "\n" not in text for text in notes.texts)
     assert named("a;\r\nb" + "c" * 99) == "a???b" + "c" * 43
+
+
+@pytest.mark.parametrize(("message", "words"), [({}, "has no role"), ({"role": "wizard"}, "is 'wizard'")])
+def test_a_last_message_needs_a_role(message: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        normalized([{"content": "hi", **message}])

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 from numpy.typing import NDArray
 
 from tests.weights.checkpoints import CONFIG, random_tensors, write
@@ -165,7 +166,7 @@ def test_a_start_without_a_terminal_prints_how_far_it_is(
     asked = ["generate", "--max-tokens", "2", "--cache", str(tmp_path), *words, "What is TTFT?"]
     first = CliRunner().invoke(main, asked, catch_exceptions=False)
     monkeypatch.setattr(read_cold, "__defaults__", (nothing, 1))
-    monkeypatch.setattr(shown, "LONG_BYTES", 1)
+    monkeypatch.setattr(shown, "BYTES", structs.replace(shown.BYTES, least=1))
     monkeypatch.setattr(cold_file, "PIECE_BYTES", 1 << 20)
     again = CliRunner().invoke(main, asked, catch_exceptions=False)
     assert first.exit_code == again.exit_code == 0

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.types.spec.formats import F32
 from twostroke.weights.hub import resume as hub_resume
 from twostroke.weights.hub.hub import resolve_model
+from twostroke.weights.hub.retries import SENTENCE, say_once
 
 OLD, NEW = "a" * 40, "b" * 40
 MODEL = "acme/tiny"
@@ -238,6 +240,25 @@ def test_an_unreachable_hub(tmp_path, monkeypatch):
         resolve_model(MODEL, cache_dir=tmp_path, endpoint="http://127.0.0.1:9")
 
 
+def test_an_unreachable_hub_has_interrupted_no_download(tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(ModelError, match="could not be downloaded") as caught:
+        resolve_model(f"{MODEL}:Q4_0", cache_dir=tmp_path, endpoint="http://127.0.0.1:9")
+    assert "cannot be reached" in (caught.value.why or "") and "Check the network" in (caught.value.fix or "")
+
+
+def test_repeated_attempts_are_named_in_one_sentence():
+    """The client of the hub writes two lines for each of six attempts."""
+    say_once()
+    client = logging.getLogger("huggingface_hub.utils._http")
+    shown = []
+    for text in ("down, thrown while requesting GET x", *(f"Retrying in 1s [Retry {n}/5]." for n in (1, 2)), "other"):
+        record = logging.LogRecord(client.name, logging.WARNING, "", 0, text, (), None)
+        shown += [record.getMessage()] if client.filter(record) else []
+    assert shown == [SENTENCE, "other"]
+
+
 def test_a_broken_hub_and_what_is_cached(pull, hub):
     good = pull()
     hub.broken = True
@@ -329,6 +350,11 @@ def test_local_gguf_files(tmp_path):
         assert resolve_model(str(name)).path == file
     with pytest.raises(ConfigError, match="--revision main"):
         resolve_model(str(file), revision="main")
+    with pytest.raises(ModelNotFound, match=r"There is no file .*tiny-Q4_1.gguf"):
+        resolve_model(str(tmp_path / "one" / "tiny-Q4_1.gguf"))
+    with pytest.raises(ModelNotFound) as caught:
+        resolve_model(str(tmp_path / "none" / "tiny-Q4_0.gguf"))
+    assert "does not exist" in (caught.value.why or "")
     (tmp_path / "one" / "tiny-Q8_0.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelNotFound, match=r"2 models.*Q4_0 \(tiny-Q4_0.gguf\), Q8_0"):
         resolve_model(str(tmp_path / "one"))

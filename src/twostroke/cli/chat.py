@@ -146,8 +146,12 @@ def _load_line_editing() -> None:
 
 
 def _read_line(printer: ChatText | ChatJson) -> str | None:
-    """Returns one message, continued over lines that end in a backslash; None at the end of the input."""
+    """Returns one message, continued over lines that end in a backslash; None at the end of the input.
+
+    The first Ctrl-C drops the line and ends nothing, because it may have been meant for an answer that had just ended;
+    a second one ends the conversation."""
     parts: list[str] = []
+    dropped = False
     while True:
         try:
             part = as_text(input("> " if not parts else ". ") if sys.stdin.isatty() else input(), "The line")
@@ -159,7 +163,12 @@ def _read_line(printer: ChatText | ChatJson) -> str | None:
             return "\n".join(parts) if parts else None
         except KeyboardInterrupt:
             click.echo(err=True)
-            return None
+            if dropped or not sys.stdin.isatty():
+                return None
+            click.echo("Ctrl-D or /exit ends; Ctrl-C once more does, too.", err=True)
+            dropped = True
+            parts.clear()
+            continue
         if not part.endswith("\\"):
             return "\n".join([*parts, part])
         parts.append(part[:-1])

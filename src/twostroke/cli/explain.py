@@ -70,5 +70,6 @@ def _refused(error: HTTPError, url: str) -> InvalidRequest:
         message, code = str(problem["message"]), str(problem["code"])
     except (ValueError, KeyError, TypeError, OSError):
         message, code = f"The server at {url} answered with status {error.code}.", ""
-    fix = {"invalid_api_key": "Give --api-key.", "request_not_found": "Take the id that the answer has."}.get(code, "")
+    of_body = "Take the id in the body of the answer, such as chatcmpl-0a1b. The header x-request-id has another one."
+    fix = {"invalid_api_key": "Give --api-key.", "request_not_found": of_body}.get(code, "")
     return InvalidRequest(message, param="request_id", code=code or None, fix=fix)

@@ -59,7 +59,8 @@ SYNONYMS = {
     "kill": "stop",
     "name": "alias",
     "complete": "generate",
-    "completion": "generate",
+    "completion": "_TWOSTROKE_COMPLETE=bash_source twostroke",  # other programs print the shell's script by this verb
+    "completions": "generate",
     "start": "serve",
     "server": "serve",
     "ls": "list",

@@ -12,7 +12,7 @@ import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
-from twostroke.cli.shared.progress import progress_bar
+from twostroke.cli.shared.progress import STEPS, progress_bar
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _calibrated(target: str, folder: Path, output: Path, texts: CalibrationText,
     if not compared:
         report = plain_report(folder, target, quantized, texts, None)
     else:
-        with progress_bar("compare") as progress:
+        with progress_bar("compare", STEPS) as progress:
             report = make_report(folder, target, quantized, texts, cores, progress)
     JobFolder(output, quantized.stages).write_report(report.as_json())
     taken = note_result(read_machine().cache_folder, folder, output, target)
@@ -195,5 +195,5 @@ def _gguf(mix: str, folder: Path, output: Path, texts: CalibrationText, cores: i
     quantized = Quantized(output, 0, (), {}, 0, 0)
     if not compared:
         return plain_report(folder, f"gguf:{mix}", quantized, texts, None)
-    with progress_bar("compare") as progress:
+    with progress_bar("compare", STEPS) as progress:
         return make_report(folder, f"gguf:{mix}", quantized, texts, cores, progress, read_from=unfold(file, None))

@@ -225,12 +225,17 @@ def unknown_request(asked: str) -> Problem:
     )
 
 
-def unknown_response(asked: str) -> Problem:
-    """Returns 404 for a response of /v1/responses that a client asks for again, on a server that stores none."""
+def unknown_response(asked: str, server_keeps: bool) -> Problem:
+    """Returns 404 for a response of /v1/responses that a client asks for again. server_keeps: whether the server stores
+    responses in a folder."""
+    why = (
+        "It was never stored, was removed, or belongs to another key; old ones go after --stored-age."
+        if server_keeps
+        else "This server keeps none: `store` is answered with false; --stored-work FOLDER changes that."
+    )
     return Problem(
         404,
-        f"No response with the id {asked[:200]!r} is kept. This server keeps none: `store` is answered with false. "
-        "Send the whole conversation as `input`.",
+        f"No response with the id {asked[:200]!r} is kept. {why} Send the whole conversation as `input`.",
         param="response_id",
         code="response_not_found",
     )

@@ -96,7 +96,7 @@ def _role(role: Any, where: str, notes: Notes, *, strict: bool) -> str:
         return role
     if strict:
         raise InvalidRequest(
-            f"The role of the last message is {named(role)!r}.",
+            "The last message has no role." if role is None else f"The role of the last message is {named(role)!r}.",
             param=f"{where}.role",
             fix="Use one of " + ", ".join(ROLES[:5]) + ".",
         )

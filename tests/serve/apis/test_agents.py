@@ -279,7 +279,7 @@ def test_a_seed_of_minus_one_is_a_new_one(live: Live) -> None:
         {"max_output_tokens": 1},
         {"input": ""},
         {"input": []},
-        {"input": None},
+        {"input": None, "instructions": "be kind"},
         {"input": [], "instructions": "be kind"},
         {"stream_options": {"include_obfuscation": False}},
         {"reasoning": {"effort": "medium", "summary": "auto"}},

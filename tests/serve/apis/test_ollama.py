@@ -47,6 +47,14 @@ def test_chat_whole_and_streamed(client: Client) -> None:
     assert pieces[-1].eval_count == 12 and pieces[-1].done_reason == "stop"
 
 
+@pytest.mark.parametrize("name", ["num_predict", "top_p", "repeat_last_n"])
+def test_an_error_has_the_name_of_the_option_that_was_sent(client: Client, name: str) -> None:
+    wrong = {"num_predict": 0, "top_p": 7, "repeat_last_n": -9}[name]
+    with pytest.raises(ResponseError, match=f"^options.{name} ") as caught:
+        client.chat(MODEL, USER, options={name: wrong})
+    assert caught.value.status_code == 400
+
+
 def test_generate_whole_and_streamed_and_the_context_goes_on(client: Client, live: Live) -> None:
     first = client.generate(MODEL, "hi", system="be kind")
     assert first.response == "hello world" and first.context

@@ -34,6 +34,13 @@ def test_create(client: OpenAI) -> None:
     assert made.usage.total_tokens == made.usage.input_tokens + 12
 
 
+@pytest.mark.parametrize("body", [{}, {"input": None}, {"messages": [{"role": "user", "content": "hi"}]}])
+def test_a_request_without_input_is_refused(body: dict[str, Any], live: Live) -> None:
+    """A chat request at the wrong path got an answer to an empty message."""
+    reply = live.post("/v1/responses", {"model": MODEL, **body})
+    assert reply.status == 400 and reply.error["param"] == "input" and "input is missing" in reply.error["message"]
+
+
 def test_the_prompt_is_that_of_the_same_chat(live: Live, client: OpenAI) -> None:
     engine: Any = live.parts.serving.engine
     items: Any = [

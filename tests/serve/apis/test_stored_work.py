@@ -60,8 +60,9 @@ def test_a_response_is_kept_and_goes_on(client: OpenAI, kept: Live) -> None:
     assert [item.content[0].text for item in items] == ["hi", "hello world", "more", "hello world", "x"]  # type: ignore[union-attr]
     client.responses.delete(first.id)
     assert client.responses.create(model=MODEL, input="z", previous_response_id=second.id).id
-    with pytest.raises(openai.NotFoundError):
+    with pytest.raises(openai.NotFoundError, match="was removed") as gone:
         client.responses.retrieve(first.id)
+    assert "keeps none" not in str(gone.value), "this server keeps responses"
     with pytest.raises(openai.BadRequestError) as refused:
         client.responses.create(model=MODEL, input="z", previous_response_id=first.id)
     assert refused.value.code == "previous_response_not_found"

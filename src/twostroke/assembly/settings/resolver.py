@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -15,6 +17,7 @@ from twostroke.assembly.settings.option import Field, Group, Option, Setting
 from twostroke.assembly.settings.options import BY_NAME
 from twostroke.types.errors import ConfigError
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -81,13 +84,16 @@ def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[
     """Returns the values that options and the environment ask for. Options (text or ready values; None means not given)
     replace the environment's values.
 
-    Raises ConfigError for an unknown name, with the nearest known one, or for an unreadable value.
+    Raises ConfigError for an unknown name, with the nearest known one, or for an unreadable value. An unknown variable
+    is no error, because other programs set such names (Kubernetes does); one that resembles an option gets a warning.
     """
     asked: dict[str, Asked] = {}
     for name, text in environment.items():
         if name in BY_NAME:
             source = f"the variable TWOSTROKE_{name.upper()}"
             asked[name] = Asked(BY_NAME[name].read(text, source), source)
+        else:
+            _warn_of_spelling(name)
     for name, value in options.items():
         if value is None or value == ():
             continue
@@ -98,6 +104,15 @@ def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[
         option = BY_NAME[name]
         asked[name] = Asked(option.read(value, option.flag), option.flag)
     return asked
+
+
+@cache
+def _warn_of_spelling(name: str) -> None:
+    """Warns once of a variable that resembles an option."""
+    near = difflib.get_close_matches(name, BY_NAME, 1, cutoff=0.8)
+    if near:
+        meant = f"TWOSTROKE_{near[0].upper()}"
+        log.warning("The variable TWOSTROKE_%s is no option and was ignored. Did you mean %s?", name.upper(), meant)
 
 
 class Resolver:

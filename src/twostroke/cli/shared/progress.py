@@ -9,8 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 Progress = Callable[[int, int, str], None]
-"""A function of (done_bytes, total_bytes, what)."""
+"""A function of (done, all, what). Both numbers are bytes, where no other unit is named."""
 
 LONG_BYTES = 100_000_000
 """Loads of fewer bytes print no lines of progress."""
@@ -21,28 +23,37 @@ LINE_EVERY_S = 10.0
 that hangs."""
 
 
-@contextlib.contextmanager
-def progress_bar(title: str) -> Iterator[Progress]:
-    """Yields a callback that draws a bar. Nothing is drawn where it is never called."""
-    if not sys.stderr.isatty():
-        yield _line_printer(title)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bar
+class Unit(Struct, frozen=True):
+    """What a progress counts. least: shorter work prints no lines. size, name: a line gives the numbers divided by
+    `size`, with this name. columns: the names of rich's columns that show them in a bar."""
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    least: int
+    size: int
+    name: str
+    columns: tuple[str, ...]
+
+
+BYTES = Unit(LONG_BYTES, 1_000_000, " MB", ("DownloadColumn", "TransferSpeedColumn", "TimeRemainingColumn"))
+STEPS = Unit(2, 1, "", ("MofNCompleteColumn", "TimeRemainingColumn"))
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, unit: Unit | None = None) -> Iterator[Progress]:
+    """Yields a callback that draws a bar. Nothing is drawn where it is never called. unit: None stands for BYTES."""
+    unit = unit or BYTES
+    if not sys.stderr.isatty():
+        yield _line_printer(title, unit=unit)
+        return
+    from rich import progress as rich
+    from rich.console import Console
+
+    numbers = (getattr(rich, name)() for name in unit.columns)
+    columns = (rich.TextColumn("{task.description}"), rich.BarColumn(), *numbers)
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None, visible=False)
 
-        def update(done_bytes: int, total_bytes: int, what: str) -> None:
-            bar.update(task, description=f"{title} {what[:40]}", completed=done_bytes, total=total_bytes, visible=True)
+        def update(done: int, total: int, what: str) -> None:
+            bar.update(task, description=f"{title} {what[:40]}", completed=done, total=total, visible=True)
 
         yield update
 
@@ -63,17 +74,17 @@ def progress_lines(title: str, clock: Callable[[], float] = time.monotonic) -> I
     yield update
 
 
-def _line_printer(title: str, clock: Callable[[], float] = time.monotonic) -> Progress:
-    """Returns a callback that prints lines for long loads: one for every fifth of the load, and one wherever
-    LINE_EVERY_S seconds have passed without a line."""
+def _line_printer(title: str, clock: Callable[[], float] = time.monotonic, unit: Unit = BYTES) -> Progress:
+    """Returns a callback that prints lines for long work: one for every fifth of it, and one wherever LINE_EVERY_S
+    seconds have passed without a line."""
     printed, at_s = 0, clock()
 
-    def update(done_bytes: int, total_bytes: int, what: str) -> None:
+    def update(done: int, total: int, what: str) -> None:
         nonlocal printed, at_s
-        fifths = 5 * done_bytes // max(1, total_bytes)
-        if total_bytes >= LONG_BYTES and (fifths > printed or clock() - at_s >= LINE_EVERY_S):
+        fifths = 5 * done // max(1, total)
+        if total >= unit.least and (fifths > printed or clock() - at_s >= LINE_EVERY_S):
             printed, at_s = fifths, clock()
-            done = f"{done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB"
-            print(f"{title}: {done} ({what[:60]})", file=sys.stderr, flush=True)
+            numbers = f"{done / unit.size:,.0f} of {total / unit.size:,.0f}{unit.name}"
+            print(f"{title}: {numbers} ({what[:60]})", file=sys.stderr, flush=True)
 
     return update

@@ -55,10 +55,11 @@ class Quantized:
 def read_original(folder: Path) -> Model:
     """Reads the model of a folder whose weights are not quantized yet. Raises UnsupportedModel, and the errors of
     reading."""
-    if (folder / NAME_FILE).is_file() or scheme_in(folder) is not None:
-        what = "a GGUF file" if (folder / NAME_FILE).is_file() else "quantized already"
+    unfolded = (folder / NAME_FILE).is_file()
+    if unfolded or scheme_in(folder) is not None:
+        file = read_object(folder / NAME_FILE).get("file") if unfolded else None
         raise UnsupportedModel(
-            f"The model in {folder} is {what}.",
+            f"{file} is a GGUF file." if unfolded else f"The model in {folder} is quantized already.",
             why="The model is already quantized, and rounding it again would add a second error.",
             fix="Give the original checkpoint (safetensors in bfloat16, float16 or float32).",
         )

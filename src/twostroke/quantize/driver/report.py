@@ -97,7 +97,7 @@ def make_report(
     runs = list(texts.held_out)
 
     def on_stage(done: int, total: int) -> None:
-        progress(done, total, "comparing")
+        progress(done, total, "stages")
 
     with staged_folder(source, threads) as exact:
         with staged_folder(read_from or quantized.folder, threads, format_choice(STORED)) as other:

@@ -236,8 +236,12 @@ def _check_nothing_kept(request: ResponsesRequest, serving: Serving) -> None:
 
 def _messages(request: ResponsesRequest, notes: Notes) -> list[dict[str, Any]]:
     """Returns the chat messages of the request. An empty input is a user's empty message when there are no instructions
-    either."""
-    return conversation(request.instructions, request.input, notes) or [{"role": "user", "content": ""}]
+    either. Raises InvalidRequest where neither was sent: then the client may have sent chat messages to this path."""
+    messages = conversation(request.instructions, request.input, notes)
+    if not messages and request.input is None:
+        fix = "Send a text or a list of items. The messages of a chat are for /v1/chat/completions."
+        raise InvalidRequest("input is missing.", param="input", fix=fix)
+    return messages or [{"role": "user", "content": ""}]
 
 
 def _effort(reasoning: dict[str, Any] | None) -> str | None:

@@ -114,7 +114,7 @@ class StoredResponses:
         HttpProblem (404)."""
         found = await self._read(client, name)
         if found is None:
-            raise HttpProblem(unknown_response(name))
+            raise HttpProblem(unknown_response(name, server_keeps=True))
         if found.response.get("status") in RUNNING and name not in self._running:
             error = {"code": "server_error", "message": "The server was started again while this response was made."}
             found.response |= {"status": "failed", "error": error}
@@ -129,7 +129,7 @@ class StoredResponses:
             task.cancel()
         await asyncio.to_thread(self._events.remove, client, name)
         if not await asyncio.to_thread(self._records.remove, client, name):
-            raise HttpProblem(unknown_response(name))
+            raise HttpProblem(unknown_response(name, server_keeps=True))
 
     async def begin(self, body: Json, record: ResponseRecord, client: str) -> Json:
         """Starts a request in the background, and returns the response as it is now. Raises HttpProblem when it cannot

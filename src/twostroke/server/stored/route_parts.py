@@ -75,7 +75,7 @@ def page_of(
 def nothing_stored(request: Request) -> Problem:
     """Returns the problem of a server that stores nothing, with advice how to change that."""
     if request.url.path.startswith("/v1/responses/"):
-        return unknown_response(request.path_params["name"])
+        return unknown_response(request.path_params["name"], server_keeps=False)
     return Problem(
         404,
         "This server keeps no conversations, files and batches. Start it with --stored-work FOLDER.",

@@ -29,6 +29,7 @@ from twostroke.weights.hub.place import HubPlace, names_in, token_for
 from twostroke.weights.hub.problems import status_of, translate
 from twostroke.weights.hub.progress import Meter, Progress
 from twostroke.weights.hub.reference import reference_of
+from twostroke.weights.hub.retries import say_once
 from twostroke.weights.quantized.recipe import SIDE_FILES
 from twostroke.weights.store.cached import cached_models, names_like
 from twostroke.weights.store.table import near_names
@@ -114,6 +115,7 @@ def resolve_model(
     if meant is None:
         raise _no_local_model(name_or_path, local)
     repo_id, revision = meant.repo_id, revision or meant.revision
+    say_once()
     place = HubPlace(repo_id, revision, offline, cache_dir, endpoint, token_for(endpoint, token))
     place = at_hand(place, meant.wanted) if offline else place
     if meant.wanted:
@@ -149,6 +151,7 @@ def resolve_config(
     if offline:
         place = at_hand(HubPlace(name_or_path, revision, offline, folder, endpoint, None), None)
         name_or_path, revision = place.repo_id, place.revision
+    say_once()
     try:
         path = hf_hub_download(
             name_or_path,
@@ -243,6 +246,8 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
             why="Models come from the hub, under names of the form publisher/model.",
             fix=f"Did you mean {hub_id}?",
         )
+    if local.suffix.lower() == ENDING:
+        return _no_file(name, local)
     beside: list[str] = []
     with contextlib.suppress(OSError):
         beside = [path.name for path in local.parent.iterdir() if path.is_dir()]
@@ -256,6 +261,18 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
         fix = f"{'Did you mean spark? ' if near else ''}Check the path, or give a hub id; {EMBEDDED_HINT}."
     why = "It is no hub id either: a hub id has the form publisher/model."
     return ModelNotFound(f"There is no folder {name}.", why=why, fix=fix)
+
+
+def _no_file(name: str, local: Path) -> ModelNotFound:
+    """Returns the error for a GGUF file that is not there, with the most similar file next to it."""
+    files: list[str] = []
+    with contextlib.suppress(OSError):
+        files = [path.name for path in local.parent.iterdir() if path.suffix.lower() == ENDING]
+    near = difflib.get_close_matches(local.name, files, 1)
+    folder = local.absolute().parent
+    why = f"The folder {folder} {'does not contain it' if folder.is_dir() else 'does not exist'}."
+    fix = f"Did you mean {local.parent / near[0]}?" if near else "Check the path."
+    return ModelNotFound(f"There is no file {name}.", why=why, fix=fix)
 
 
 def _names_here(name: str) -> list[str]:

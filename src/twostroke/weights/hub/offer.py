@@ -17,6 +17,7 @@ from twostroke.weights.hub.hub import SETTINGS, UNWANTED, WEIGHTS, meant_file
 from twostroke.weights.hub.place import HubPlace, token_for
 from twostroke.weights.hub.problems import status_of, translate
 from twostroke.weights.hub.reference import Reference
+from twostroke.weights.hub.retries import say_once
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
@@ -65,6 +66,7 @@ def offer_of(
     Raises ModelNotFound where there is no such model, or where it is gated and this user may not download it.
     """
     revision = revision or meant.revision
+    say_once()
     place = HubPlace(meant.repo_id, revision, False, cache_dir, endpoint, token_for(endpoint, token))
     try:
         info = _info(place)

@@ -21,6 +21,8 @@ else:  # only downloads need it
 _FILES = "EACCES EPERM EROFS EIO ENOENT ENOTDIR EISDIR EEXIST ENAMETOOLONG ELOOP EMFILE ENFILE EFBIG ESTALE"
 _OF_FILES = frozenset(getattr(errno, name) for name in _FILES.split())
 """Numbers of errors that concern files, and not connections."""
+_NEVER_REACHED = ("ConnectError", "ConnectTimeout")
+"""Names of the HTTP client's errors for an address that gave no connection."""
 
 
 def translate(error: Exception, repo_id: str, revision: str | None, offline: bool, cache: Path) -> ModelError:
@@ -64,6 +66,13 @@ def translate(error: Exception, repo_id: str, revision: str | None, offline: boo
             f"{repo_id} could not be downloaded: {error.filename or cache} cannot be written.",
             why=f"{error.strerror}. What has come so far is kept.",
             fix="Give this user leave to write there, or set HF_HOME to another folder, and start again.",
+        )
+    if resume.is_transport_error(error) and type(error).__name__ in _NEVER_REACHED:
+        return ModelError(
+            f"{repo_id} could not be downloaded.",
+            why=f"The hub cannot be reached: {str(error)[:200] or 'no answer'}.",
+            fix=nearest(repo_id, cache)
+            or "Check the network, then start again. `twostroke list` shows the models that are here.",
         )
     if status_of(error) is not None or resume.is_transport_error(error):
         return ModelError(

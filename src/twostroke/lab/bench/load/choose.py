@@ -140,7 +140,7 @@ def _replayed(ask: LoadAsk, trace: Trace) -> tuple[list[WorkloadRequest], int | 
 
 
 def _users(count: int) -> str:
-    return f"{count} user{'s' if count > 1 else ''} who wait for their answers"
+    return f"{count} users who wait for their answers" if count > 1 else "1 user who waits for each answer"
 
 
 def _arriving(ask: LoadAsk) -> str:

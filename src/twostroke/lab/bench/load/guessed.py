@@ -40,9 +40,9 @@ class GuessTotals:
         """
         share = self.accepted / self.guessed
         line = f"{self.accepted:,.0f} of {self.guessed:,.0f} guessed tokens were accepted ({share:.0%})"
-        if self.won_s is None or self.lost_s is None:
+        if not self.won_s and not self.lost_s:  # also a front, whose replicas predict without telling it
             return line
-        won, lost = duration(self.won_s), duration(self.lost_s)
+        won, lost = duration(self.won_s or 0.0), duration(self.lost_s or 0.0)
         return f"{line}: about {won} of steps spared, {lost} for verifying, as the server predicts"
 
     def as_json(self) -> dict[str, Any]:

@@ -66,12 +66,25 @@ async def find_model(client: httpx2.AsyncClient, address: str, wanted: str | Non
             f"{address}/models lists no model.", why="It may be no OpenAI-compatible server.", fix="Name one: --model."
         )
     names = [str(each["id"]) for each in models]
-    if wanted is not None and wanted not in names:
-        raise unknown_model(wanted, names)
-    chosen = models[names.index(wanted)] if wanted is not None else models[0]
+    chosen = models[0] if wanted is None else models[names.index(_meant(wanted, names))]
     context = chosen.get("max_model_len")
     known = context if isinstance(context, int) and context > 0 else None
     return Facts(address, str(chosen["id"]), known, chosen.get("has_chat_template") is False)
+
+
+def _meant(wanted: str, names: list[str]) -> str:
+    """Returns the served name that is meant: this one, or the only one that differs by case, `.gguf` or `:latest`,
+    because servers of files take such names. Raises ConfigError."""
+    if wanted in names:
+        return wanted
+    alike = [name for name in names if _plain(name) == _plain(wanted)]
+    if len(alike) != 1:
+        raise unknown_model(wanted, names)
+    return alike[0]
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(":latest").removesuffix(".gguf")
 
 
 def unknown_model(wanted: str, names: list[str]) -> ConfigError:

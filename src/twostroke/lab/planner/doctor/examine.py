@@ -51,6 +51,8 @@ TRIES = 3
 """How often a part is measured at most. It is measured again where other programs took part of the cores."""
 
 AGAIN_S, MOST_S = 15.0, 45.0
+ON_THE_WAY_S = 20.0
+"""MOST_S of a measurement that nobody asked for: `plan` and `simulate` have a guess in its place."""
 
 Found = TypeVar("Found")
 Note = Callable[[int, int, str], None]
@@ -85,7 +87,7 @@ class Quiet:
     """Repeats measurements that other programs disturbed, up to TRIES times each, and keeps the least disturbed result.
 
     clock: returns seconds; None sets no limits of time. AGAIN_S seconds after the start, nothing is repeated any more.
-    MOST_S seconds after the start, a disturbed machine is given up (MachineBusy).
+    most_s: a disturbed machine is given up this many seconds after the start (MachineBusy).
     """
 
     def __init__(
@@ -94,10 +96,11 @@ class Quiet:
         tell: Callable[[str], None],
         clock: Callable[[], float] | None = None,
         tell_again: Callable[[str], None] = lambda what: None,
+        most_s: float = MOST_S,
     ) -> None:
         self._moment, self._tell, self._tell_again = moment, tell, tell_again
         self._clock = clock or (lambda: 0.0)
-        self._began_s = self._clock()
+        self._began_s, self._most_s = self._clock(), most_s
         self.others_share = 0.0
 
     @property
@@ -108,7 +111,7 @@ class Quiet:
         """Runs `work` up to TRIES times, until no other program disturbs it, and returns the least disturbed result.
         others_share becomes the largest share of the cores that other programs used during any returned result. Raises
         MachineBusy."""
-        if self._lasts_s > MOST_S and self.others_share > DISTURBED_SHARE:
+        if self._lasts_s > self._most_s and self.others_share > DISTURBED_SHARE:
             raise machine_busy(self.others_share)
         self._tell(what)
         tried: list[tuple[float, Found]] = []
@@ -131,9 +134,11 @@ def examine(
     note: Note,
     effort: Effort = FULL,
     moment: Callable[[], Moment | None] = read_moment,
+    most_s: float = MOST_S,
 ) -> Calibration:
     """Measures a machine and returns its calibration. That takes some ten seconds, and about a minute at most where
     other programs disturb.
+    most_s: see Quiet.
 
     Raises OutOfMemory, BackendError, MachineBusy.
     """
@@ -155,7 +160,7 @@ def examine(
         at[0] = next(steps)
         note(at[0], total, what)
 
-    quiet = Quiet(moment, tell, clock, lambda what: note(at[0], total, what))
+    quiet = Quiet(moment, tell, clock, lambda what: note(at[0], total, what), most_s)
     memory = quiet.measure("memory to read", lambda: random_memory(room))
     quiet.others_share = 0.0  # no figure of this step is kept
     limits = quiet.measure("limits: reading, float32 and int8 products", lambda: _limits(patient, clock, memory))

@@ -6,17 +6,19 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from twostroke.assembly.settings.env import Machine, processor_name, read_machine
 from twostroke.backends.cpu import best_level, better_level
 from twostroke.backends.cpu.calibration_file import check_place, fingerprint, read_calibration, write_calibration
 from twostroke.cost.calibration import Calibration
-from twostroke.lab.planner.doctor.examine import MeasuredMachine, Note, examine
+from twostroke.lab.planner.doctor.examine import ON_THE_WAY_S, MeasuredMachine, Note, examine
 from twostroke.lab.planner.doctor.meaning import contradictions
 from twostroke.types.errors import ConfigError, Contradiction
 
 Examine = Callable[[MeasuredMachine, Callable[[], float], Note], Calibration]
+examine_on_the_way = partial(examine, most_s=ON_THE_WAY_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,9 @@ class ThisMachine:
         calibration = self._examined(note, how)
         return calibration, None if calibration.disturbed else write_calibration(self.cache_folder, calibration)
 
-    def kept_or_measured(self, note: Note, how: Examine = examine) -> Calibration:
+    def kept_or_measured(self, note: Note, how: Examine = examine_on_the_way) -> Calibration:
         """Returns the stored measurement. Where there is none, measures now and stores the result if that is possible.
-        """
+        A busy machine is given up sooner than by `measure`, because each call would wait again."""
         kept = self.kept()
         if kept is not None:
             return kept

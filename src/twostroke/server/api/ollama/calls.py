@@ -12,7 +12,7 @@ import msgspec
 from twostroke.server.api.changed.kept_tools import AskedTool
 from twostroke.server.api.infill import infill_tokens
 from twostroke.server.api.ollama.names import served_name
-from twostroke.server.api.ollama.options import ReadOptions, read_options
+from twostroke.server.api.ollama.options import ReadOptions, clients_words, read_options
 from twostroke.server.api.ollama.requests import AnswerRequest, OllamaChat, OllamaGenerate
 from twostroke.server.api.schema import ChatRequest, CompletionRequest, checked_chat, checked_completion
 from twostroke.server.calls import Call
@@ -136,7 +136,8 @@ def _answer(
             reasoning_effort=_effort(request, serving),
             **options.fields,
         )
-        call = call_of_chat(checked_chat(chat, serving.caps.json_depth, notes), serving, PREFIX, asked=request)
+        with clients_words():
+            call = call_of_chat(checked_chat(chat, serving.caps.json_depth, notes), serving, PREFIX, asked=request)
         return _within(_with_context(call, request, serving), options)
 
     call = made(messages) if request.truncate is False else _fitting(messages, made, notes)
@@ -213,7 +214,8 @@ def _raw_answer(request: OllamaGenerate, name: str, serving: Serving) -> Call:
         logprobs=min(_top(request), 5) if request.logprobs else None,
         **{"n_predict": -1, **options.fields},
     )
-    call = call_of_completion(checked_completion(completion, serving.caps.json_depth), serving, PREFIX)
+    with clients_words():
+        call = call_of_completion(checked_completion(completion, serving.caps.json_depth), serving, PREFIX)
     return _finished(_within(call, options), request, options, serving)
 
 

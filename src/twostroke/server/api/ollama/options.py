@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
 
+from twostroke.server.api.schema import in_words_of
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.sampler_fields import DEFAULTS, FIELD_NAMES
 
@@ -94,6 +96,18 @@ def read_options(options: Mapping[str, Any] | None) -> ReadOptions:
     if fields.get("n_predict", 0) < 0:
         fields["n_predict"] = -1
     return ReadOptions(fields, tuple(ignored), context)
+
+
+_IN_OPTIONS = {ours: f"options.{name}" for name, (ours, _) in _READ.items()}
+
+
+@contextmanager
+def clients_words() -> Iterator[None]:
+    """Lets an error about an option have the name that the client wrote: num_predict, where we have n_predict."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise in_words_of(error, _IN_OPTIONS) from None
 
 
 def _neutral(name: str, value: Any) -> str:

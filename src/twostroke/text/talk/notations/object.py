@@ -2,7 +2,8 @@
 
     {"name": "hours", "arguments": {"day": "Mon"}}        {"hours": {"day": "Mon"}} where the name is the key
 
-The keys may come in any order; other keys are skipped.
+The keys may come in any order; other keys are skipped. The template of Qwen2.5-Coder shows a call in double braces,
+{{"name": ...}}, and the model copies them. They are read as single braces, because no JSON begins with two.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class ObjectNotation(Struct, frozen=True):
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
         if not (yield from stream.match("{")):
             return
+        doubled = yield from stream.match("{")
         yield from _Object(self, stream, call).read()
+        if doubled and call.begun:
+            yield from stream.match("}")
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
         if self.keyed:
@@ -81,11 +85,11 @@ class NameFirst(ObjectNotation, frozen=True):
     not held back."""
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        expected = '{"' + self.name + '"'
+        begins = ('{"' + self.name + '"', '{{"' + self.name + '"')
         while True:
-            begun = "".join(stream.text[stream.at : stream.at + MOST_SCALAR].split())[: len(expected)]
-            if begun == expected or stream.ended or not expected.startswith(begun):
-                return begun == expected
+            begun = "".join(stream.text[stream.at : stream.at + MOST_SCALAR].split())
+            if begun.startswith(begins) or stream.ended or not any(text.startswith(begun) for text in begins):
+                return begun.startswith(begins)
             yield
 
 

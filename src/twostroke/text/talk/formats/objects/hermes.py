@@ -1,6 +1,7 @@
 """Hermes: Qwen 2.5 and 3, QwQ, Granite 4, SmolLM3, ERNIE 4.5 and many more.
 
 Qwen2.5-Coder forgets the tags: the published model with 1.5 billion parameters writes the object into a block of code.
+After a result it writes the object in double braces, as its template shows a call.
 """
 
 from __future__ import annotations
@@ -66,6 +67,15 @@ EXAMPLES = (
         calls=(("bell", "{}"), ("hours", '{"day": "Mon"}')),
     ),
     Example('<tools>\n{"name": "bell", "arguments": {}}\n</tools>', calls=(("bell", "{}"),)),
+    Example('{{"name": "hours", "arguments": {"day": "Mon"}}}', calls=(("hours", '{"day": "Mon"}'),)),
+    Example(
+        '<tool_call>\n{{"name": "hours", "arguments": {"day": "Mon"}}}\n</tool_call>\n'
+        '<tool_call>\n{{"name": "bell", "arguments": {}}}\n</tool_call>So.',
+        "So.",
+        calls=(("hours", '{"day": "Mon"}'), ("bell", "{}")),
+    ),
+    Example('{{"name": "Bob"}}', '{{"name": "Bob"}}'),
+    Example("{{ title }}", "{{ title }}"),
     Example(
         '```json\n{\n  "name": "hours",\n  "arguments": {\n    "day": "Mon"\n  }\n}\n{\n  "name": "bell",\n'
         '  "arguments": {}\n}\n```',

@@ -51,12 +51,13 @@ def by_hand(
     attention = Work(4 * pairs * query, kv_bytes=positions * token_bytes, activation_bytes=8 * rows * query * layers)
     normed = 2 * hidden + (query + kv if head_norms else 0)
     rotated = (heads + kv_heads) * dim
-    once = 4 * layers * (2 * hidden + (2 * dim if head_norms else 0)) + (4 * hidden if logits else 0)
+    shifted = kv if config["model_type"] == "qwen2" else 0  # keys with a bias lose what all of them share
+    once = 4 * layers * (2 * hidden + (2 * dim if head_norms else 0) + shifted) + (4 * hidden if logits else 0)
     other = Work(
-        rows * layers * (NORM_FLOPS * normed + ROPE_FLOPS * rotated) + NORM_FLOPS * hidden * logits,
+        rows * layers * (NORM_FLOPS * normed + ROPE_FLOPS * rotated + shifted) + NORM_FLOPS * hidden * logits,
         rows * (chosen.total_bytes(vocab, hidden) // vocab) + once,
         rows * layers * token_bytes,
-        rows * (layers * 8 * (normed + rotated + kv) + 4 * hidden) + 16 * hidden * logits,
+        rows * (layers * 8 * (normed + rotated + kv + shifted) + 4 * hidden) + 16 * hidden * logits,
     )
     return StepWork(weights, head, attention, other + losses(hidden, vocab, chosen).times(logits))
 

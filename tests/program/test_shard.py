@@ -27,7 +27,7 @@ from twostroke.ops.program.check import check
 from twostroke.ops.program.fuse import fuse
 from twostroke.ops.program.op import FormatChoice, StoredFormats
 from twostroke.ops.program.program import Program
-from twostroke.ops.program.values import POSITIONS, PagedKV
+from twostroke.ops.program.values import POSITIONS, PagedKV, Vector, VectorForm
 from twostroke.ops.quant.formats import INT8, format_choice
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes
@@ -189,6 +189,25 @@ def test_a_layer_gathers_four_times_and_the_head_twice() -> None:
     assert shard(model.plain, 0, 1) is model.plain
 
 
+def shared_of(program: Program) -> set[Vector]:
+    """The vectors of heads, of which each rank has its own."""
+    return {vector for vector in program.vectors if vector.form is VectorForm.SHARED_BIAS}
+
+
+def test_a_rank_has_the_shared_bias_of_its_own_heads() -> None:
+    """The ranks' parts of each layer's bias are all of it, in order. Its means are the same on every rank."""
+    model = read_model(CONFIGS["llama"])
+    whole, ranks = shared_of(model.plain), [shared_of(shard(model.plain, rank, 4)) for rank in range(4)]
+    assert len(whole) == model.num_layers
+    for vector in whole:
+        (name,) = {part.name for part in vector.parts}
+        met = [own for each in ranks for own in each if own.parts[0].name == name]
+        assert [part.rows for own in met for part in own.parts] == [
+            (rank * own.length, (rank + 1) * own.length) for rank, own in enumerate(met)
+        ]
+        assert sum(own.length for own in met) == vector.length and {own.numbers for own in met} == {vector.numbers}
+
+
 def test_a_rank_has_its_share_of_matrices_heads_and_work() -> None:
     model, formats = read_model(CONFIGS["llama"]), StoredFormats(format_choice("int8"), KVKind.BF16)
     whole, parts = model.plain, [shard(model.plain, rank, 4) for rank in range(4)]
@@ -198,7 +217,7 @@ def test_a_rank_has_its_share_of_matrices_heads_and_work() -> None:
     for part in parts:
         assert [kind.kv_heads for kind in part.paged()] == [1] * model.num_layers
         assert {call.q.shape[0] for call in part.calls if isinstance(call, Attention)} == {2}
-        assert set(part.vectors) == set(whole.vectors)
+        assert {vector for vector in part.vectors if vector not in whole.vectors} == shared_of(part)
         flops = sum(call.cost(formats).per_row.flops for call in part.calls)
         assert flops < 0.3 * sum(call.cost(formats).per_row.flops for call in whole.calls)
 

@@ -149,9 +149,24 @@ def _inverse_lengths(checkpoint: Checkpoint, vector: Vector) -> F32Array:
     return np.concatenate(found)
 
 
+def _shared_bias(checkpoint: Checkpoint, vector: Vector) -> F32Array:
+    """Returns the mean of a rotated bias, head after head; see VectorForm.SHARED_BIAS."""
+    bias = np.concatenate([_numbers_of(checkpoint, part) for part in vector.parts])
+    _check_usable(bias, vector.parts[0].name)
+    size, *means = vector.numbers
+    heads = bias.astype(np.float64).reshape(-1, int(size))
+    cosines, sines = np.array(means, np.float64).reshape(2, -1)
+    pairs = len(cosines)
+    one, other = heads[:, :pairs].copy(), heads[:, pairs : 2 * pairs].copy()
+    heads[:, :pairs] = one * cosines - other * sines
+    heads[:, pairs : 2 * pairs] = other * cosines + one * sines
+    return heads.astype(np.float32).reshape(-1)
+
+
 MADE: Mapping[VectorForm, Callable[[Checkpoint, Vector], F32Array]] = {
     VectorForm.PRODUCT: _product,
     VectorForm.INVERSE_LENGTHS: _inverse_lengths,
+    VectorForm.SHARED_BIAS: _shared_bias,
 }
 """The functions that compute the numbers of a vector that no tensor holds."""
 

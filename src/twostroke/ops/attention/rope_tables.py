@@ -96,6 +96,17 @@ def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
     return plain
 
 
+def mean_rotation(rope: RopeSpec, positions: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Returns the mean cosine and the mean sine of each pair over positions [0, positions), attention_factor included.
+    Pairs that rotate fast have means near 0, slow ones near 1 and 0. The sum of a geometric series gives both."""
+    frequencies = inverse_frequencies(rope, rope.original_positions)
+    (middle_cosine, middle_sine), (_, half), (_, whole) = (
+        cos_sin(frequencies * times) for times in ((positions - 1) / 2, 0.5, positions / 2)
+    )
+    shares = np.divide(whole, positions * half, out=np.ones_like(half), where=half != 0) * rope.attention_factor
+    return tuple((shares * middle_cosine).tolist()), tuple((shares * middle_sine).tolist())
+
+
 def _logarithms(whole: F64Array) -> F64Array:
     """Returns the natural logarithm of each whole number. Many numbers are equal, so each distinct one is computed
     once."""

@@ -23,9 +23,9 @@ from twostroke.ops.program.fuse import fuse
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import Op, axes, signature
 from twostroke.ops.program.program import Program
-from twostroke.ops.program.ranks import ColumnSegment, Rank, Segments, part_of, segments_of, width_of, within
+from twostroke.ops.program.ranks import ColumnSegment, Rank, Segments, part_of, pieces_of, segments_of, width_of, within
 from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Cache, Indices, PagedKV, Value, Vector, Weight, join
+from twostroke.ops.program.values import Cache, Indices, PagedKV, Value, Vector, VectorForm, Weight, join
 from twostroke.ops.ranks.gather import Gather
 from twostroke.ops.rows.rotate_heads import RotateHeads
 from twostroke.types.errors import ConfigError
@@ -137,9 +137,10 @@ def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
 
 def _divides_a_vector(call: Op) -> bool:
     """Returns whether a rank with some of the call's heads or columns would need a part of a vector (such as attention
-    sinks) that cannot be divided. Such a call is computed whole. Only `column_numbers` that are in the program itself,
-    not in the checkpoint, can be divided so far."""
-    if call.column_numbers is not None and call.column_numbers.parts:
+    sinks) that cannot be divided. Such a call is computed whole. Only `column_numbers` can be divided so far: those
+    that are in the program itself, and those of whole heads (SHARED_BIAS)."""
+    numbers = call.column_numbers
+    if numbers is not None and numbers.parts and numbers.form is not VectorForm.SHARED_BIAS:
         return True
     divided = {axes(call.SHAPES[operand.name])[1].name for operand, _ in _pairs(call, Value)}
     return any(axes(call.SHAPES[operand.name])[0].name in divided for operand, _ in _pairs(call, Vector))
@@ -305,8 +306,13 @@ class _Shard:
         columns = [column - value.offset for each in segments for column in each.columns(self._rank)]
         own = self._vectors.get(vector)
         if own is None:
-            numbers = tuple(vector.numbers[column] for column in columns)
-            own = self._vectors[vector] = replace(vector, length=len(numbers), numbers=numbers)
+            key, length = f"{vector.key}@{self._rank.index}/{self._rank.count}", len(columns)
+            if vector.parts:  # whole heads, which lie one after the other
+                parts = tuple(pieces_of(vector.parts, columns[0], columns[-1] + 1))
+                own = replace(vector, key=key, length=length, parts=parts)
+            else:
+                own = replace(vector, length=length, numbers=tuple(vector.numbers[column] for column in columns))
+            self._vectors[vector] = own
         return own
 
     def _part_width(self, value: Value) -> int:

@@ -82,11 +82,11 @@ def _parts(tensors: Sequence[Tensor], weight: Weight, rows: Sequence[range]) -> 
         part
         for matrix in range(weight.matrices)
         for each in rows
-        for part in _pieces(tensors, matrix * weight.rows + each.start, matrix * weight.rows + each.stop)
+        for part in pieces_of(tensors, matrix * weight.rows + each.start, matrix * weight.rows + each.stop)
     )
 
 
-def _pieces(tensors: Sequence[Tensor], first: int, end: int) -> Iterator[Tensor]:
+def pieces_of(tensors: Sequence[Tensor], first: int, end: int) -> Iterator[Tensor]:
     """Yields the pieces of tensors that hold rows [first, end), where the tensors' rows are counted one tensor after
     the other."""
     at = 0

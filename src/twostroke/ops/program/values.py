@@ -229,7 +229,9 @@ class VectorForm(enum.Enum):
     the one number exp(c . d) - exp(a . b): the negated factor of the second softmax in differential attention (Ye et
     al. 2024). PRODUCT: a table (B, K), a matrix (N, K) and its bias (N,) make the numbers (N, B) of matrix @ table.T +
     bias. With five tensors, the second and third are weight and bias of a layer norm of the table's rows, and `numbers`
-    holds its epsilon. INVERSE_LENGTHS: a matrix (N, K) makes one over the length of each row.
+    holds its epsilon. INVERSE_LENGTHS: a matrix (N, K) makes one over the length of each row. SHARED_BIAS: a bias of
+    rotated heads makes the mean of the rotated bias over many positions. `numbers` has the size of a head, then the
+    mean cosine of each rotary pair and the mean sine of each pair. Elements that are not rotated stay as they are.
     """
 
     STORED = enum.auto()
@@ -238,11 +240,12 @@ class VectorForm(enum.Enum):
     DIFFERENCE = enum.auto()
     PRODUCT = enum.auto()
     INVERSE_LENGTHS = enum.auto()
+    SHARED_BIAS = enum.auto()
 
     @property
     def is_made(self) -> bool:
         """Whether the vector's numbers are computed from tensors that other parts of a program may read too."""
-        return self in (VectorForm.PRODUCT, VectorForm.INVERSE_LENGTHS)
+        return self in (VectorForm.PRODUCT, VectorForm.INVERSE_LENGTHS, VectorForm.SHARED_BIAS)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -9,14 +9,19 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
+from twostroke.ops.attention.rope_tables import mean_rotation
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.ranks import pieces_of
 from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import HeadRows, PagedKV, Rope, Tensor, Value, Vector, Weight, join
+from twostroke.ops.program.values import HeadRows, PagedKV, Rope, Tensor, Value, Vector, VectorForm, Weight, join
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.expressions import clamp
+from twostroke.ops.rows.expressions import clamp, shift_columns
 from twostroke.ops.rows.multiply import multiply
 from twostroke.types.spec.rope import RopeSpec
 
+MEAN_POSITIONS = 8192
+"""The positions over which the mean of a rotated bias is taken. Any vector would be right. On Qwen2.5-Coder 1.5B, 4,096
+and 16,384 positions give errors within 2% of each other."""
 JoinedText = Callable[[Tracer, "Heads"], Weight]
 """joined(trace, heads) returns the matrix of q, k and v, made from tensors that a family stores in its own way."""
 
@@ -144,7 +149,8 @@ def attend(
 
     chunked: a row sees only positions from the last multiple of `window` on.
     """
-    joined = linear(h, shape.joined(t, shape) if shape.joined else _joined(t, shape, turn))
+    matrix = shape.joined(t, shape) if shape.joined else _joined(t, shape, turn)
+    joined = linear(h, matrix)
     *gates, q, k, v = joined.split(*([shape.query] * (1 + shape.gated)), shape.kv, shape.kv)
     if shape.wide_norm:
         q = shape.wide_norm(t, shape.names.q_norm, q, in_place=True)
@@ -163,6 +169,8 @@ def attend(
         k = k.heads(shape.num_kv_heads)
     if shape.head_norm and shape.norm_after_rope:
         q, k = _normed(t, shape, shape.head_norm, q, k, turn)
+    if _may_shift_keys(shape, turn):
+        k = shift_columns(k.flat(), _shared_bias(t, shape, matrix, turn)).heads(shape.num_kv_heads)
     cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, window, chunked=chunked, ahead=shape.ahead))
     kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
     sinks = t.vector(shape.names.sinks, shape.num_heads, suffix="") if shape.names.sinks else None
@@ -174,6 +182,24 @@ def attend(
     if shape.inner_norm:
         seen = shape.inner_norm(t, shape.names.inner_norm, seen, in_place=True)
     return linear(seen, t.matrix("o", {shape.names.o: shape.hidden_size}, shape.query, bias=shape.output_bias))
+
+
+def _may_shift_keys(shape: Heads, turn: RopeSpec | None) -> bool:
+    """Returns whether one vector may be taken from all keys of a head: their scores then change by one number, which a
+    softmax does not see. This needs a bias that reaches the keys as it is, and scores that nothing else compares."""
+    changed = shape.wide_norm or shape.head_norm or shape.clip or (turn and (turn.power or turn.back or turn.still))
+    compared = shape.names.sinks or shape.soft_cap
+    return shape.qkv_bias and not shape.ahead and not changed and not compared
+
+
+def _shared_bias(t: Tracer, shape: Heads, matrix: Weight, turn: RopeSpec | None) -> Vector:
+    """Returns the part of the keys' bias that nearly all positions share: the mean of the rotated bias over the first
+    MEAN_POSITIONS positions. Published models have their largest biases in pairs that hardly rotate."""
+    first = shape.query * (1 + shape.gated)
+    parts = tuple(pieces_of(matrix.bias, first, first + shape.kv))
+    means = mean_rotation(turn, MEAN_POSITIONS) if turn else ((), ())
+    numbers = (float(shape.head_dim), *means[0], *means[1])
+    return t.vector_of(parts, shape.kv, form=VectorForm.SHARED_BIAS, numbers=numbers)
 
 
 def _joined(t: Tracer, shape: Heads, turn: RopeSpec | None) -> Weight:

@@ -20,8 +20,8 @@ from twostroke.ops.rows.multiply import multiply
 from twostroke.types.spec.rope import RopeSpec
 
 MEAN_POSITIONS = 8192
-"""The positions over which the mean of a rotated bias is taken. Any vector would be right. On Qwen2.5-Coder 1.5B, 4,096
-and 16,384 positions give errors within 2% of each other."""
+"""The most positions over which the mean of a rotated bias is taken. Any vector would be right. On Qwen2.5-Coder 1.5B,
+4,096 and 16,384 positions give errors within 2% of each other."""
 JoinedText = Callable[[Tracer, "Heads"], Weight]
 """joined(trace, heads) returns the matrix of q, k and v, made from tensors that a family stores in its own way."""
 
@@ -193,11 +193,11 @@ def _may_shift_keys(shape: Heads, turn: RopeSpec | None) -> bool:
 
 
 def _shared_bias(t: Tracer, shape: Heads, matrix: Weight, turn: RopeSpec | None) -> Vector:
-    """Returns the part of the keys' bias that nearly all positions share: the mean of the rotated bias over the first
-    MEAN_POSITIONS positions. Published models have their largest biases in pairs that hardly rotate."""
+    """Returns the part of the keys' bias that nearly all positions share: the mean of the rotated bias over the trained
+    positions, MEAN_POSITIONS at most. Published models have their largest biases in pairs that hardly rotate."""
     first = shape.query * (1 + shape.gated)
     parts = tuple(pieces_of(matrix.bias, first, first + shape.kv))
-    means = mean_rotation(turn, MEAN_POSITIONS) if turn else ((), ())
+    means = mean_rotation(turn, min(MEAN_POSITIONS, turn.original_positions)) if turn else ((), ())
     numbers = (float(shape.head_dim), *means[0], *means[1])
     return t.vector_of(parts, shape.kv, form=VectorForm.SHARED_BIAS, numbers=numbers)
 

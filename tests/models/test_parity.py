@@ -24,6 +24,7 @@ def check_all_is_read(judged: Judged, model: Model) -> None:
     names = program_names(frozenset(stored), model)
     shapes = {names.get(name, name): shape for name, shape in stored.items()}
     some: dict[str, set[int]] = {}
+    wholly: set[str] = set()
     read = {tensor.name for tensor in wanted_tensors(model)}
     assert [name for name in shapes if name not in read and not is_ignored(name, model)] == []
     for tensor in wanted_tensors(model):
@@ -35,7 +36,10 @@ def check_all_is_read(judged: Judged, model: Model) -> None:
             some.setdefault(tensor.name, set()).update(range(*part))
         if tensor.matrix is not None:  # one of two rows may belong to experts that only images use
             some.setdefault(tensor.name, set()).add(tensor.matrix)
-    unread = sum((shapes[name][0] - len(rows)) * math.prod(shapes[name][1:]) for name, rows in some.items())
+        if part is None and tensor.matrix is None:
+            wholly.add(tensor.name)
+    in_part = {name: rows for name, rows in some.items() if name not in wholly}
+    unread = sum((shapes[name][0] - len(rows)) * math.prod(shapes[name][1:]) for name, rows in in_part.items())
     stored_numbers = sum(math.prod(shapes[name]) for name in shapes if not is_ignored(name, model))
     assert model.parameters() == stored_numbers - unread
 

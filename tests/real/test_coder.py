@@ -28,8 +28,8 @@ TOOLS: Any = [
         ("read_file", "Read a file of the project", FILE),
     )
 ]
-MOST_SHARE = 0.8
-"""The largest change by the default format of K and V, as a share of the change by int8. It was 0.025 of 0.043."""
+MOST_CHANGE = 0.025
+"""The largest change by the default format of K and V (ADR 83). Keys that kept their whole bias changed by 0.043."""
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +87,7 @@ def change(exact: list[dict[int, float]], found: list[dict[int, float]]) -> floa
     return sum(changes) / len(changes)
 
 
-def test_the_default_of_k_and_v_changes_less_than_int8(coder_file: Path) -> None:
+def test_the_default_of_k_and_v_changes_little(coder_file: Path) -> None:
     """Biases make some channels of this model's keys many times as large as the others."""
-    exact = tops(coder_file, "f32")
-    usual, rounded = (change(exact, tops(coder_file, kv_format)) for kv_format in (None, "int8"))
-    assert usual < MOST_SHARE * rounded
+    found = change(tops(coder_file, "f32"), tops(coder_file, None))
+    assert 0 < found < MOST_CHANGE, found

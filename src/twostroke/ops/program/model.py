@@ -9,7 +9,7 @@ from twostroke.ops.program.cache_groups import cache_groups, page_bytes
 from twostroke.ops.program.op import FormatChoice
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.stack import ExpertStack
-from twostroke.ops.program.values import LatentKV, PagedKV
+from twostroke.ops.program.values import LatentKV, PagedKV, VectorForm
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import KVKind
 
@@ -134,14 +134,15 @@ class Model(CommonFacts):
         """The reason why K and V are bf16 by default although weights are rounded, as a phrase such as "heads of 256
         dimensions". The phrase is "" where int8 adds little to the error.
 
-        A bias makes some channels of K many times as large as the others, and one scale stands for all of them. On
-        Qwen2.5-Coder 1.5B, K and V in int8 add 46% (ADR 82).
+        A bias makes some channels of K many times as large as the others, and one scale stands for all of them. Keys
+        that lose the shared part of their bias before they are kept (ADR 83) need no bf16.
         """
         widest = max((kind.head_dim for kind in self.program.paged()), default=0)
         if widest >= WIDE_HEAD:
             return f"heads of {widest} dimensions"
-        biased = any(weight.role == KEYS and weight.bias for weight in self.program.weights)
-        return "a bias on its keys" if widest and biased else ""
+        biased = sum(weight.role == KEYS and bool(weight.bias) for weight in self.program.weights)
+        shifted = sum(vector.form is VectorForm.SHARED_BIAS for vector in self.program.vectors)
+        return "a bias on its keys" if widest and biased > shifted else ""
 
     @property
     def whole_prompts(self) -> bool:

@@ -42,8 +42,8 @@ def plain_choice(cores: int) -> CoreChoice:
 
 
 def fast_choice(cores: int) -> CoreChoice:
-    """Returns one thread for each performance core, for a system that tells only how many of them there are. cores:
-    their number."""
+    """Returns one thread for each performance core. cores: the number of performance cores, where the system tells
+    nothing more about them."""
     return CoreChoice(max(1, min(cores, MOST_THREADS)), "performance cores of this machine")
 
 
@@ -67,7 +67,8 @@ def choose_cores(topology: Topology) -> CoreChoice:
 
 
 def _under_quota(quota: float) -> int:
-    """Returns the whole cores of a quota, plus one thread where the fraction is worth it (WORTH_A_THREAD)."""
+    """Returns the number of threads for a CPU quota, in cores: the whole cores, plus one where the quota is
+    WORTH_A_THREAD times as large."""
     whole = max(1, math.floor(quota))
     return whole + 1 if quota >= WORTH_A_THREAD * whole else whole
 

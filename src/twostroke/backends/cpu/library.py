@@ -105,7 +105,8 @@ _SIGNATURES: Signatures = {
 
 _D = ctypes.c_double
 ROTARY_ROWS: Signatures = {"ts_rotary_rows": (_I, [_P, _L, _L, _L, _P, _D, _D, _P, _P])}
-"""The function of rotary_rows.h. A library may be without it."""
+"""The signature of ts_rotary_rows (rotary_rows.h), which computes cosines and sines for rotary positions. A library may
+lack this function; NumPy then computes them."""
 
 
 def library_path(level: str) -> Path:
@@ -186,7 +187,7 @@ class OpNumbers(Mapping[str, int]):
     """
 
     def __init__(self, library: ctypes.CDLL, what: str, fix: str) -> None:
-        """what, fix: the name of the library and the advice in the text of an error."""
+        """Reads the ops of a native library. what: the name of the library in errors. fix: the advice in errors."""
         self._what, self._fix = what, fix
         self._said: dict[str, str] = {}
         while (text := library.ts_op_signature(len(self._said))) is not None:

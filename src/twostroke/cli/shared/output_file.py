@@ -53,7 +53,7 @@ def write_bytes(path: Path, content: bytes, option: str) -> None:
 
 
 def write_whole(path: Path, text: str, option: str) -> None:
-    """Writes a text as `write_bytes` writes bytes."""
+    """Writes the whole text or nothing, as `write_bytes` does."""
     write_bytes(path, text.encode(), option)
 
 

@@ -113,8 +113,9 @@ def embedding_and_norm(spec: Model, option: str) -> tuple[Weight, Op, LastHidden
 def models_of(
     made: AheadProgram, spec: Model, name: str, ignored: tuple[str, ...], prefixes: tuple[tuple[str, str], ...] = ()
 ) -> AheadLayer:
-    """Returns a draft layer as a model of its own. spec: the target model. name: the layer's name in messages. ignored,
-    prefixes: see CommonFacts."""
+    """Returns a draft layer as a model of its own. spec: the target model. name: the layer's name in messages. ignored:
+    names of tensors that may stay unread. prefixes: beginnings of names in some checkpoints, each with the program's
+    beginning in its place."""
     whole = replace(
         spec,
         architecture=name,

@@ -42,7 +42,7 @@ def own_pools(spec: Model, plan: KVPlan) -> CachePools:
 
 
 def draft_pools(spec: Model, plan: KVPlan) -> CachePools:
-    """Returns the pools of the caches of the model's draft."""
+    """Returns the pools for the caches of a draft model or draft layers, without those of the target model."""
     return plan.pools.split(len(cache_groups(spec.program).pages))[1]
 
 
@@ -71,7 +71,8 @@ def step_memory(
 
 
 def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> CacheManager:
-    """Returns the manager of the model's caches. on_fresh: see CacheManager."""
+    """Returns the manager of the model's caches. on_fresh: called for each page of the first group that is taken for
+    the first time."""
     return CacheManager(own_pools(spec, plan), PAGE_TOKENS, on_fresh, shares=not spec.whole_prompts)
 
 

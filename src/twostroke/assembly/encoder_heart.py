@@ -26,7 +26,7 @@ class EncoderHeart(Struct, frozen=True, eq=False):
     closing: ExitStack
 
     def close(self) -> None:
-        """Ends the encoder's threads and what else `closing` holds."""
+        """Ends the encoder's threads and frees its memory."""
         self.closing.close()
 
     def __enter__(self) -> EncoderHeart:

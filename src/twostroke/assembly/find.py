@@ -88,7 +88,7 @@ class Found:
 
     @property
     def name(self) -> str:
-        """The model's name for messages; see `folders.name_of`."""
+        """The model's name for messages: the embedded model's name, or the last part of the folder or hub id."""
         return name_of(self.folder)
 
 

@@ -37,6 +37,6 @@ def needs_with(
 
 
 def draft_slots(spec: Model, sequences: int) -> int:
-    """Returns the number of slots for recurrent states that a draft model needs, for its most sequences at a time; 0
-    for a draft model without states."""
+    """Returns the number of slots for recurrent states that a draft model needs; 0 for a draft model without states.
+    sequences: the most sequences at a time."""
     return SLOTS_A_SEQUENCE * sequences if spec.state_bytes() else 0

@@ -228,8 +228,8 @@ def executor_of(
     """Returns the executor of plans, and the queue of plans in flight. Without a group, the runner is the executor.
     With a group, a leader sends each plan to the members. A pipeline computes as many plans at a time as it has stages.
 
-    witness: records which requests each step computes, so that a crash can be blamed on them. images: see
-    `StartedGroup.sender`.
+    witness: records which requests each step computes, so that a crash can be blamed on them. images: the encoded image
+    rows, which a leader also sends to the members; None for a model that reads no images.
     """
     plain = runner
     flight = PlansInFlight()

@@ -176,7 +176,7 @@ def _read_line(printer: ChatText | ChatJson) -> str | None:
 
 @dataclass
 class Conversation:
-    """The messages so far and the figures of the last answer. images: the images that are shown with the next line."""
+    """The messages so far and the figures of the last answer. images: the images that the next message will have."""
 
     llm: Any
     params: Any

@@ -179,8 +179,7 @@ def command(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Print memory, TTFT, ITL, whether bandwidth or arithmetic is the limit, the cost of tokens, and the hardware to
-    use.
+    """Print memory, TTFT, ITL, the limit (bandwidth or arithmetic), the cost of tokens, and which hardware is enough.
 
     MODEL is a folder, a GGUF file, a hub id or `spark`; only its config.json is read or downloaded (a GGUF file whole).
     Without --hardware the plan is for this machine, as `twostroke doctor` measured it. A machine without such a

@@ -34,11 +34,11 @@ class LinearRates(Struct, frozen=True):
 
 class AttentionRates(Struct, frozen=True):
     """The measured speed of attention. A decoding sequence (one new row) takes KV bytes * decode_s_per_byte + FLOPs *
-    decode_s_per_flop + KV heads * decode_s_per_head seconds.
+    decode_s_per_flop + KV heads * decode_s_per_head seconds. decode_warm_s_per_byte: the rate when K and V stay in the
+    processor's caches between steps.
 
-    decode_warm_s_per_byte: the rate when K and V stay in the processor's caches between steps. prefill: rows of one
-    sequence -> seconds for each FLOP. A visible position has 4 FLOPs for each head and dimension. prefill_s_per_head:
-    the seconds in addition, for each row and query head.
+    prefill: the seconds for each FLOP, as a curve over the rows of one sequence. A visible position has 4 FLOPs for
+    each head and dimension. prefill_s_per_head: the seconds in addition, for each row and query head.
     """
 
     decode_s_per_byte: float

@@ -77,7 +77,7 @@ class EncodeWalk:
         return found
 
     def take(self, most_s: float, *, least: bool, pace: EncodePace = AS_PREDICTED) -> EncodePiece | None:
-        """Returns the largest next piece that takes at most `most_s` seconds; None when there is none.
+        """Returns the next piece, the largest that takes at most `most_s` seconds; None when there is none.
 
         least: whether a piece of LEAST_ROWS is taken even when it takes longer. pace: the ratio of a piece's real time
         to its predicted time.

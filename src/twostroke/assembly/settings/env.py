@@ -180,7 +180,8 @@ def _shared_limits() -> Iterator[tuple[int, str]]:
 
 
 def _own_limits() -> Iterator[tuple[int, str]]:
-    """Yields the bytes that this process alone may still take, by each limit, with the limit in words."""
+    """Yields each limit on the memory of this process alone: the bytes that are free under the limit, and words about
+    the limit."""
     address_bytes = address_space_bytes()
     if address_bytes is not None:
         used_pages = _read_text(Path("/proc/self/statm")).partition(" ")[0]

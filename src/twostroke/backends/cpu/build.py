@@ -306,8 +306,8 @@ def compile_all(
     suffix: str = ".o",
     more: Sequence[Path] = (),
 ) -> list[Path]:
-    """Returns the object of every (source, flags), from the cache or compiled on all cores. more: see `with_headers`.
-    Raises RuntimeError."""
+    """Returns the object of every (source, flags), from the cache or compiled on all cores. more: further folders of
+    headers. Raises RuntimeError."""
 
     def compile_one(job: tuple[Path, Sequence[str]]) -> Path:
         source, flags = job

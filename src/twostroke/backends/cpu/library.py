@@ -39,7 +39,7 @@ STATUSES = {
 
 
 class WeightStruct(Structure):
-    """The C struct ts_weight."""
+    """The C struct ts_weight, which describes a packed weight to native code."""
 
     _fields_ = [
         ("kind", c_int32),
@@ -55,7 +55,7 @@ class WeightStruct(Structure):
 
 
 class KVLayerStruct(Structure):
-    """The C struct ts_kv_layer."""
+    """The C struct ts_kv_layer, which describes the K and V of one layer to native code."""
 
     _fields_ = [
         ("kind", c_int32),
@@ -174,7 +174,7 @@ def runnable_levels() -> list[str]:
 
 @cache
 def op_numbers(level: str) -> Mapping[str, int]:
-    """Returns the number of each op in a level's library: see OpNumbers."""
+    """Returns the number of each op in a level's library, by the op's name."""
     return OpNumbers(load_library(level), f"The {level} kernels", f"Build the kernels again: {BUILD}")
 
 

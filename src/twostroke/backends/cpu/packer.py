@@ -23,8 +23,8 @@ BLOCK_NUMBERS = {
 
 
 class NativePacker(NativeContext):
-    """Satisfies `rounded_packing.Packer`. Its bits are those that ops/quant/codec.py and ops/stored_layout.py define.
-    """
+    """Packs matrices natively, with the bits that ops/quant/codec.py and ops/stored_layout.py define. Satisfies
+    `rounded_packing.Packer`."""
 
     block_types = frozenset(BLOCK_NUMBERS)
 

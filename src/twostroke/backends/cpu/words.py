@@ -59,7 +59,7 @@ class Structs:
         return address_of(found)
 
     def layer(self, layer: KVLayer) -> int:
-        """Returns the address of the layer's ts_kv_layer."""
+        """Returns the address of the C struct ts_kv_layer that describes this layer's K and V to native code."""
         found = self._layers.get(layer)
         if found is None:
             kind, at = int(layer.kind), layer.data.ctypes.data

@@ -24,7 +24,7 @@ MOST_HEAD_DIM = 512
 MOST_LATENT_DIM = 1024
 """The most elements of a latent and the rotary part of its key together: kMostLatent of the C++ code."""
 ROWS_AT_ONCE = 2048
-"""The number of rows of activations that products hold in scratch memory: kRowsAtOnce."""
+"""The most rows of activations that a product keeps in scratch memory at a time: kRowsAtOnce."""
 GATED_ROWS = 512
 """The most rows whose gate and up halves a gated product keeps in scratch memory at a time: kGatedRows."""
 PROMPT_GROUPS = (128, 256)
@@ -42,7 +42,7 @@ together are rounded up to a multiple of this number (kTileTokens)."""
 PAIRS_AT_ONCE = 128
 """The most pairs of a row and an expert that `experts` computes at a time where it does not sort them: kPairsAtOnce."""
 SAMPLED_AT_ONCE = 64
-"""The number of rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
+"""The most rows of logits that sampling keeps in scratch memory at a time: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
 PART_TOKENS = 4096
 """Sampling divides a row of logits into parts of this many tokens: kThreads * kPartTokens."""
 PART_GROUPS = 64

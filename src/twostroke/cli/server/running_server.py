@@ -30,7 +30,7 @@ class _FileConnection(HTTPConnection):
 
 
 class _FileHandler(HTTPHandler):
-    """Makes urllib reach a server over a socket of the file system."""
+    """Makes urllib reach a server that listens on a Unix socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

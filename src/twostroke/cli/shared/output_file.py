@@ -58,7 +58,7 @@ def write_whole(path: Path, text: str, option: str) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any], option: str) -> None:
-    """Writes a value as JSON; see write_whole."""
+    """Writes a value as JSON, whole or not at all. Raises ConfigError."""
     write_whole(path, json.dumps(value, indent=1) + "\n", option)
 
 

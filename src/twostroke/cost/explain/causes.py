@@ -56,8 +56,8 @@ class ExplainContext:
 
     @property
     def decoding(self) -> list[Segment]:
-        """The parts of all sequences that decoded in a step from the middle of this completion's decode; empty where
-        that step is not known."""
+        """What each decoding sequence computed in a step from the middle of this completion's decode; empty where that
+        step is not known."""
         return list(self.account.sample)
 
     @property
@@ -84,7 +84,7 @@ class ExplainContext:
 
     @property
     def busy_prefill_s(self) -> float:
-        """Seconds of the request's own prefill during which the processor was busy with something else."""
+        """Seconds of the request's own prefill in which the processor ran other programs."""
         left_s = self.account.parts.own_prefill_s - self.cold_prefill_s - self.prefix_s
         return max(0.0, min(self.account.delays.start_s, left_s))
 

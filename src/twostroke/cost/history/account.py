@@ -80,8 +80,8 @@ class PreemptionSpan(Struct, frozen=True):
 
 
 class Delays(Struct, frozen=True):
-    """Seconds of a completion's steps in which the processor was busy with something else. start_s: up to the first
-    token. stream_s: after it."""
+    """Seconds of a completion's steps in which the processor ran other programs. start_s: up to the first token.
+    stream_s: after it."""
 
     start_s: float = 0.0
     stream_s: float = 0.0

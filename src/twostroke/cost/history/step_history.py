@@ -33,7 +33,7 @@ DROPPED_SHARE = 1 / 32
 
 
 class Row(NamedTuple):
-    """One sequence of a recorded step."""
+    """What one sequence computed in a recorded step."""
 
     request_id: str
     start: int
@@ -116,7 +116,8 @@ class Run(Struct):
         return self.times.at(offset)[0]
 
     def segments(self, offset: int = 0) -> list[Segment]:
-        """Returns what each sequence computes in the run's step `offset`, as a StepCost takes it."""
+        """Returns what each sequence computed in one step of the run, as a StepCost takes it. offset: the step's index
+        in the run."""
         return [row.segment(offset) for row in self.rows]
 
     def busy_s(self, offset: int) -> float:
@@ -125,7 +126,8 @@ class Run(Struct):
         return model_s + sampling_s
 
     def record(self, offset: int, cost: StepCost | None) -> StepRecord:
-        """The step `offset` as a record, with a prediction where there is a cost model."""
+        """One step of the run as a record, with a prediction where there is a cost model. offset: the step's index in
+        the run."""
         begin_s, _, model_s, sampling_s, waiting, end_s = self.times.at(offset)
         segments = self.segments(offset)
         return StepRecord(

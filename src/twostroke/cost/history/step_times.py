@@ -24,7 +24,8 @@ _packed = Struct("6d").pack
 
 
 class StepTimes:
-    """Keeps the times of the steps of a run. One thread writes, any thread may read."""
+    """Keeps the times of the steps of a run (consecutive steps with the same sequences). One thread writes, any thread
+    may read."""
 
     __slots__ = ("_kept", "_tail", "ends", "recent")
 
@@ -57,8 +58,8 @@ class StepTimes:
         return count + len(ends)
 
     def at(self, offset: int) -> tuple[float, float, float, float, int, float]:
-        """Returns begin, commit, model, sampling, waiting and end of one step. A step without an end has its commit as
-        the end."""
+        """Returns begin, commit, model, sampling, waiting and end of the step with index `offset`. A step without an
+        end has its commit as the end."""
         count, recent, ends = self._tail
         if offset < count:
             begin_s, commit_s, model_s, sampling_s, kept_waiting, end_s = self._kept[6 * offset : 6 * offset + 6]

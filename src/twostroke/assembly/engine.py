@@ -146,9 +146,8 @@ def build_heart(
     witness: Witness | None = None,
     preparation: Preparation = GrammarsWhenAsked,
 ) -> Heart:
-    """Loads the weights and builds the engine. report: writes a warning for people. observer: collects metrics of steps
-    and completions. witness: records which requests each step computes. preparation: how the engine prepares for
-    grammars. Raises TwostrokeError."""
+    """Loads the weights and builds the engine. report: writes a warning for people. witness: records which requests
+    each step computes. preparation: how the engine prepares for grammars. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)

@@ -48,7 +48,8 @@ class AdapterPlan(Struct, frozen=True, eq=False):
 
     @property
     def counted(self) -> Model:
-        """The model as a cost model counts it: a row costs more in the program that also computes adapters."""
+        """The model from which step times are predicted. Its program also computes the adapters, so that their work is
+        counted."""
         return replace(self.model, program=self.program)
 
     def added_to(self, needs: MemoryNeeds, step_tokens: int, sequences: int) -> MemoryNeeds:

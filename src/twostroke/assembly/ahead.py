@@ -43,8 +43,8 @@ NORMS = ("rms_norm", "layer_norm")
 
 
 class AheadLayer(NamedTuple):
-    """One draft layer. made: its program. spec: the layer as a model, with the weights that it shares with the target
-    model. own: the same without the shared weights, for loading."""
+    """One draft layer. made: its program. spec: the layer as a model, with all its weights. own: the same model without
+    the weights that are the target model's too; these are not loaded again."""
 
     made: AheadProgram
     spec: Model
@@ -57,10 +57,10 @@ class AheadModel:
     that are used once each in turn. way: the way to speculate, in the user's words. file: the file in the folder; None
     where the folder itself is the checkpoint.
 
-    read: the model's hidden states of all rows. enter: a call such as a norm, which turns these hidden states into the
-    layer's input. Its result and input are replaced when it runs; its other operands are weights of the model or of the
-    layer, and numbers. tokens: for each token of the layer's head, the model's token id; empty where both have the same
-    ids. Satisfies `GuessingModel`.
+    read: the hidden states of the target model that the first layer reads. enter: a call, such as a norm, that makes
+    the layer's input from these hidden states. At run time it gets its input and its result from the draft; its other
+    operands are weights and numbers. tokens: for each token of the layer's head, the target model's token id; empty
+    where both have the same ids. Satisfies `GuessingModel`.
     """
 
     way: str
@@ -77,7 +77,7 @@ class AheadModel:
 
     @property
     def width(self) -> int:
-        """The number of hidden-state values that are read from the model for each position."""
+        """The number of floats that the draft layers read from the target model's hidden states for each position."""
         return sum(value.width for value in self.read)
 
     def input_bytes(self, settings: Resolved) -> int:
@@ -113,8 +113,9 @@ def embedding_and_norm(spec: Model, option: str) -> tuple[Weight, Op, LastHidden
 def models_of(
     made: AheadProgram, spec: Model, name: str, ignored: tuple[str, ...], prefixes: tuple[tuple[str, str], ...] = ()
 ) -> AheadLayer:
-    """Returns a draft layer as a model of its own. spec: the target model. name: the layer's name in messages. ignored,
-    prefixes: see CommonFacts."""
+    """Returns a draft layer as a model of its own. spec: the target model. name: the layer's name in messages. ignored:
+    names of tensors that may stay unread. prefixes: beginnings of names in some checkpoints, each with the program's
+    beginning in its place."""
     whole = replace(
         spec,
         architecture=name,
@@ -138,8 +139,8 @@ def build_ahead(
     report: Callable[[Exception], None],
 ) -> tuple[AheadProposer, HiddenHistory]:
     """Returns a proposer with the loaded draft layers, and the object that keeps the target model's hidden states for
-    them. weights, memory: the weights and the step memory of the target model. pools: the sizes of the pools for the
-    layers' K and V, one layer after the other."""
+    them. weights, memory: the weights and the step memory of the target model. pools: the sizes of the pools of K and
+    V: those of the first draft layer, then those of the second, and so on."""
     loaded = [place.weights(load_heads(ahead.folder, ahead.file, layer.own, settings)) for layer in ahead.layers]
     context, sequences = settings.steps.context, settings.steps.max_sequences
     count = len(pools.pages) // len(ahead.layers)

@@ -24,7 +24,9 @@ def arithmetic_here(
     executor: Executor, spec: Model, resolved: Resolved, pools: CachePools, unit: str, pooling: Pooling | None = None
 ) -> Arithmetic:
     """Returns the facts that decide the bits of this engine's answers, such as formats. unit: the CPU level, or DEVICE.
-    The executor computes a probe for it, so call this before anything else uses the pools."""
+
+    One of the facts is the result of a small computation in the pools, so call this before anything else uses them.
+    """
     names = (unit, resolved.model.weights, resolved.cache.kv_format, resolved.cache.key_factors)
     turned = (resolved.steps.context, spec.program.ropes)
     tables = hashlib.blake2b(repr(turned).encode(), digest_size=8).hexdigest()

@@ -1,5 +1,5 @@
-"""Builds the memory of a step, the pools and arrays of the caches from the memory plan, and the scheduler that uses
-them."""
+"""Builds what a step and the KV cache need: the arrays of a step, the page pools from the memory plan, and the
+scheduler."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def needs_of(whole: Model, parts: Sequence[Model], settings: Resolved) -> Memory
 
 
 def own_pools(spec: Model, plan: KVPlan) -> CachePools:
-    """Returns the pools of the model's own caches."""
+    """Returns the pools of the target model's caches, without those of a draft model or draft layers."""
     return plan.pools.split(len(cache_groups(spec.program).pages))[0]
 
 
 def draft_pools(spec: Model, plan: KVPlan) -> CachePools:
-    """Returns the pools of the caches of the model's draft."""
+    """Returns the pools for the caches of a draft model or draft layers, without those of the target model."""
     return plan.pools.split(len(cache_groups(spec.program).pages))[1]
 
 
@@ -60,8 +60,9 @@ def step_memory(
     device: DeviceMemory = HOST,
     groups: tuple[int, ...] | None = None,
 ) -> StepMemory:
-    """Returns the arrays for the largest step and for these pools. device: where the arrays and the weights lie.
-    groups: see `Model`."""
+    """Returns the arrays that a program needs for its inputs, values and caches, for the largest step and these pools.
+    device: where the arrays and the weights lie. groups: which page groups of the whole model the program has; None for
+    all."""
     limits = (settings.steps.context, settings.steps.max_step_tokens, settings.steps.max_sequences)
     pages = pools.num_pages if groups is None else tuple(pools.num_pages[group] for group in groups)
     sizes = MemorySizes(pages, *limits, pools.state_slots, GUESS_ROWS, groups)
@@ -70,12 +71,14 @@ def step_memory(
 
 
 def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> CacheManager:
-    """Returns the manager of the model's caches. on_fresh: see CacheManager."""
+    """Returns the manager of the model's caches. on_fresh: called for each page of the first group that is taken for
+    the first time."""
     return CacheManager(own_pools(spec, plan), PAGE_TOKENS, on_fresh, shares=not spec.whole_prompts)
 
 
 def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:
-    """Returns the limits of a step. plans: the number of plans that are computed at a time."""
+    """Returns the limits of the scheduler, such as the most rows and sequences of a step. plans: the number of plans
+    that are computed at a time."""
     return SchedulerLimits(
         settings.steps.max_step_tokens,
         settings.steps.max_sequences,

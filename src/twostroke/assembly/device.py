@@ -88,8 +88,8 @@ def room_on(device: CudaDevice | None, machine: Machine) -> Machine:
 
 
 def able_to_guess(device: CudaDevice | None, guessing: GuessingModel | None, resolver: Resolver) -> CudaDevice | None:
-    """Returns the device, if the guessing model can run there too. Otherwise raises UnsupportedModel, or returns None
-    (the CPU) where `auto` was asked for."""
+    """Returns the device where it can also run the draft model or heads. Otherwise closes the device, and returns None
+    (the CPU) for --device auto or raises UnsupportedModel for --device cuda."""
     programs = () if guessing is None else guessing.programs
     missing = next((reason for each in programs if (reason := cuda_limits.lacking(each)) is not None), None)
     if device is None or missing is None:

@@ -40,9 +40,11 @@ __all__ = ["DiskBook", "DiskFacts", "build_disk"]
 
 
 class DiskFacts(Struct, frozen=True):
-    """The facts that decide the bits of pages, and the cost of computing pages.
+    """What the disk cache of pages must know: the facts that decide the bits of K and V, and the cost of computing
+    them.
 
-    folder: the folder of the model. trusted: see DiskSaving. sight: the files of the part that encodes images.
+    folder: the folder of the model. trusted: a function that waits up to this many seconds until the weights are
+    checked, and returns whether they are undamaged. sight: the files of the image encoder.
     """
 
     folder: Path
@@ -62,8 +64,8 @@ def build_disk(
     report: Callable[[str], None],
     closing: ExitStack,
 ) -> DiskPages:
-    """Builds the pages on disk. When `closing` closes them, pages that are not written yet are written first, before
-    anything that the writing needs is closed."""
+    """Builds the disk cache of pages. When `closing` closes it, pages that wait to be written are written first. The
+    objects that the writing needs are closed after that."""
     resolved, pages = facts.resolved, PoolPages(memory)
     files = DiskFiles(user_path(resolved.disk.cache) / KV_FOLDER)
     store = DiskStore(files, _identity(facts, pages, executor), resolved.disk.kv_disk, report)

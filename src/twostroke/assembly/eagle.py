@@ -70,8 +70,8 @@ def with_places_kept(spec: Model, folder: Path) -> Model:
 
 
 def _find_eagle3(folder: Path, spec: Model, option: str) -> AheadModel:
-    """Finds the EAGLE-3 layer, which guesses tokens, in a folder. spec: the model, whose program keeps the hidden
-    states that the layer reads (see `with_places_kept`)."""
+    """Finds the EAGLE-3 draft layer in a folder. spec: the target model, whose program keeps the hidden states that the
+    layer reads. option: the option that named the folder, for errors."""
     embedding, _, _ = embedding_and_norm(spec, option)
     with errors_of(option):
         found = eagle3.eagle3_program(_fields(folder), spec.hidden_size, spec.longest_context, embedding)

@@ -23,8 +23,8 @@ TWO_CODES = "int16"
 """The name of the format in which each weight is stored as two int8 codes: the rounded weight, and its rounding error,
 rounded too."""
 AFTER_ATTENTION = "o"
-"""The role of the attention output matrices, which stay float32 in the format TWO_CODES. They are the smallest, and the
-rounding of their inputs is the largest part of the error that is left in this format (ADR 70)."""
+"""The role of the attention output matrices, which stay float32 when the other matrices have the format TWO_CODES. They
+are the smallest matrices, and rounding their inputs would be the largest part of the error that remains (ADR 70)."""
 AS_THE_MODEL = "usual"
 """The name of the choice by which an encoder's format follows from the format of the language model."""
 
@@ -58,14 +58,14 @@ class EncoderFormat(Struct, frozen=True):
 
     @property
     def choice(self) -> FormatChoice:
-        """The format of each matrix."""
+        """The rule that gives each matrix of the encoder its format."""
         chosen = format_choice(self.weights)
         return (lambda weight: F32 if weight.role == AFTER_ATTENTION else chosen(weight)) if self.two_codes else chosen
 
     def model(self, model: Model) -> Model:
-        """Returns the encoder with the changes that this format needs. K and V that are stored as int8 are rotated
-        first. With `two_codes`, each product with a rounded matrix is followed by a product with the matrix of rounding
-        errors."""
+        """Returns the encoder with the changes that this format needs. Where K and V are int8, they are rotated before
+        they are rounded. With `two_codes`, a product with a matrix's rounding errors is added to each product with the
+        rounded matrix."""
         made = with_rotation(model, self.kv)
         if self.two_codes:
             program = fuse(made.plain, (fuse_linear_add,))

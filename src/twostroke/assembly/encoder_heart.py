@@ -17,8 +17,8 @@ from twostroke.runner.shared_rows import EncodedRows
 
 
 class EncoderHeart(Struct, frozen=True, eq=False):
-    """An image encoder without a language model. kept: the loaded encoder with the rows that it has made. rows: the
-    rows that other replicas ask for."""
+    """An image encoder without a language model. kept: the loaded encoder, and a cache of the image rows that it has
+    made. rows: the same cache with the interface through which other replicas ask for image rows."""
 
     resolved: Resolved
     kept: KeptRows
@@ -26,7 +26,7 @@ class EncoderHeart(Struct, frozen=True, eq=False):
     closing: ExitStack
 
     def close(self) -> None:
-        """Ends the encoder's threads and what else `closing` holds."""
+        """Ends the encoder's threads and frees its memory."""
         self.closing.close()
 
     def __enter__(self) -> EncoderHeart:

@@ -78,8 +78,8 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Heart:
-    """All objects of a loaded engine. The loop that runs its steps is not one of them; SyncEngine, a server or a
-    replica brings it."""
+    """All objects of a loaded engine. The loop that calls its steps is not one of them: it belongs to SyncEngine, a
+    server or a replica."""
 
     stepper: Stepper
     tokenizer: Tokenizer
@@ -126,7 +126,7 @@ class Heart:
         return self.generation.sampling
 
     def close(self) -> None:
-        """Ends the threads of the engine, and what else `closing` holds."""
+        """Ends the engine's background threads, and closes its files and its memory."""
         self.closing.close()
 
     def __enter__(self) -> Heart:
@@ -146,8 +146,8 @@ def build_heart(
     witness: Witness | None = None,
     preparation: Preparation = GrammarsWhenAsked,
 ) -> Heart:
-    """Loads the weights and builds the engine. report: writes a warning for people. observer: see Session. witness: see
-    ranks.executor_of. preparation: how the engine prepares for grammars. Raises TwostrokeError."""
+    """Loads the weights and builds the engine. report: writes a warning for people. witness: records which requests
+    each step computes. preparation: how the engine prepares for grammars. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
@@ -257,7 +257,7 @@ def _guessing(
 
 
 def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> Heart:
-    """Returns a loaded engine for use without a server."""
+    """Loads a model for use without a server, and returns the engine's objects."""
     return build_heart(find_model(model, options), progress, print_report)
 
 
@@ -290,5 +290,5 @@ def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLim
 
 
 def print_report(sentence: str) -> None:
-    """Prints a warning to standard error, where the engine is used as a library."""
+    """Prints a warning to standard error. An engine without a server reports in this way."""
     print(sentence, file=sys.stderr)

@@ -88,7 +88,7 @@ class Found:
 
     @property
     def name(self) -> str:
-        """The model's name for messages; see `folders.name_of`."""
+        """The model's name for messages: the embedded model's name, or the last part of the folder or hub id."""
         return name_of(self.folder)
 
 
@@ -104,7 +104,7 @@ class FoundEncoder(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The model's name for messages; see `folders.name_of`."""
+        """The model's name for messages: the embedded model's name, or the last part of the folder or hub id."""
         return name_of(self.folder)
 
 
@@ -119,7 +119,8 @@ class _Located(Struct, frozen=True):
 
 
 def _located(model: str, resolver: Resolver, asked: ranks.RankPlaces | None) -> _Located:
-    """Locates the model's folders. asked: the division among processes that was asked for."""
+    """Locates the folder of the model, and the folder of its calibrated weights where there is one. asked: the division
+    of the model among processes; such a model is read without calibrated weights."""
     machine = read_machine() if asked is None else asked.share_of(read_machine())
     kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
     named = locate(model, resolver.asked_value(ModelSettings.revision), kept=kept)
@@ -134,7 +135,7 @@ def _resolve_engine(resolver: Resolver, place: _Located, spec: Model, text_token
 
 
 def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
-    """Finds the model's encoder of images, and plans memory for nothing else. Raises TwostrokeError."""
+    """Finds the model's image encoder, and plans memory for the encoder alone. Raises TwostrokeError."""
     resolver = Resolver(collect(options, asked_by_environment()))
     given = resolver.first_asked(DeviceSettings.device, RankSettings.tensor_parallel, RankSettings.pipeline_parallel)
     if given is not None and resolver.asked_value(given) not in (1, "cpu", "auto"):

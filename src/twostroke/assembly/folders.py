@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 CALIBRATED = "calibrated weights for"
-"""The first words of the reason of the setting `weights` where `calibrated` has found calibrated weights."""
+"""How the reason of the setting `weights` begins when calibrated weights are used. Loading recognises them by this
+text."""
 
 SHIPPED = {EMBEDDED: spark_path, "spark-draft": spark_draft_path}
 

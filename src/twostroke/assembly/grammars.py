@@ -61,7 +61,8 @@ Preparation = Callable[[GrammarCompiler], GrammarsWhenAsked]
 def grammars_of(
     tokenizer: Tokenizer, vocab_size: int, ends: frozenset[int], closing: ExitStack, preparation: Preparation
 ) -> tuple[GrammarCompiler, GrammarsWhenAsked]:
-    """Returns the compiler, and the object whose `start` prepares the compiler."""
+    """Returns the grammar compiler, and the object that prepares it for the vocabulary: a server calls `start`, which
+    does this in the background. preparation: the class of that object."""
     made = GrammarCompiler(tokenizer, vocab_size, ends)
     closing.callback(made.close)
     ahead = preparation(made)

@@ -58,7 +58,8 @@ class GuessingModel(Protocol):
         """Returns the memory that the model and its draft or heads need together."""
 
     def input_bytes(self, settings: Resolved) -> int:
-        """Returns the further bytes that a device needs for the hidden states that this process sends there."""
+        """Returns the bytes on a GPU for the target model's hidden states, where this process copies them there as
+        inputs of the draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,8 @@ def check_draft(draft: DraftModel, model: Model, model_folder: Path) -> None:
 
 
 def ways_of(settings: Resolved, spec: Model) -> tuple[str, ...]:
-    """Returns the ways to guess that a request may ask for; NO_WAYS for a model that generates no tokens."""
+    """Returns the values of `speculate` that a request may ask for, such as `ngram`. A model that generates no tokens
+    has only `auto` and `off`."""
     if spec.task is not Task.GENERATE:
         return NO_WAYS
     way = settings.guesses.way

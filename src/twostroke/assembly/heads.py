@@ -42,8 +42,8 @@ Report = Callable[[Exception], None]
 
 @dataclass(frozen=True, slots=True)
 class MedusaModel:
-    """Heads whose weights are not read yet. own: the part that is loaded, which is the heads alone.
-    Satisfies `GuessingModel`."""
+    """Medusa heads whose weights are not read yet. own: the heads as a model, for loading. Satisfies `GuessingModel`.
+    """
 
     folder: Path
     made: MedusaProgram
@@ -54,11 +54,12 @@ class MedusaModel:
         return (self.made.program,)
 
     def input_bytes(self, settings: Resolved) -> int:
-        """Returns 0: hidden states are written where the heads read them."""
+        """Returns 0: the heads read the hidden states where the target model has written them, so nothing is copied."""
         return 0
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """Returns the memory that the model and its heads need together."""
+        """Returns the memory that the target model and its heads need together. needs: the memory of the target model
+        alone."""
         return structs.replace(
             needs,
             weight_bytes=needs.weight_bytes + self.own.weight_bytes(format_choice(settings.model.weights)),

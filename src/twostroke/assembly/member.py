@@ -77,8 +77,8 @@ class CalledRank:
 
 
 def inherited(line_descriptor: int, memory_descriptor: int) -> CalledRank:
-    """Returns the rank that this process computes for the leader that started it. Both descriptors are inherited from
-    the leader. Raises RankLineLost."""
+    """Returns what this process needs as a rank: the connection to the leader that started it, and the shared memory.
+    The arguments are the file descriptors of both, inherited from the leader. Raises RankLineLost."""
     line = RankLine(socket.socket(fileno=line_descriptor))
     return CalledRank(line, _begin(line), memory=memory_descriptor)
 

@@ -37,6 +37,6 @@ def needs_with(
 
 
 def draft_slots(spec: Model, sequences: int) -> int:
-    """Returns the number of slots that the states of a draft need. The draft has slots of its own, so the number is the
-    most slots that it can use at a time."""
+    """Returns the number of slots for recurrent states that a draft model needs; 0 for a draft model without states.
+    sequences: the most sequences at a time."""
     return SLOTS_A_SEQUENCE * sequences if spec.state_bytes() else 0

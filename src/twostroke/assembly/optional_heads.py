@@ -1,8 +1,7 @@
-"""Names the parts of this package that guess with heads or layers, read images, or keep pages on disk. Each is imported
-when it is first used.
+"""Names modules of this package that are imported when they are first used: speculation with heads or layers, images,
+and pages on disk.
 
-The module `optional` does the same for other parts. These parts are not named there, because modules that they import
-use `optional`.
+Modules that these import use `optional`, which names other such modules. So these cannot be named there.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class RunPlace(Struct, frozen=True):
         return HOST if self.device is None else self.device
 
     def weights(self, weights: ModelWeights) -> ModelWeights:
-        """Returns the weights in the memory from which the kernels read them. Raises OutOfMemory."""
+        """Returns the weights for the kernels: copied to the GPU where there is one, else as they are. Raises
+        OutOfMemory."""
         return weights if self.device is None else placed(weights, self.device)
 
     def compiled(self, program: Program, memory: StepMemory) -> Forward:
@@ -63,8 +64,9 @@ class RunPlace(Struct, frozen=True):
         readers: Sequence[StepReader] = (),
         images: ImageSteps | None = None,
     ) -> ModelRunner:
-        """Returns the runner of a model's steps. Tokens are chosen on the device that holds the logits. delay, readers,
-        images: see ModelRunner."""
+        """Returns the runner of a model's steps. Tokens are chosen on the device that holds the logits. delay: returns
+        the seconds that this thread waited for a processor. readers: objects that read values after each step. images:
+        None for a model that reads no images."""
         sampler: StepSampler = HostSampler(forward, self.ops.weigh)
         if self.device is not None and isinstance(forward, cuda.CudaForward):
             sampler = device_sampler.DeviceSampler(forward, vocabulary, self.ops.weigh)

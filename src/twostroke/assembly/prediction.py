@@ -18,8 +18,8 @@ from twostroke.weights.tensors import with_prefix
 
 OPTION = f"--speculate {MTP}"
 OTHERS = ("model.", "lm_head.", "mtp.")
-"""The prefixes of tensor names that may stay unread when one MTP layer is loaded: they belong to the model and to other
-MTP layers. The layer's own tensors are read by their names all the same."""
+"""The prefixes of tensor names that may stay unread when one MTP layer is loaded, because most of these tensors belong
+to the model and to other MTP layers. The layer's program names the tensors that are read."""
 
 
 def find_prediction(folder: Path, spec: Model) -> AheadModel:

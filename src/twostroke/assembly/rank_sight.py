@@ -12,8 +12,8 @@ from twostroke.types.images import SpanLayers
 
 
 def sight_frame(how: GivenRows, filler: int | None, program: Program) -> RankSight:
-    """Returns the message that tells a member how image rows come into the model. how: the way they come in. filler:
-    see runner/step_images.py. program: the program with an input for image rows."""
+    """Returns the message that tells a member how image rows enter the model. filler: the token id that the program
+    gets at image rows; None for the one in the prompt. program: the program with an input for image rows."""
     turns = (rope.turns.axes for rope in program.ropes if rope.turns is not None)
     return RankSight(how.scaled, how.added, {len(axes): axes for axes in turns}, how.spans.name, filler)
 
@@ -32,8 +32,8 @@ def seeing_model(spec: Model, sight: RankSight | None) -> Model:
 
 
 def takers_of(division: Division, spec: Model) -> tuple[tuple[int, ...], ...]:
-    """Returns for each input of the program that takes image rows the members whose part of the model has that input. A
-    member is given by its index in `division.members`."""
+    """Returns which members need each input of image rows: for each such input of the program, the members whose part
+    of the model has it. A member is given by its index in `division.members`."""
     taken = [taken_rows(spec.program, division.part(spec, rank).program) for rank in division.members]
     pieces = len(taken_rows(spec.program, spec.program))
     return tuple(

@@ -117,9 +117,9 @@ def asked_division(resolver: Resolver) -> RankPlaces | None:
 def seeing_places(
     resolver: Resolver, places: RankPlaces | None, plan: SightPlan | None, spec: Model
 ) -> RankPlaces | None:
-    """Returns `places`, which tells where the processes of a divided model run, with the facts by which a member feeds
-    image rows into its part of the model. Records in the setting `images` which process encodes. spec: the model with
-    an input for image rows."""
+    """Returns `places`, which tells where the processes of a divided model run, together with how image rows enter the
+    model. Members need this to build their parts. Records in the setting `images` which process encodes. spec: the
+    model with an input for image rows."""
     if places is None or plan is None:
         return places
     reason, division = resolver.resolved().reason_of(ImageSettings.images), places.division
@@ -128,12 +128,11 @@ def seeing_places(
 
 
 def room_beside(places: RankPlaces | None, machine: Machine, encoder_bytes: int, more_bytes: int) -> Machine:
-    """Returns a process's share of this machine where the leader has an encoder of images. The processes share the
-    memory that the encoder leaves. more_bytes: how many more bytes the leader needs than the largest process would need
-    without an encoder.
+    """Returns the memory that one of several processes on this machine may use, where the leader also has an image
+    encoder. more_bytes: how much larger the encoder makes the memory of the largest process.
 
-    The machine is returned unchanged where members run on other machines. It is also unchanged where a limit of each
-    process alone (`ulimit -v`) is less than its share of the memory.
+    The machine is returned unchanged where members run on other machines, and where a limit of each process (`ulimit
+    -v`) is already less than its share.
     """
     if places is None or places.addresses:
         return machine
@@ -226,11 +225,11 @@ def plans_of(places: RankPlaces | None) -> int:
 def executor_of(
     runner: Executor, group: StartedGroup | None, witness: Witness | None, images: ImageRows | None
 ) -> tuple[Executor, PlansInFlight]:
-    """Returns the executor of plans and the plans in flight. The executor is the runner, or with a group a leader,
-    which sends each plan to the members. Stages compute as many plans at a time as there are stages.
+    """Returns the executor of plans, and the queue of plans in flight. Without a group, the runner is the executor.
+    With a group, a leader sends each plan to the members. A pipeline computes as many plans at a time as it has stages.
 
-    witness: records which requests each step computes, so that a crash can be blamed on them; the executor is then a
-    WitnessedExecutor. images: see `StartedGroup.sender`.
+    witness: records which requests each step computes, so that a crash can be blamed on them. images: the encoded image
+    rows, which a leader also sends to the members; None for a model that reads no images.
     """
     plain = runner
     flight = PlansInFlight()
@@ -262,7 +261,8 @@ def start_ranks(
 
 
 def sound_with(sound: Callable[[], None], group: StartedGroup | None) -> Callable[[], None]:
-    """Returns a check that raises EngineStopped where `sound` does, and where a member was lost."""
+    """Returns the check before each step. It raises EngineStopped where the weights are damaged (`sound` checks that),
+    or where a member was lost."""
     if group is None:
         return sound
 

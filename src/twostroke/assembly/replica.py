@@ -58,8 +58,9 @@ USUAL_ROWS = 256
 
 @dataclass(eq=False)
 class BuiltReplica:
-    """A replica with its engine. replica: the server that answers the messages of fronts. heart: the engine, or the
-    encoder of images; it is closed together with the server. facts: figures to show to people."""
+    """A replica with its engine. replica: the server that answers the messages of fronts. heart: the objects of the
+    engine, or of the image encoder; they are closed together with the server. facts: what the start shows to people,
+    such as the model's name."""
 
     replica: ReplicaServer
     heart: assemble.Heart | EncoderHeart
@@ -183,8 +184,8 @@ def why_not(task: Task, num_adapters: int, request: Request) -> str:
 
 
 def _shared_rows(heart: assemble.Heart) -> SharedRows | None:
-    """Returns the object through which this replica encodes images for other replicas, and keeps the image rows that
-    others encoded for it. Returns None for a model that reads no images."""
+    """Returns the object that encodes images for other replicas, and stores image rows that other replicas encoded for
+    this one. Returns None for a model that reads no images. heart: the engine's objects."""
     cost = heart.scheduler.images.cost
     if heart.images is None or cost is None:
         return None

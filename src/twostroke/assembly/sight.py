@@ -62,16 +62,16 @@ else:
 NO_ENCODER = "its files hold no encoder of images that is implemented"
 NO_PILLOW = "Pillow is not installed, which opens image files: pip install 'twostroke[images]'"
 PROBE_LINES = 2
-"""The number of lines of image rows in the probe tile. Two encoders that make the same rows of this tile compute with
-the same arithmetic."""
+"""The height and width, in image rows, of the small image that is encoded as a probe. Two encoders that make the same
+rows of it compute with the same arithmetic."""
 
 
 class SightPlan(Struct, frozen=True, eq=False):
-    """An encoder whose weights are not read yet, and how images become its tiles. most_rows: the most image rows of a
-    tile.
+    """An image encoder whose weights are not read yet, and the processor that turns images into tiles for it.
+    most_rows: the most image rows of a tile.
 
-    stored: the names of the encoder's tensors in the language model's checkpoint. kept_bytes: 0, or in models that
-    compute an image in pieces the bytes that are kept from one piece to the next.
+    stored: the names of the encoder's tensors in the language model's checkpoint. kept_bytes: the bytes that a language
+    model keeps between two pieces of an image; 0 where it does not compute images in pieces.
     """
 
     encoder: SightEncoder
@@ -92,12 +92,12 @@ class SightPlan(Struct, frozen=True, eq=False):
         return EncoderFormat.next_to(settings.model.weights, settings.images.encoder_weights)
 
     def needs(self, settings: Resolved) -> EncoderBytes:
-        """Returns the memory that the encoder alone needs."""
+        """Returns the memory that the encoder needs, without the language model and the stored image rows."""
         return encoder_bytes(self.encoder, self.most_rows, self.form(settings))
 
     @property
     def how(self) -> GivenRows:
-        """How image rows come into the language model's program."""
+        """How the rows of an image enter the language model's program."""
         sight = self.encoder.sight
         return GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
 
@@ -107,9 +107,12 @@ class SightPlan(Struct, frozen=True, eq=False):
         return needs.weights + needs.buffers + settings.images.image_cache + self.kept_bytes
 
     def added_to(self, needs: MemoryNeeds, own: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """Returns the memory that a process needs at most, including the image rows that are kept. needs: the memory of
-        the largest part of the model. own: the memory of the model's part in the encoder's process. Pages of a window
-        must also hold all rows of an image that are computed in pieces."""
+        """Returns the most memory that any process needs, encoder and stored image rows included. needs: the memory of
+        the process with the largest part of the model. own: the memory of the process with the encoder, before the
+        encoder is added.
+
+        Where an image is computed in pieces, window pages must hold all its rows.
+        """
         encoder, caches = self.needs(settings), needs.caches
         buffers = own.buffer_bytes + encoder.buffers + settings.images.image_cache + self.kept_bytes
         most = max(caches.chunk_tokens, self.most_rows if self.kept_bytes else 0)
@@ -214,8 +217,8 @@ def fetcher_of(hosts: tuple[str, ...], most_bytes: int) -> FetchesImages:
 
 
 def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
-    """Returns the sizes of an encoder's memory for tiles of at most `rows` image rows. A window has pages of its own,
-    and its last page may not be full."""
+    """Returns the sizes of an encoder's memory for tiles of at most `rows` image rows. Each attention window begins a
+    new page, so one page for each window may be partly empty."""
     patches, windows = sight.most_patches(rows), sight.most_windows(rows)
     return MemorySizes(-(-patches // PAGE_TOKENS) + windows, patches, patches, windows, max_draft_tokens=rows)
 

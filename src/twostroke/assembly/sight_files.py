@@ -30,7 +30,8 @@ class SightFiles(Struct, frozen=True):
     """The files of an image encoder. config: the fields of its config.json. settings: the fields of its processor.
     open: opens the encoder's tensors.
 
-    apart: whether the tensors lie in a file of their own. name: the name of the folder or file, for messages.
+    apart: whether the encoder's tensors have a file of their own. name: the name of that file, else of the model's
+    folder, for messages.
     """
 
     config: Mapping[str, Any]
@@ -41,7 +42,8 @@ class SightFiles(Struct, frozen=True):
 
 
 def sight_files(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightFiles | None:
-    """Returns the files of the model's encoder; None where there are none. Raises ModelError."""
+    """Returns the files of the model's image encoder, from --mmproj or the model's folder; None where there are none.
+    Raises ModelError."""
     asked = resolver.asked_value(ImageSettings.mmproj)
     if asked is None and not (folder / NAME_FILE).is_file():
         return SightFiles(config, read_settings(folder), lambda: Checkpoint.open(folder), False, str(folder))

@@ -46,8 +46,8 @@ than the host's memory. Such weights go through their file, as pages that the sy
 """
 
 NOT_PACKED = ":made here"
-"""The ending of the keys of constants that only some settings need. The packed file is the same with and without them.
-"""
+"""The ending of the keys of vectors that the engine makes itself for some settings, such as factors of keys. They are
+not stored in the packed file, which is the same with and without them."""
 
 
 def load(
@@ -138,7 +138,8 @@ def begin_close(machine: Machine, *workers: Worker) -> None:
 
 
 def settler_of(weights: ModelWeights, machine: Machine) -> Settler:
-    """Returns the settler that moves mapped weights into huge pages, where the machine has them."""
+    """Returns the object that copies mapped weights into huge pages in the background. It does nothing on a machine
+    without huge pages."""
     nothing = np.empty(0, np.uint8)
     mapped = weights.mapped if weights.mapped is not None and machine.huge_pages else nothing
     return Settler(mapped, settle, HUGE_PAGE_BYTES)

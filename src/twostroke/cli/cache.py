@@ -37,7 +37,7 @@ VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 @VERBOSE
 def list_files(cache: str | None, as_json: bool, verbose: bool) -> None:
     """Show each file: size, formats, the model it was made from, when it was used last and whether a process maps it
-    now. Blocks are not compared; see `verify`. Pages of prompts are counted."""
+    now. Contents are not checked (`twostroke cache verify` does that). Pages of prompts are only counted."""
     with clear_errors(verbose):
         from twostroke.weights.packed.cache_folder import listed_files
         from twostroke.weights.store.kept_pages import kept_pages

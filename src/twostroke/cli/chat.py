@@ -176,7 +176,7 @@ def _read_line(printer: ChatText | ChatJson) -> str | None:
 
 @dataclass
 class Conversation:
-    """The messages so far and the figures of the last answer. images: the images that are shown with the next line."""
+    """The messages so far and the figures of the last answer. images: the images that the next message will have."""
 
     llm: Any
     params: Any
@@ -226,7 +226,8 @@ class Conversation:
         return explained(self.llm, self.last_id) if self.last_id else "No answer yet."
 
     def _shown(self, names: Sequence[str]) -> bool:
-        """Adds images for the next line that is answered. Returns False where one of them cannot be read."""
+        """Adds the images of these files or URLs to the next message, and prints that. Returns False where one of them
+        cannot be read."""
         try:
             self.images += [image_part(name) for name in names]
         except InvalidRequest as error:

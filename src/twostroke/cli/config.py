@@ -44,7 +44,7 @@ def without_secret(setting: Setting[Any]) -> Setting[Any]:
 
 
 def shown(value: Any) -> str:
-    """Returns a value in the form for people."""
+    """Returns a setting's value as text for people: "-" for none, and commas in large numbers."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) and value >= 100_000 else str(value)

@@ -89,8 +89,8 @@ def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, 
 
 
 def _of_nodes(here: ThisMachine, calibration: Calibration) -> Iterator[str]:
-    """Yields lines about what `serve` would do with a model of a billion parameters on a machine of several memory
-    nodes."""
+    """Yields lines that tell how `serve` would divide a model of a billion parameters among this machine's memory nodes
+    (NUMA). Yields none on a machine with one node."""
     from twostroke.assembly.settings.config import USUAL_SEQUENCES
     from twostroke.assembly.settings.env import read_machine
     from twostroke.lab.planner.ask import make_ask

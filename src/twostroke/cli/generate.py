@@ -74,8 +74,8 @@ def command(
 
 
 def prompt_of(llm: Any, text: str, system: str | None, images: Sequence[str], *, raw: bool) -> Prompt | list[int]:
-    """Returns the prompt that the model reads. Raises InvalidRequest for images together with a text that is continued
-    as it is."""
+    """Returns the prompt for the model. Raises InvalidRequest for images together with --raw, with which a text is
+    continued without a chat template."""
     if not images:
         ids: list[int] = llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
         return ids

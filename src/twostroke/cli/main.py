@@ -95,7 +95,8 @@ class LazyGroup(SuggestingGroup):
     synonyms = SYNONYMS
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
-        """Runs as click does, also where standard streams are closed or full, or arguments are not text."""
+        """Runs a command as click does. Closed or full standard streams, and arguments that are not text, give a clear
+        error."""
         if args is None:
             in_utf8()
         settle_home()

@@ -179,12 +179,13 @@ def command(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Print memory, TTFT, ITL, the side of the ridge, the cost of tokens, and which hardware would be enough.
+    """Print memory, TTFT, ITL, the limit (bandwidth or arithmetic), the cost of tokens, and which hardware is enough.
 
     MODEL is a folder, a GGUF file, a hub id or `spark`; only its config.json is read or downloaded (a GGUF file whole).
-    Without --hardware the plan is for this machine, as `twostroke doctor` measured it (it is measured now where it
-    never was, and guessed where it is too busy for that). With --tensor-parallel or --pipeline-parallel, the plan shows
-    what each process needs, and what the processes exchange. The exit code is 4 where not even one sequence fits.
+    Without --hardware the plan is for this machine, as `twostroke doctor` measured it. A machine without such a
+    measurement is measured now, or guessed where it is too busy for that. With --tensor-parallel or
+    --pipeline-parallel, the plan shows what each process needs, and what the processes exchange. The exit code is 4
+    where not even one sequence fits.
     """
     with clear_errors(verbose):
         from twostroke.assembly.encoder_format import AS_THE_MODEL, EncoderFormat

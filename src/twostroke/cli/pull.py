@@ -13,7 +13,8 @@ from twostroke.types.errors import ModelNotFound
 
 @dataclass(frozen=True)
 class PullFlags:
-    """The flags of a download: the revision, the hub, and what is done in addition to the download."""
+    """The flags of a download: the revision, the hub, the checks before the download, packing, and the form of
+    progress."""
 
     revision: str | None = flag(
         "--revision", metavar="REV", default=None, help="Branch, tag or commit [default: main]."
@@ -80,7 +81,7 @@ def command(model: str, asked: PullFlags, as_json: bool, verbose: bool) -> None:
 
 
 def _tell_embedded(path: str, as_json: bool) -> None:
-    """Prints that the embedded model needs no download."""
+    """Prints that the model spark is part of this package and needs no download."""
     if as_json:
         print_json({"path": path, "source": "spark", "revision": None})
     else:

@@ -119,7 +119,7 @@ KL and perplexity are measured."""
 
 def _check_copy(model: str, output: Path | None) -> None:
     """Checks the folder to which --to keys writes key_factors.json. Raises ConfigError where --output is no folder, and
-    where the embedded model is named without --output."""
+    where a model of this package is named without --output, because nothing is written into the package."""
     from twostroke.assembly.folders import SHIPPED
 
     if output is None and model in SHIPPED:

@@ -106,9 +106,9 @@ def command(
 ) -> None:
     """Run a workload through the engine's own scheduler and cache, with predicted steps instead of a model.
 
-    Steps are predicted from what `twostroke doctor` measured of this machine (it measures now where it never did), or
-    from the catalogue of hardware. A --trace may also be step records of a real server (`twostroke serve --trace
-    FILE`). Figures are those of `twostroke bench serve`.
+    Steps are predicted from what `twostroke doctor` measured of this machine, or from the catalogue of hardware. A
+    machine without such a measurement is measured now. A --trace may also be step records of a real server (`twostroke
+    serve --trace FILE`). The report has the figures of `twostroke bench serve`.
     """
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json

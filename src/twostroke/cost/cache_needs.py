@@ -18,7 +18,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 TYPICAL_TOKENS, TYPICAL_WINDOWS = 4096, 4
 WINDOWS_KEPT = 2
-"""A useful pool holds this many windows for each sequence that may run: its own, and one of a cached prefix."""
+"""For layers with sliding windows, a useful pool holds the pages of this many windows for each running sequence. One is
+the sequence's own, the other that of a cached prefix."""
 SLOTS_A_SEQUENCE = 4
 """A sequence has use for this many state slots: its state, its newest snapshot, and two snapshots of prompts and
 prefixes."""
@@ -50,7 +51,8 @@ class CacheNeeds(Struct, frozen=True):
 
     @property
     def token_bytes(self) -> int:
-        """The bytes of K and V of one position in all layers, until a window has passed the position."""
+        """The bytes of K and V of one position in all layers. Layers with a sliding window give theirs back when the
+        window has moved past the position."""
         return sum(group.page_bytes for group in self.groups) // PAGE_TOKENS
 
     @property
@@ -109,8 +111,8 @@ class CacheNeeds(Struct, frozen=True):
         return pages + self.state_bytes * pools.state_slots
 
     def least_pools(self) -> CachePools:
-        """The smallest pools that can run anything: for each window its pages and one more, one page for each group
-        that keeps every position, and one slot for states."""
+        """The smallest pools that can run anything. A cache group with a sliding window gets the pages of the window
+        and one more. A group that keeps every position gets one page, and states get one slot."""
         least = [window_pages(self.window_of(g), 1, PAGE_TOKENS) if g.window else 1 for g in self.groups]
         sizes = [PagePoolSize(count, self.window_of(g)) for count, g in zip(least, self.groups, strict=True)]
         return CachePools(tuple(sizes), 1 if self.state_bytes else 0, self.chunk_tokens)
@@ -121,8 +123,8 @@ class CacheNeeds(Struct, frozen=True):
         return pools.state_slots >= least.state_slots and all(a.num_pages >= b.num_pages for a, b in pages)
 
     def tokens(self, pools: CachePools) -> int:
-        """Returns how many positions of running sequences fit into the pools. Where a window or a state bounds the
-        memory of a sequence, the sequences that fit count with the full context."""
+        """Returns how many positions of running sequences fit into the pools. States and windows stop growing with the
+        sequence: where they are the limit, each sequence that fits counts with the full context."""
         found = [self.context_tokens * pools.state_slots] if self.state_bytes else []
         for group, pool in zip(self.groups, pools.pages, strict=True):
             whole = (

@@ -110,7 +110,8 @@ class CalibratedCost:
         return host.step_s + host.sequence_s * sequences + prompts_s + sampling_s
 
     def _products(self, counts: SegmentCounts, warmth: float) -> tuple[float, float]:
-        """Returns the seconds of the layers' products, and those of the head's product."""
+        """Returns the seconds of the layers' products, and those of the head's product. warmth: the share of the
+        weights that the caches keep from step to step, from 0 to 1."""
         layers_s = sum(product.seconds(counts.rows, warmth) for product in self._layers)
         for bank, product in self._banks:
             # The rows spread over the experts that they choose.
@@ -152,8 +153,8 @@ class CalibratedCost:
 
 
 def _product(calibration: Calibration, products: Products | ExpertBank, instead: LinearRates | None = None) -> _Product:
-    """Returns the product's rates from the calibration. instead: the rates to use for small products whose kind was not
-    measured."""
+    """Returns the rates and the size of these products. instead: the rates to use for small products in a weight format
+    that was not measured."""
     rates = calibration.linear.get(products.kind, instead)
     if rates is None:
         raise _unmeasured(f"weights in {products.kind.name.lower()}")

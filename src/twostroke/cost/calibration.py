@@ -20,10 +20,11 @@ Value = TypeVar("Value")
 
 
 class LinearRates(Struct, frozen=True):
-    """Seconds for each weight of a matrix, by the rows of the product; the seconds are those of all rows together.
+    """The seconds of matrix products as curves over the number of rows. A curve's y is for all these rows together.
 
-    cold: weights come from memory. warm: weights stay in the last-level cache between steps. features: rows -> seconds
-    for each row and each input or output feature of the matrix. They are added, and matter only for small matrices.
+    cold: seconds for each weight of the matrix, where weights come from memory. warm: the same where weights stay in
+    the last-level cache between steps. features: further seconds for each row and each input or output feature, which
+    matter only for small matrices.
     """
 
     cold: Curve
@@ -33,11 +34,11 @@ class LinearRates(Struct, frozen=True):
 
 class AttentionRates(Struct, frozen=True):
     """The measured speed of attention. A decoding sequence (one new row) takes KV bytes * decode_s_per_byte + FLOPs *
-    decode_s_per_flop + KV heads * decode_s_per_head seconds.
+    decode_s_per_flop + KV heads * decode_s_per_head seconds. decode_warm_s_per_byte: the rate when K and V stay in the
+    processor's caches between steps.
 
-    decode_warm_s_per_byte: the rate when K and V stay in the processor's caches between steps. prefill: rows of one
-    sequence -> seconds for each FLOP. A visible position has 4 FLOPs for each head and dimension. prefill_s_per_head:
-    the seconds in addition, for each row and query head.
+    prefill: the seconds for each FLOP, as a curve over the rows of one sequence. A visible position has 4 FLOPs for
+    each head and dimension. prefill_s_per_head: the seconds in addition, for each row and query head.
     """
 
     decode_s_per_byte: float
@@ -75,15 +76,16 @@ class ExchangeRates:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The figures of one machine with a number of threads. fingerprint: a change of it makes the figures stale.
+    """The figures of one machine with a number of threads. fingerprint: identifies the processor, the threads and the
+    version; figures with another fingerprint are stale.
 
     read_bytes_per_s, f32_flops_per_s, int8_ops_per_s: the limits, from loops that do nothing else. memory_bytes: the
     memory that was available during the measurement. others_share: the share of the cores that other programs used
     meanwhile; a large share makes the figures unreliable. warm_bytes, cold_bytes: the bytes of weights and cached K and
     V that a step reads. Up to warm_bytes they stay in the processor's caches from step to step; from cold_bytes on they
-    come from memory. layer_s: the seconds of starting the ops of one layer. other: rows -> seconds for each activation
-    byte that norms, rope and KV writes move. exchange: the speed at which ranks of one model exchange rows; None in
-    measurements of older versions.
+    come from memory. layer_s: the seconds of starting the ops of one layer. other: the seconds for each activation byte
+    that norms, rope and KV writes move, as a curve over the rows. exchange: the speed at which ranks of one model
+    exchange rows; None in measurements of older versions.
     """
 
     fingerprint: str

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Points (xs[i], ys[i]) with xs rising, at least one. Raises ValueError for others."""
+    """A measured function y(x), such as seconds by the number of rows: points (xs[i], ys[i]), between which it is
+    linear. xs rise, and there is at least one point. Raises ValueError otherwise."""
 
     xs: tuple[float, ...]
     ys: tuple[float, ...]
@@ -21,7 +22,7 @@ class Curve:
 
     @classmethod
     def of(cls, points: Sequence[tuple[float, float]]) -> Curve:
-        """The curve through (x, y) pairs, which may come in any order."""
+        """The piecewise linear curve through (x, y) pairs, which may come in any order."""
         ordered = sorted(points)
         return cls(tuple(x for x, _ in ordered), tuple(y for _, y in ordered))
 

@@ -18,10 +18,10 @@ LEAST_BYTES = 64 << 10
 
 
 class DiskPrice:
-    """Prices of reading and of computing pages.
+    """Predicts the seconds of reading pages from a disk, and those of computing their positions instead.
 
-    cost: predicts steps. step_tokens: the token budget of a step. rate: bytes a second of a reading, the check of
-    the bytes included.
+    cost: predicts steps. step_tokens: the most rows of a step that computes. rate: the bytes that are read in a second,
+    with the check of the bytes.
     """
 
     def __init__(self, cost: StepCost, step_tokens: int, rate: float = FIRST_RATE) -> None:
@@ -45,5 +45,6 @@ class DiskPrice:
         return prefill_s(self._cost, start, end, self._step_tokens)
 
     def worth_reading(self, num_bytes: int, start: int, end: int) -> bool:
-        """Whether the pages of positions [start, end) are read much sooner than they are computed."""
+        """Whether reading the pages of positions [start, end) takes less than half as long as computing them (WORTH).
+        num_bytes: the size of these pages."""
         return self.reading_s(num_bytes) < WORTH * self.computing_s(start, end)

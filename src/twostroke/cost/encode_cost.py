@@ -12,8 +12,8 @@ from twostroke.types.encode import PieceKind
 from twostroke.types.images import ImageTile, RowFold
 
 NO_PRODUCTS = ("attention", "head", "host")
-"""The parts of a predicted step that `_rows_s` leaves out: attention, the logits (`head`), and the Python code of the
-step (`host`). The other parts are ops on single rows, such as products and norms."""
+"""The parts of a predicted step that are left out of the time of ops on single rows, such as products and norms:
+attention, the logits (`head`), and the Python code of the step (`host`)."""
 
 
 class PartCosts(NamedTuple):
@@ -62,9 +62,9 @@ class EncodeCost(Struct, frozen=True):
         return self.walk(tile.sheet.side**2, patches, tile.sheet.squares, tile.rows)
 
     def walk(self, rows: int, patches: int | None = None, times: int = 1, sheet: int = 0) -> EncodeWalk:
-        """Returns the pieces in which crops of an image are encoded, each of which becomes `rows` image rows. patches:
-        the rows of a crop inside the encoder, where they are known. times: the number of such crops. sheet: how many
-        image rows all crops make together, where they are joined line by line afterwards; else 0."""
+        """Returns the pieces in which an image is encoded as `times` crops, one after the other. rows: the image rows
+        of each crop. patches: the rows of a crop inside the encoder, where they are known. sheet: the image rows of all
+        crops together, for models that join the crops line by line at the end; else 0."""
         count = rows * self.merge if patches is None else patches
         parts = [EncodePart(PieceKind.PATCHES, count)]
         for layer in range(self.layers):
@@ -78,8 +78,9 @@ class EncodeCost(Struct, frozen=True):
         return EncodeWalk([*([*parts, EncodePart(PieceKind.HEAD, rows)] * times), *ends], self.piece_s)
 
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
-        """Returns the predicted seconds of one piece with `rows` of the rows of a part of the encoder. patches: the
-        number of all rows of this part, which each row of an attention sees."""
+        """Returns the predicted seconds of computing `rows` rows of one part of the encoder. kind: the kind of the
+        part. patches: the number of all rows of the part; in attention, each row sees all of them or those of its
+        window."""
         if kind is PieceKind.PATCHES:
             return _rows_s(self.costs.patches, rows) + rows * self.written_s
         if kind in (PieceKind.HEAD, PieceKind.SHEET):  # one row of a sheet moves less data than the head multiplies
@@ -108,6 +109,6 @@ def _rows_s(cost: StepCost, rows: int) -> float:
 
 
 def _seeing(seen: int, rows: int) -> Segment:
-    """Returns a causal segment that has `rows` rows and about rows * seen query-key pairs. Its cost stands for that of
-    rows which each see `seen` positions."""
+    """Returns a causal segment with `rows` rows and about rows * seen query-key pairs. It stands for rows without a
+    causal mask, each of which sees `seen` positions: the cost of both is about the same."""
     return Segment.prefill(max(0, seen - (rows + 1) // 2), rows, False)

@@ -1,7 +1,8 @@
-"""Divides an encode into pieces. A piece has as many rows of one part of the encoder as a step has time for.
+"""Divides the encode of an image into pieces. A piece has as many rows of one part of the encoder, such as the
+attention of one layer, as a step has time for.
 
     walk = cost.walk(rows)
-    while (piece := walk.take(seconds_left, least=True, pace=pace)) is not None: ...
+    while (piece := walk.take(seconds_left, least=True)) is not None: ...
 
 The runner and the simulator take the same pieces for the same seconds. The rows have the same bits for every division.
 """
@@ -50,8 +51,8 @@ class EncodePiece(Struct, frozen=True):
 
 
 class EncodeWalk:
-    """Divides one encode into pieces, in order: each call of `take` returns the next piece. parts: the encoder's parts
-    in order, for one crop of the image after the other. seconds: predicts a piece."""
+    """Divides the encode of one image into pieces: each call of `take` returns the next piece. parts: the encoder's
+    parts in order, repeated for each crop of the image. seconds: predicts the time of a piece."""
 
     def __init__(self, parts: Sequence[EncodePart], seconds: PieceSeconds) -> None:
         self._parts, self._seconds = tuple(parts), seconds
@@ -60,23 +61,23 @@ class EncodeWalk:
 
     @property
     def done(self) -> bool:
-        """Whether all pieces were taken."""
+        """Whether `take` has returned all pieces."""
         return self._part == len(self._parts)
 
     def is_windowed(self, part: int) -> bool:
-        """Whether the K and V that this part reads, or writes for the next part, are those of windows."""
+        """Whether this part of the encoder reads K and V of window attention, or writes them for the next part."""
         return any(each.kind is PieceKind.WINDOWS for each in self._parts[part : part + 2])
 
     def seconds_by_kind(self) -> dict[PieceKind, float]:
-        """Returns the predicted seconds of the whole encode, summed up for each kind of part. Each part is predicted
-        undivided."""
+        """Returns the predicted seconds of the whole encode, summed up for each kind of part. Each part is predicted as
+        one piece."""
         found: dict[PieceKind, float] = {}
         for part in self._parts:
             found[part.kind] = found.get(part.kind, 0.0) + self._predicted(part, part.rows)
         return found
 
     def take(self, most_s: float, *, least: bool, pace: EncodePace = AS_PREDICTED) -> EncodePiece | None:
-        """Returns the largest next piece that takes at most `most_s` seconds; None when there is none.
+        """Returns the next piece, the largest that takes at most `most_s` seconds; None when there is none.
 
         least: whether a piece of LEAST_ROWS is taken even when it takes longer. pace: the ratio of a piece's real time
         to its predicted time.

@@ -48,7 +48,8 @@ class LinkRates:
     source: str
 
     def seconds(self, work: ExchangeWork, rows: int, logit_rows: int) -> float:
-        """Seconds of a step's exchange: each meeting takes its time, and the bytes follow one after the other."""
+        """Seconds that the processes exchange in a step: a fixed time for each exchange, and the time of sending all
+        bytes."""
         return work.meetings_of(logit_rows) * self.meeting_s + work.bytes_of(rows, logit_rows) / self.bytes_per_s
 
 

@@ -11,9 +11,9 @@ from twostroke.system.cpu_list import ANY, write_cpus
 MOST_THREADS = 256
 """The most threads that the native pool holds."""
 WORTH_A_THREAD = 1.25
-"""How much larger a CPU quota must be than its whole cores, as a factor, before the fraction gets one more thread. With
-that thread, the system stops all threads for a part of each quota period. On two cores a quota of 1.5 did 1.1 to 1.25
-times as much with two threads as with one. A quota of 1.1 did 0.8 to 1.0 times as much."""
+"""How many times its whole cores a CPU quota must be, before the fraction gets one more thread. With that thread, the
+system stops all threads for a part of each quota period. On two cores a quota of 1.5 did 1.1 to 1.25 times as much with
+two threads as with one. A quota of 1.1 did 0.8 to 1.0 times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ def plain_choice(cores: int) -> CoreChoice:
 
 
 def fast_choice(cores: int) -> CoreChoice:
-    """Returns one thread for each performance core, for a system that tells only how many of them there are. cores:
-    their number."""
+    """Returns one thread for each performance core. cores: the number of performance cores, where the system tells
+    nothing more about them."""
     return CoreChoice(max(1, min(cores, MOST_THREADS)), "performance cores of this machine")
 
 
@@ -67,7 +67,8 @@ def choose_cores(topology: Topology) -> CoreChoice:
 
 
 def _under_quota(quota: float) -> int:
-    """Returns the whole cores of a quota, plus one thread where the fraction is worth it (WORTH_A_THREAD)."""
+    """Returns the number of threads for a CPU quota, in cores: its whole cores, plus one where the quota is at least
+    WORTH_A_THREAD times as much as these."""
     whole = max(1, math.floor(quota))
     return whole + 1 if quota >= WORTH_A_THREAD * whole else whole
 

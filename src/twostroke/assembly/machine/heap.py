@@ -22,8 +22,8 @@ _M_ARENA_MAX = -8
 
 
 def keep_little() -> bool:
-    """Limits the arenas of the C library. Call it once, before threads allocate. Returns False where this is not
-    possible."""
+    """Limits the number of malloc arenas of the C library to ARENAS. Call it once, before threads allocate. Returns
+    False where this is not possible."""
     library = _glibc()
     if library is None:
         return False

@@ -44,7 +44,7 @@ class Topology:
     """The hardware threads that this process may use. quota: the cores that its control groups allow; None for no
     limit.
 
-    far: the mean distance from a node to the memory of another node, where the distance to its own memory is 1.
+    far: the mean distance from a NUMA node to the memory of another one, where the distance to its own memory is 1.
     """
 
     cpus: tuple[Cpu, ...]

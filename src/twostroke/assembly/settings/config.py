@@ -55,7 +55,7 @@ GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
 class ModelFacts(Struct, frozen=True):
     """The facts of a model that are known before its weights are read. source: its folder or hub id, for messages.
 
-    text_tokens: the longest text in tokens that the model's files name; None where they name none.
+    text_tokens: the most tokens of a text, by the model's files; None where they give no limit.
     """
 
     source: str
@@ -116,8 +116,8 @@ def _resolve_guesses(resolver: Resolver, spec: Model) -> None:
 
 
 def _usual_guesses(spec: Model) -> tuple[str, str]:
-    """Returns the default way to guess, and the reason. Wrong guesses cost more in a model with states: its states go
-    back, and rows are computed again."""
+    """Returns the default of `speculate`, and the reason. It is `off` for a model with states, where a wrong guess
+    costs more: the states are restored, and rows are computed again."""
     if spec.state_bytes():
         return "off", "default for a model that keeps states"
     return "auto", "default: guesses are verified where that is faster"
@@ -169,11 +169,11 @@ def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
 
 
 def tell_whole_images(resolver: Resolver, rows: int, seconds: float, *, in_pieces: bool) -> None:
-    """Adds a time to the reason of `step_limiter`: how long a step with image rows takes at least. Does so only where
-    rows of an image see each other, and this time is longer than the limiter's bound.
+    """Adds a sentence to the reason of the setting `step_limiter` where a step with an image takes longer than the
+    limiter's bound. The sentence names the time of such a step.
 
-    rows: the most rows of an image. seconds: the predicted time of such a step that also decodes a sequence and cannot
-    be made shorter. in_pieces: whether a step may compute a part of the rows.
+    rows: the most rows of an image, which see each other. seconds: the least predicted time of a step that has such
+    rows and decodes a sequence. in_pieces: whether a step may compute a part of the rows.
     """
     settled = resolver.resolved()
     steps = settled.steps

@@ -46,7 +46,7 @@ class ModelSettings(Group):
 @dataclass(frozen=True, eq=False, repr=False)
 class CacheSettings(Group):
     """Settings of the cache of K and V. key_factors: the digest of the factors by which keys are scaled before they are
-    rounded. kv_tokens: the tokens that fit."""
+    rounded. kv_tokens: how many tokens the cache holds."""
 
     kv_format: Option[str] = Option(
         "FORMAT",
@@ -131,7 +131,8 @@ class StepSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSettings(Group):
-    """Settings of images in prompts."""
+    """Settings of images in prompts: the encoder and its format, sizes and memory, and the hosts from which images are
+    fetched."""
 
     images: Option[str] = Option(
         "WORD",
@@ -164,7 +165,7 @@ class ImageSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CpuSettings(Group):
-    """Settings of the processor that computes. cpus: the hardware threads on which threads are kept, in words."""
+    """Settings of the CPU backend. cpus: the hardware threads to which the engine's threads are bound, as text."""
 
     threads: Option[int] = Option("COUNT", parse_count, "CPU threads.", "the cores this process may use")
     cpu_level: Option[str] = Option(
@@ -210,7 +211,7 @@ class RankSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeviceSettings(Group):
-    """Settings of the device that computes."""
+    """Settings of the device: where the model runs, and whether a GPU begins steps early."""
 
     device: Option[str] = Option(
         "DEVICE",
@@ -290,7 +291,8 @@ class DiskSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MemorySettings(Group):
-    """The bytes that a model needs in addition to its cache of K and V."""
+    """The bytes that an engine needs in addition to its KV cache: weights, buffers, tables, adapters and the process
+    itself."""
 
     weight_bytes: Field[int] = Field()
     buffer_bytes: Field[int] = Field()
@@ -300,7 +302,7 @@ class MemorySettings(Group):
 
     @property
     def total(self) -> int:
-        """The sum of these bytes. The bytes for adapters are settled only where the engine takes adapters."""
+        """The sum of all fields. adapter_bytes has a value only where the engine takes adapters."""
         adapters = self.adapter_bytes if self.has(MemorySettings.adapter_bytes) else 0
         return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes + adapters
 

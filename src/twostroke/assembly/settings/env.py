@@ -141,8 +141,8 @@ def hub_offline() -> bool:
 
 
 def read_moment() -> Moment | None:
-    """Returns the load of the machine so far; None where the system does not count the time that other programs take.
-    """
+    """Returns how many seconds the machine's cores have worked since it started, now. Two such readings give the load
+    between them. Returns None where the system does not count other programs' time."""
     fields = _read_text(Path("/proc/stat")).partition("\n")[0].split()
     if len(fields) < 8 or fields[0] != "cpu":
         return None
@@ -171,7 +171,8 @@ def _processors() -> tuple[Topology | None, CoreChoice]:
 
 
 def _shared_limits() -> Iterator[tuple[int, str]]:
-    """Yields the bytes that this process and its children may still take, by each limit, with the limit in words."""
+    """Yields each limit on the memory of this process and its children together: the bytes that are free under the
+    limit, and words about the limit."""
     yield here.memory_bytes(), "of the machine's memory"
     group = group_memory()
     if group is not None:
@@ -179,7 +180,8 @@ def _shared_limits() -> Iterator[tuple[int, str]]:
 
 
 def _own_limits() -> Iterator[tuple[int, str]]:
-    """Yields the bytes that this process alone may still take, by each limit, with the limit in words."""
+    """Yields each limit on the memory of this process alone: the bytes that are free under the limit, and words about
+    the limit."""
     address_bytes = address_space_bytes()
     if address_bytes is not None:
         used_pages = _read_text(Path("/proc/self/statm")).partition(" ")[0]

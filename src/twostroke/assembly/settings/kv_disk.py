@@ -33,7 +33,8 @@ def resolve_kv_disk(resolver: Resolver, why_not: str, kept: Path | None) -> int:
 
 
 def why_no_disk(*, whole_prompts: bool, divided: bool, on_device: bool, guessed: bool) -> str:
-    """Returns the reason why pages of an engine cannot be kept on a disk; empty where they can."""
+    """Returns why this engine cannot store pages on disk; empty where it can. guessed: a draft model or heads guess
+    tokens."""
     if whole_prompts:
         return "the model computes each prompt whole, so nothing of it is shared"
     if divided:

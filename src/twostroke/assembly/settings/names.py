@@ -1,4 +1,4 @@
-"""Resolves the name of a model for this user: an alias stands for the model that it was given to."""
+"""Resolves a model's name: where it is one of this user's aliases, the model that the alias stands for."""
 
 from __future__ import annotations
 

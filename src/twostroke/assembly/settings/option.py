@@ -37,7 +37,8 @@ class Field(Generic[T]):
     def __get__(self, group: Group, owner: type) -> T: ...
 
     def __get__(self, group: Group | None, owner: type) -> Self | T:
-        """Returns the value, or the field on the class. Raises AttributeError for a setting that is not settled yet."""
+        """Returns the value on an object of the group, and the field itself on the class. Raises AttributeError for a
+        setting that has no value yet."""
         return self if group is None else self.setting_of(group).value
 
     def __set__(self, group: Group, setting: Setting[T]) -> None:
@@ -45,7 +46,7 @@ class Field(Generic[T]):
             group.__dict__[self.name] = setting
 
     def setting_of(self, group: Group) -> Setting[T]:
-        """The value in this group with its reason. Raises AttributeError where it is not settled yet."""
+        """The value in this group, with the reason for the value. Raises AttributeError where there is no value yet."""
         found: Setting[T] | None = group.__dict__.get(self.name)
         if found is None:
             raise AttributeError(f"The setting {self.name} of {type(group).__name__} is not settled yet.")
@@ -53,10 +54,11 @@ class Field(Generic[T]):
 
 
 class Option(Field[T]):
-    """A setting that can be asked for by its flag, by TWOSTROKE_ and its name, or by its name in Python.
+    """A setting that a user can give by its flag, by the environment variable TWOSTROKE_NAME, or by its name in
+    Python.
 
-    default: words for what happens without the option. secret: its value is never printed. switch: the flag alone turns
-    it on. also: the flag's names in other servers. many: it may be given several times; its value is a tuple.
+    default: text about what happens without the option. secret: its value is never printed. switch: the flag alone
+    turns it on. also: the flag's names in other servers. many: it may be given several times; its value is a tuple.
     """
 
     many = False

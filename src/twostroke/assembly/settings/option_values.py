@@ -172,7 +172,8 @@ def member_of(kind: type[Word]) -> Callable[[str], Word]:
 
 
 def each(parse: Callable[[str], Item]) -> Callable[[str], tuple[Item]]:
-    """Returns a reader of one item, which gives a tuple of one value. `parse` reads the item."""
+    """Returns a parser for an option that may be given several times. It gives each text's value as a tuple of one, so
+    that tuples can be joined. `parse` reads one text."""
     return lambda text: (parse(text),)
 
 

@@ -128,12 +128,14 @@ class Resolver:
         return self.put(option, default if found is None else found.value, reason if found is None else found.source)
 
     def put(self, field: Field[T], value: T, reason: str) -> T:
-        """Record a value that cannot be asked for. It replaces the value that was recorded for this field earlier."""
+        """Record a value that the engine has decided, with its reason. It replaces the value that was recorded for this
+        field earlier."""
         self._settings[field.name] = Setting(field.name, value, reason)
         return value
 
     def asked_value(self, option: Option[T]) -> T | None:
-        """Returns the asked value; None where the option was not asked for."""
+        """Returns the value that the user gave for an option, by a flag or in the environment; None where none was
+        given."""
         found = self._asked.get(option.name)
         return None if found is None else found.value
 

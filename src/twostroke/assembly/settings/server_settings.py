@@ -207,7 +207,7 @@ class StoredSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageSettings(Group):
-    """Settings of the other servers that the web page of this server may use."""
+    """Settings of the MCP servers whose tools users of this server's web page may call."""
 
     mcp: ListOption[tuple[str, str]] = ListOption(
         "NAME=URL",

@@ -72,11 +72,11 @@ RELEASE = ("-fno-sanitize=undefined",)
 LIGHT = ("-Xclang", "-O1")
 """Flags for builds that are tested and not shipped: the compiler takes less time, and the kernels take more."""
 UNOPTIMIZED = ("-Xclang", "-O0", "-U_FORTIFY_SOURCE")
-"""Flags for the fastest compilation. Headers of the system would warn about code that is not optimized."""
+"""Flags for the quickest compilation, without optimization. Without -U, the system's headers would warn about that."""
 TRAPPING = (*LIGHT, "-fsanitize=undefined", "-fsanitize-trap=undefined")
 MOST_CACHE_BYTES = 256 << 20
 UNROLLED = ("stored_avx2.cpp", "stored_few_avx512.cpp")
-"""Sources with much unrolled code. Traps in it take the optimizer minutes, so with TRAPPING they are UNOPTIMIZED."""
+"""Sources with much unrolled code. Optimizing them with TRAPPING takes minutes, so they are then UNOPTIMIZED."""
 IN_USE_S = 3600.0
 """The seconds since its last use in which a file of the cache is never removed: another build may link it."""
 
@@ -205,7 +205,7 @@ def machine() -> str:
 
 
 def architecture_of(target: str) -> str:
-    """Returns the architecture of a target, as in LEVELS."""
+    """Returns the architecture of a target, such as x86_64, which is a key of LEVELS."""
     return target.partition("-")[0]
 
 
@@ -215,15 +215,15 @@ def system_of(target: str) -> str:
 
 
 def sources(target: str) -> list[Path]:
-    """Returns every translation unit for one target; each guards itself by level. The architecture's own units are the
-    largest: they come first, so that no core waits for one of them at the end."""
+    """Returns every translation unit for one target. In each, the preprocessor leaves out code for levels that are not
+    built. The architecture's own units are the largest and come first, so that no core waits for one at the end."""
     own = {"x86_64": "x86", "aarch64": "arm"}[architecture_of(target)]
     found = [path for folder in (own, "generic") for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))]
     return [*found, system_source(target)]
 
 
 def system_source(target: str) -> Path:
-    """Returns the one file that calls the system of a target."""
+    """Returns the source file with all calls of a target's operating system."""
     return ROOT / "csrc" / "system" / f"{system_of(target)}.cpp"
 
 
@@ -256,8 +256,8 @@ def runnable_levels() -> list[str]:
 
 
 def levels_for(which: str, out: Path, target: str) -> list[str]:
-    """Returns the levels to build. all: every level. runnable: those that this CPU runs. best: the last of these, and
-    those that `out` holds, so that no library in it is older than the sources. Raises RuntimeError."""
+    """Returns the levels to build. all: every level. runnable: those that this CPU runs. best: the highest of these.
+    With the last two, libraries of other levels in `out` are built anew too. Raises RuntimeError."""
     known = list(LEVELS[architecture_of(target)])
     if which not in ("runnable", "best"):
         return known if which == "all" else [which]
@@ -271,8 +271,8 @@ def library_in(folder: Path, level: str, target: str = "x86_64") -> Path:
 
 
 def level_of(source: Path, level: str) -> str:
-    """Returns the level that a source is compiled for. As long as the source and its headers have no code for a level,
-    the lower level that SHARED names takes its place."""
+    """Returns the level for which a source is compiled. Where the source and its headers have no code for `level`, this
+    is the lower level in SHARED."""
     contents = with_headers(source)
     while level in SHARED and not any(f"TS_LEVEL_{level.upper()}".encode() in content for content in contents):
         level = SHARED[level]
@@ -306,8 +306,8 @@ def compile_all(
     suffix: str = ".o",
     more: Sequence[Path] = (),
 ) -> list[Path]:
-    """Returns the object of every (source, flags), from the cache or compiled on all cores. more: see `with_headers`.
-    Raises RuntimeError."""
+    """Returns the object of every (source, flags), from the cache or compiled on all cores. more: further folders of
+    headers. Raises RuntimeError."""
 
     def compile_one(job: tuple[Path, Sequence[str]]) -> Path:
         source, flags = job
@@ -378,7 +378,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def main() -> int:
-    """Runs the command line."""
+    """Builds the native kernels, as the command line of this module asks."""
     parser = argparse.ArgumentParser(description="Compile the native kernels.")
     parser.add_argument("--out", type=Path, default=LIBRARY_FOLDER)
     parser.add_argument("--target", choices=list(TRIPLES), default=None)

@@ -26,7 +26,7 @@ class Runner(Protocol):
 
     @property
     def structs(self) -> Structs:
-        """The C structs of the backend's weights and KV layers."""
+        """The C structs of the weights and KV layers, to whose addresses encoded calls point."""
 
     def run(self, calls: Calls) -> None:
         """Runs calls on the present content of their operands."""
@@ -63,7 +63,7 @@ class CompiledProgram:
 
 
 class _Half:
-    """The encoded calls of the body, or of the head."""
+    """One half of a compiled program: the calls of its body, or of its head, encoded as 64-bit words."""
 
     def __init__(self, runner: Runner, calls: Iterable[Op], memory: StepMemory) -> None:
         names: list[str] = []
@@ -87,7 +87,7 @@ class _Half:
         self._first = 0
 
     def run(self, runner: Runner, sizes: StepSizes) -> None:
-        """Fills in the sizes and runs the calls."""
+        """Writes the step's sizes into the encoded calls, and runs them."""
         words = self._calls.words
         tokens, sequences, logit_rows = self._places
         words[tokens] = sizes.tokens

@@ -84,7 +84,8 @@ class Exchange:
 
 
 def piece_bytes(width: int) -> int:
-    """Returns the bytes of a piece of an exchange whose widest value has rows of `width` elements."""
+    """Returns the most bytes that a rank gives to the others at a time: whole rows. width: the floats of the widest
+    row."""
     row = -(-4 * width // LINE_BYTES) * LINE_BYTES
     return max(row, PIECE_BYTES // row * row)
 

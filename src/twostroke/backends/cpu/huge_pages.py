@@ -14,6 +14,6 @@ def settle(address: int, num_bytes: int) -> bool:
 
 
 def populate(address: int, num_bytes: int) -> bool:
-    """Makes the system back these bytes with memory now, whole small pages only. None of the bytes changes. Returns
-    False where the system cannot."""
+    """Makes the system back these bytes with memory now, except pages that lie in the range only in part. None of the
+    bytes changes. Returns False where the system cannot."""
     return int(lowest_library().ts_populate(address, num_bytes)) == 0

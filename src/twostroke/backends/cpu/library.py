@@ -39,7 +39,7 @@ STATUSES = {
 
 
 class WeightStruct(Structure):
-    """The C struct ts_weight."""
+    """The C struct ts_weight, which describes a packed weight to native code."""
 
     _fields_ = [
         ("kind", c_int32),
@@ -55,7 +55,7 @@ class WeightStruct(Structure):
 
 
 class KVLayerStruct(Structure):
-    """The C struct ts_kv_layer."""
+    """The C struct ts_kv_layer, which describes the K and V of one layer to native code."""
 
     _fields_ = [
         ("kind", c_int32),
@@ -105,7 +105,8 @@ _SIGNATURES: Signatures = {
 
 _D = ctypes.c_double
 ROTARY_ROWS: Signatures = {"ts_rotary_rows": (_I, [_P, _L, _L, _L, _P, _D, _D, _P, _P])}
-"""The function of rotary_rows.h. A library may be without it."""
+"""The signature of ts_rotary_rows (rotary_rows.h), which computes cosines and sines for rotary positions. A library may
+lack this function; NumPy then computes them."""
 
 
 def library_path(level: str) -> Path:
@@ -173,7 +174,7 @@ def runnable_levels() -> list[str]:
 
 @cache
 def op_numbers(level: str) -> Mapping[str, int]:
-    """Returns the number of each op in a level's library: see OpNumbers."""
+    """Returns the number of each op in a level's library, by the op's name."""
     return OpNumbers(load_library(level), f"The {level} kernels", f"Build the kernels again: {BUILD}")
 
 
@@ -186,7 +187,7 @@ class OpNumbers(Mapping[str, int]):
     """
 
     def __init__(self, library: ctypes.CDLL, what: str, fix: str) -> None:
-        """what, fix: the name of the library and the advice in the text of an error."""
+        """Reads the ops of a native library. what: the name of the library in errors. fix: the advice in errors."""
         self._what, self._fix = what, fix
         self._said: dict[str, str] = {}
         while (text := library.ts_op_signature(len(self._said))) is not None:

@@ -17,7 +17,7 @@ from twostroke.types.errors import BackendError
 READ_BYTES = 1 << 30
 F32_KIND, INT8_KIND = 0, 2
 WINDOWS, WINDOW_S = 4, 0.025
-"""How many windows measure each rate, and the seconds of one window. The quickest window counts."""
+"""How often the rate of arithmetic is measured, and the least seconds of each measurement. The highest rate counts."""
 
 SPREAD_S, SPREAD_IN_A_ROW = 0.3, 3
 """How the measurement waits until each thread has a core of its own: at most SPREAD_S seconds, until this was observed
@@ -70,8 +70,8 @@ def _each_figure(found: Sequence[Limits], choose: Callable[[list[float]], float]
 
 
 class LimitMeter(NativeContext):
-    """Measures the limits of this machine. It owns the threads and, where none is given, the memory to read. Close it
-    after use."""
+    """Measures this machine's highest rates of reading memory and of float32 and int8 products. It owns the threads
+    and, where none is given, the memory to read. Close it after use."""
 
     def __init__(self, num_threads: int, clock: Callable[[], float], memory: U8Array | None = None) -> None:
         super().__init__(None, num_threads)
@@ -106,7 +106,7 @@ class LimitMeter(NativeContext):
         return max(operations / taken_s for operations, taken_s in (self._window(kind, rounds) for _ in range(WINDOWS)))
 
     def _window(self, kind: int, rounds: int) -> tuple[int, float]:
-        """Returns the operations and the seconds of one window."""
+        """Runs the arithmetic loop for `rounds` rounds. Returns the number of operations, and the seconds."""
         started_s = self._clock()
         operations = int(self._library.ts_limit_rate(self._context, kind, rounds))
         if operations <= 0:

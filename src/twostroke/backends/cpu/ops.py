@@ -48,8 +48,8 @@ class CpuOps(NativeContext):
         self.numbers = op_numbers(self.level)
 
     def read_weights(self, reading: Reading) -> None:
-        """Sets the order in which products of few rows read the weights from now on. Raises BackendError for an order
-        that the kernels do not have."""
+        """Sets how products of few rows go through the weights in memory from now on (see Reading). Raises BackendError
+        for a way that the kernels do not have."""
         self._check("read_weights", self._library.ts_context_read(self._context, int(reading)))
 
     def join(self, exchange: Exchange) -> None:
@@ -62,8 +62,8 @@ class CpuOps(NativeContext):
         return int(self._library.ts_context_scratch_bytes(self._context))
 
     def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
-        """Returns the name of the kernel that an op takes for `rows` rows; None where the op has a single kernel for
-        each format, so that nothing is chosen."""
+        """Returns the name of the kernel that an op uses for `rows` rows. Returns None where the op has only one kernel
+        for this format."""
         found = self._library.ts_kernel(self._context, self.numbers[op], int(weights), int(kv), rows, head_dim)
         return None if found is None else str(found.decode())
 

@@ -23,8 +23,8 @@ BLOCK_NUMBERS = {
 
 
 class NativePacker(NativeContext):
-    """Satisfies `rounded_packing.Packer`. Its bits are those that ops/quant/codec.py and ops/stored_layout.py define.
-    """
+    """Packs matrices natively, with the bits that ops/quant/codec.py and ops/stored_layout.py define. Satisfies
+    `rounded_packing.Packer`."""
 
     block_types = frozenset(BLOCK_NUMBERS)
 
@@ -49,8 +49,8 @@ class NativePacker(NativeContext):
             raise BackendError(f"pack was refused: {STATUSES.get(status, status)}.")
 
     def pack_blocks(self, block: str, raw: U8Array, columns: int, kind: WeightKind, data: U8Array) -> bool:
-        """Packs blocks; see `stored_packing.BlockPacker`. Raises BackendError where the kind does not hold such blocks.
-        """
+        """Packs a GGUF file's quantized blocks, `raw`, into `data`, as `stored_packing.BlockPacker` describes. Raises
+        BackendError where the kind does not hold such blocks."""
         if not (raw.flags.c_contiguous and data.flags.c_contiguous):
             raise BackendError("pack_blocks: blocks and packed bytes must be contiguous.")
         source = (BLOCK_NUMBERS[block], raw.ctypes.data, raw.nbytes, len(raw), columns)

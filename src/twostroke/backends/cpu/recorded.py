@@ -20,8 +20,8 @@ Words = npt.NDArray[np.int64]
 
 
 class Calls:
-    """Native calls, encoded as 64-bit words. The words hold addresses. `operands` keeps the memory at these addresses
-    alive as long as the calls."""
+    """Calls of native ops, encoded as 64-bit words: for each call the op's number and its operands. Many words are
+    addresses of arrays. `operands` keeps the memory at these addresses alive as long as the calls."""
 
     def __init__(self, names: tuple[str, ...], words: Sequence[int], operands: object) -> None:
         self.names, self._operands = names, operands

@@ -11,7 +11,8 @@ from twostroke.ops.operands import F32Array
 
 
 def native_rows(level: str) -> WriteRows | None:
-    """Returns the function of a level's library; None for a library without it."""
+    """Returns a function that computes rows of rotary cosines and sines with a level's library; None where the library
+    has no such function."""
     try:
         function = declared(load_library(level), ROTARY_ROWS).ts_rotary_rows
     except AttributeError:

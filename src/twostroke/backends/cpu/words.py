@@ -47,7 +47,7 @@ class Structs:
         self._layers: WeakKeyDictionary[KVLayer, KVLayerStruct] = WeakKeyDictionary()
 
     def weight(self, weight: PackedWeight) -> int:
-        """Returns the address of the weight's ts_weight."""
+        """Returns the address of the C struct ts_weight that describes this weight to native code."""
         found = self._weights.get(weight)
         if found is None:
             scales = None if weight.scales is None else weight.scales.ctypes.data
@@ -59,7 +59,7 @@ class Structs:
         return address_of(found)
 
     def layer(self, layer: KVLayer) -> int:
-        """Returns the address of the layer's ts_kv_layer."""
+        """Returns the address of the C struct ts_kv_layer that describes this layer's K and V to native code."""
         found = self._layers.get(layer)
         if found is None:
             kind, at = int(layer.kind), layer.data.ctypes.data
@@ -86,7 +86,8 @@ def call_words(op: type[Op], operands: tuple[Any, ...], structs: Structs) -> lis
 
 
 def _as_asked(op: type[Op], name: str, shape: tuple[object, ...]) -> tuple[object, ...]:
-    """Returns the shape (T, H, D) as (T, H * D) where the op wants rows. Other shapes stay the same."""
+    """Returns the shape (T, H, D) as (T, H * D) where the op's operand has two dimensions. Other shapes stay the same.
+    """
     wanted = len(op.SHAPES[name].split())
     if wanted == 2 and len(shape) == 3 and all(isinstance(size, int) for size in shape):
         return shape[0], int(shape[1]) * int(shape[2])  # type: ignore[call-overload]
@@ -94,8 +95,8 @@ def _as_asked(op: type[Op], name: str, shape: tuple[object, ...]) -> tuple[objec
 
 
 def check_rows(op: type[Op], operands: tuple[Any, ...]) -> None:
-    """Raises BackendError where the op has more or fewer rows than its sequences have. For compiled calls, native code
-    checks that in each step."""
+    """Raises BackendError where q has not exactly the rows that the sequences of an attention op list. It is for single
+    calls; in compiled calls, native code checks the same in each step."""
     batch = next((item for item in operands if isinstance(item, AttentionBatch)), None)
     rows = operands[0].shape[0] if hasattr(operands[0], "shape") else 0
     if batch is not None and len(batch.context_tokens) and int(batch.row_starts[-1]) != rows:

@@ -59,7 +59,8 @@ KERNEL_FLAGS = (
 def cpu_build() -> ModuleType:
     """Returns the module build.py of the CPU's kernels, which has the compiler and the cache of compiled files.
 
-    setup.py, which runs before anything is installed, has loaded it already under another name.
+    setup.py runs before twostroke is installed. It has loaded the module from its file as twostroke_native_build, and
+    that module is returned.
     """
     found = sys.modules.get("twostroke_native_build")
     if found is not None:
@@ -85,8 +86,9 @@ def compile_ptx(chip: str, unit: Path | None = None) -> Path:
 
 
 def with_threads(ptx: str) -> str:
-    """Returns PTX in which each mark that `at_most_threads` of simt.h leaves inside a kernel is a directive of that
-    kernel. Outside of CUDA C++, clang has no attribute for this directive."""
+    """Returns PTX in which the comments "at most N threads" inside kernels have become directives (.maxntid) of these
+    kernels. `at_most_threads` of simt.h writes the comments, because clang has no attribute for the directive outside
+    of CUDA C++."""
     entries = re.split(r"(?=^\.visible \.entry )", ptx, flags=re.MULTILINE)
     for at, text in enumerate(entries):
         said = re.search(r"// at most (\d+) threads", text)

@@ -73,7 +73,7 @@ class CudaDevice:
 
     def _load(self, folder: Path) -> int:
         """Loads the kernels that suit the device, or the kernels for every device where the driver refuses the suitable
-        ones. Returns a status."""
+        ones. Returns 0, or the status of the failure."""
         native.require_built(folder)
         found, status = self.facts, 0
         for image in images(folder, found.capability, found.driver_version):
@@ -206,8 +206,8 @@ class CudaDevice:
         self._check("wait", self._library.ts_cuda_wait(self._context))
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Makes an array for the inputs of steps; see DeviceMemory. Each such block has a mirror on the device. After
-        the inputs, it has room for the inputs of sampling."""
+        """Makes an array on the host for the inputs of steps, and an array on the device to which they are copied; see
+        DeviceMemory. Both also have room for the inputs of sampling."""
         block = np.zeros(num_bytes + ASKED_BYTES + ALIGNMENT, np.uint8)
         self._check("inputs", self._library.ts_cuda_inputs(self._context, block.ctypes.data, block.nbytes))
         self._inputs[block.ctypes.data] = block
@@ -302,8 +302,8 @@ class CudaDevice:
 
 
 class _Collector:
-    """Hands the calls of a program's body and head to `CudaDevice.collect`. They are launched together with the calls
-    that copy their results to the host. Satisfies `backends.cpu.compiled.Runner`."""
+    """Gives encoded calls to `CudaDevice.collect`. The device launches the calls of a program's body and head only with
+    the copy of their results to the host, all together. Satisfies `backends.cpu.compiled.Runner`."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.numbers, self.structs, self.run = device.numbers, device.structs, device.collect

@@ -14,8 +14,8 @@ HOPPER, HOPPER_VERSION = (9, 0), 12000
 """The only compute capability that the Hopper image is for, and the lowest CUDA version of a driver that reads the
 image."""
 WAITS, WARPGROUPS = 1, 2
-"""The flags that ts_cuda_load gets with an image. WAITS: each kernel of the image waits by itself for the kernel before
-it. WARPGROUPS: the image's products of warpgroups may run."""
+"""Flags for ts_cuda_load, which loads a file of compiled kernels (an image). WAITS: each kernel of the image waits by
+itself for the kernel before it. WARPGROUPS: the image's matrix products by whole warpgroups may be used."""
 HOPPER_HAS = WAITS
 """The flags of the Hopper images. These images also contain products of warpgroups, but no GPU has run their present
 form, so WARPGROUPS is not set (docs/gpu.md)."""
@@ -61,8 +61,9 @@ def damages() -> tuple[type[Exception], ...]:
 
 
 def images_by_name(folder: Path) -> dict[str, Path]:
-    """Returns the names of a folder's images, and the file that has each one. The name of an archive has the chips of
-    its images: kernels_sm_80_sm_86.cubin.tar.xz. A file of its own counts before an archive."""
+    """Returns the files of compiled kernels (images) in a folder: for each name, the path of the file or of the archive
+    that contains it. The name of an archive lists its chips: kernels_sm_80_sm_86.cubin.tar.xz. An unpacked file counts
+    before an archive."""
     found: dict[str, Path] = {}
     for path in folder.glob(f"kernels_*{PACKED}"):
         chips, _, kind = path.name.removesuffix(PACKED).partition(".")

@@ -22,30 +22,32 @@ from twostroke.types.spec.formats import WeightFormat
 MOST_HEAD_DIM = 512
 """The most elements of a head: kMostDim of csrc/cuda/include/twostroke/cuda/arguments.h."""
 MOST_LATENT_DIM = 1024
-"""The most elements of a latent with the rotary part of the key after it: kMostLatent."""
+"""The most elements of a latent and the rotary part of its key together: kMostLatent of the C++ code."""
 ROWS_AT_ONCE = 2048
-"""The number of rows of activations that products hold in scratch memory: kRowsAtOnce."""
+"""The most rows of activations that a product keeps in scratch memory at a time: kRowsAtOnce."""
 GATED_ROWS = 512
-"""How many rows of both halves of a gated product lie in scratch memory: kGatedRows."""
+"""The most rows whose gate and up halves a gated product keeps in scratch memory at a time: kGatedRows."""
 PROMPT_GROUPS = (128, 256)
-"""Sizes of groups of int8 and int4 weights, in columns. For these sizes, rounded rows of prompts are padded to whole
-groups."""
+"""Sizes of groups of int8 and int4 weights, in columns. For these sizes, rows of activations are padded to whole groups
+when they are rounded to int8."""
 FIRST_ROWS = 64
-"""The most rows at the first positions of sequences that products compute together. These rows are rounded to two int8
-codes, the second for the rounding error: kMostFirst."""
+"""The most rows at the first positions of sequences that one product computes: kMostFirst. Such a row is rounded to two
+int8 codes, the second for the rounding error."""
 TILED_PAIRS = 4096
-"""The number of pairs of a row and an expert that products in tiles hold: kTiledPairs."""
+"""The most pairs of a row and an expert that `experts` computes at a time where it sorts them by expert: kTiledPairs.
+"""
 TILE_ROWS, WHOLE_TILES = 64, 128
 """TILE_ROWS: the rows of a tile, which belong to one expert (kNarrowTokens). WHOLE_TILES: the rows of all tiles
 together are rounded up to a multiple of this number (kTileTokens)."""
 PAIRS_AT_ONCE = 128
-"""How many pairs of a row and an expert lie in scratch memory: kPairsAtOnce."""
+"""The most pairs of a row and an expert that `experts` computes at a time where it does not sort them: kPairsAtOnce."""
 SAMPLED_AT_ONCE = 64
-"""The number of rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
+"""The most rows of logits that sampling keeps in scratch memory at a time: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
 PART_TOKENS = 4096
-"""How many tokens a part of a row of logits has: kThreads * kPartTokens."""
+"""Sampling divides a row of logits into parts of this many tokens: kThreads * kPartTokens."""
 PART_GROUPS = 64
-"""The number of groups in a part of a row of logits; the likeliest token of each group is kept: kPartGroups."""
+"""Sampling divides a part of a row of logits into this many groups, and keeps the likeliest token of each: kPartGroups.
+"""
 STEPS = 2048
 """The number of bins into which top-p sampling sorts the tokens of a row by weight (kSteps in csrc/cuda). The sums of
 the weights in the bins tell in which bin the last token lies that top-p keeps."""
@@ -55,25 +57,26 @@ SELECT_ROWS = 16
 """The number of rows whose scores index_select and entry_select hold at a time: kSelectRows of
 csrc/cuda/host/launch_latents.cpp."""
 TILE = 64
-"""How many positions, or entries, attention and selection compute together."""
+"""How many positions attention computes together. index_select and entry_select score as many positions, or entries,
+together."""
 SEGMENT = 512
 """How many positions a segment has. Attention merges the sums of segments in order: kSegment."""
 PARTIAL_BYTES = 32 << 20
 """The most bytes of partial results and scores that attention holds at once, unless those of one tile of rows are
 more: kPartialBytes of csrc/cuda/host/launch_attention.cpp."""
 TILE_COLUMNS = 16
-"""The most pairs of a row and a query head that one block of attention computes over K and V in f32 or bf16. These
-pairs share a KV head and a tile of rows: kFloatColumns."""
+"""The most queries (one row and one query head each) that a thread block of attention computes over K and V in f32 or
+bf16. All of them read the same KV head: kFloatColumns."""
 SCORE_COLUMNS = 8
-"""How many pairs of a row and a query head one block of attention computes over K and V in int8 or int4:
+"""How many queries (one row and one query head each) a thread block of attention computes over K and V in int8 or int4:
 kWholeColumns."""
 ROW_TOTALS = 16
-"""How many partial sums of softmax weights attention keeps for a row, a query head and a segment of positions:
-kRowTotals. There is one sum for each of its 16 lanes of addition."""
+"""The number of partial sums of softmax weights that attention keeps for a row, a query head and a segment of
+positions. Each of 16 lanes adds one of them: kRowTotals."""
 SCRATCH_PART = 256
 """The size of each part of the scratch memory is a multiple of this many bytes."""
 MOST_PARTS = 16
-"""The most parts that the scratch memory of one op has."""
+"""The most arrays in the scratch memory of one op. Each is rounded up to a multiple of SCRATCH_PART bytes."""
 
 
 def lacking(program: Program) -> str | None:
@@ -132,8 +135,8 @@ def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> I
 
 
 def _partials(call: Attention | PlacedAttention | SpanAttention, context_tokens: int) -> int:
-    """Returns the bytes of the partial results and the scores of a tile of rows, for all segments of the context, but
-    at least PARTIAL_BYTES. The number of segments is rounded up to a power of two."""
+    """Returns the scratch bytes of an attention op: the partial results and the scores of one tile of rows for all
+    segments of the context, but at least PARTIAL_BYTES. The number of segments is rounded up to a power of two."""
     segments = 1 << (max(-(-context_tokens // SEGMENT), 1) - 1).bit_length()
     kind, heads = call.layer.kind, call.q.shape[0]
     if not isinstance(kind, PagedKV):
@@ -144,7 +147,8 @@ def _partials(call: Attention | PlacedAttention | SpanAttention, context_tokens:
 
 
 def _scores(keys: int) -> int:
-    """Returns the bytes of the scores of SELECT_ROWS rows, in whole tiles."""
+    """Returns the bytes of the float scores of SELECT_ROWS rows against `keys` keys, rounded up to whole tiles of keys.
+    """
     return 4 * SELECT_ROWS * -(-keys // TILE) * TILE
 
 
@@ -162,8 +166,8 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 
 def _first(weight: Weight, weight_format: WeightFormat) -> int:
     """Returns the scratch bytes of a product of FIRST_ROWS rows, each of which is rounded to two int8 codes: one for
-    the row, and one for its rounding error. For each code, scratch memory holds the row as floats, the rounded row and
-    its product; for each row, it holds the result. Rounded rows fill whole tiles."""
+    the row, and one for its rounding error. For each code there are a float row, the rounded row and a row of the
+    product; for each row there is one result. The rounded rows are padded to whole tiles."""
     if not weight_format.group:
         return 0
     padded, codes = weight_format.padded_columns(weight.columns), 2 * FIRST_ROWS
@@ -188,8 +192,8 @@ def _of_tiles(call: Experts, format_for: FormatChoice) -> int:
 
 
 def _of_pair(call: Experts, format_for: FormatChoice) -> int:
-    """Returns the scratch bytes of one pair of a row and an expert: the number and the weight of the expert, the row,
-    the results of both products, and the rounded input of the larger product."""
+    """Returns the scratch bytes of one pair of a row and an expert. They hold the expert's number and weight, the row,
+    the results of the expert's two products, and the larger one of their rounded inputs."""
     up, down = call.gate_up, call.down
     rounded = max(_rounded(up, format_for(up)), _rounded(down, format_for(down)))
     return 8 + 4 * (up.columns + up.rows + down.rows) + rounded

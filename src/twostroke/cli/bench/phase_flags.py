@@ -35,9 +35,8 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
 
 
 def take_asked(options: dict[str, Any]) -> PhasesAsked:
-    """Takes the cases out of the options and returns them. Steps are measured, so nothing is guessed unless it was
-    asked for. A model with random weights repeats itself, and guesses of such repetitions would show nothing about a
-    real model."""
+    """Removes the options of the measured cases from `options`, and returns the cases. Sets --speculate to off where it
+    was not given: a model with random weights repeats itself, so guesses would show nothing about a real model."""
     from twostroke.assembly.settings.engine_settings import SpeculateSettings
     from twostroke.lab.bench.phases import PhasesAsked
 

@@ -26,7 +26,7 @@ OPTIONS: tuple[Option[Any], ...] = (
 
 @dataclass(frozen=True)
 class RankFlags:
-    """The flags of the processes that hold the model."""
+    """The flags of the processes among which the model is divided: their number, and the threads of each."""
 
     tensor_parallel: int = flag(
         "--tensor-parallel", metavar="COUNT", callback=COUNT, default="1", help="Ranks that share each layer."

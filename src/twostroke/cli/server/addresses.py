@@ -11,7 +11,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def require_secret(options: Mapping[str, Any]) -> str | None:
-    """Returns the secret from the flag or TWOSTROKE_CLUSTER_SECRET; None where neither is set."""
+    """Returns the secret by which processes of a cluster know each other, from the flag or TWOSTROKE_CLUSTER_SECRET;
+    None where neither is set."""
     from twostroke.assembly.settings.engine_settings import ClusterSettings
     from twostroke.assembly.settings.env import asked_by_environment
     from twostroke.assembly.settings.resolver import Resolver, collect

@@ -84,5 +84,6 @@ def words_of(engine: dict[str, Any]) -> list[str]:
 
 
 def _each(value: Any) -> tuple[Any, ...]:
-    """Returns the values of an option, which may be given several times: none, one or several."""
+    """Returns an option's values as a tuple: the tuple of an option that may be given several times, else the one
+    value."""
     return value if isinstance(value, tuple) else (value,)

@@ -28,11 +28,11 @@ def report_listening(descriptor: int | None) -> None:
 
 @contextlib.contextmanager
 def reports(descriptor: int | None, shown: Progress) -> Iterator[Progress]:
-    """Yields a progress callback that also writes lines to this pipe. It also writes the text of an error that the
-    block raises.
+    """Yields a progress callback. While the block runs, progress and the text of an error that it raises also go to the
+    pipe `descriptor`, as lines of JSON.
 
-    The process is ended as by SIGTERM when no process has the pipe's other end any more. Without a descriptor, yields
-    `shown`.
+    When the parent process at the other end of the pipe has ended, this process ends as by SIGTERM. Without a
+    descriptor, yields `shown`.
     """
     if descriptor is None:
         yield shown

@@ -89,8 +89,9 @@ def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
 
 
 def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
-    """Returns two objects: one reports the state of this process to its supervisor or to systemd. The serving loop
-    calls the other, a Watch, which sends heartbeats. line: the connection to the supervisor; None without one."""
+    """Returns (reporter, watch). The reporter tells the supervisor or systemd the state of this process. The serving
+    loop calls the watch, which sends heartbeats. door: tells whether the server is draining. line: the connection to
+    the supervisor; None without one."""
     from twostroke.assembly.settings.env import notify_address, watchdog_s
     from twostroke.server.process.notify import BEATS, SystemdNotifier, Watch
 
@@ -134,8 +135,8 @@ _TRIED: dict[Task, tuple[str, dict[str, Any]]] = {
 
 
 def try_text(url: str, served_name: str, key_header: str, task: Task = Task.GENERATE) -> str:
-    """Returns the address of the server, and a command line to try. key_header: curl's words for the key; empty without
-    a key."""
+    """Returns the text that `serve` prints when it is ready: the address, and a curl command to try. key_header: curl's
+    option for the API key; empty without a key."""
     below, asked = _TRIED[task]
     body = json.dumps({"model": served_name, **asked})
     path = url.removeprefix("unix:")

@@ -17,7 +17,7 @@ LONGEST_S = 60.0
 
 
 class _FileConnection(HTTPConnection):
-    """A connection over a socket of the file system."""
+    """An HTTP connection to a server that listens on a Unix socket. path: the socket's file."""
 
     def __init__(self, path: str, wait_s: float) -> None:
         super().__init__("localhost", timeout=wait_s)
@@ -30,7 +30,7 @@ class _FileConnection(HTTPConnection):
 
 
 class _FileHandler(HTTPHandler):
-    """Makes urllib reach a server over a socket of the file system."""
+    """Makes urllib reach a server that listens on a Unix socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

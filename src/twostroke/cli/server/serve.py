@@ -110,8 +110,9 @@ def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:
 
 
 def _on_nodes(model: str, options: dict[str, Any], *, alone: bool) -> tuple[dict[str, Any], int | None]:
-    """Returns the options and the number of replicas. Where ranks are predicted to be best on the memory nodes of this
-    machine, the options of ranks are added. The number is None where no replicas are chosen."""
+    """Returns the options and the number of replicas, chosen for the memory nodes (NUMA) of this machine. Where ranks
+    are predicted to be best, their options are added. The number is None where nothing is chosen. alone: whether this
+    process cannot have replicas."""
     from twostroke.cli.server.nodes import announce, chosen_here
 
     choice = chosen_here(model, options, alone=alone)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 OF_ONE: tuple[Option[Any], ...] = (
     *(NameSettings.served_name, AdapterSettings.adapter, AdapterSettings.adapter_folder, TalkSettings.chat_template),
 )
-"""Options that are about one model. They are refused, because every model would get them."""
+"""Options about one model. The command line of a server with several models may not have them, because they would count
+for every model."""
 ON_DEMAND_S = 300.0
 
 
@@ -90,7 +91,8 @@ def _of_models(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sources(references: Sequence[str], options: Mapping[str, Any], asked: Resolver) -> list[ModelSource]:
-    """Returns the models of the command line first, then those of the file, the folder and the store."""
+    """Returns the models that the server offers: first those of the command line, then those of --models, --models-dir
+    and --store."""
     from twostroke.server.several.places import file_sources, folder_sources, store_sources
     from twostroke.server.several.source import ModelSource, usual_names
 

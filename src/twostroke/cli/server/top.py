@@ -78,8 +78,8 @@ class _Server:
                 raise self._server.stranger() from None
 
     def frames(self) -> Iterator[dict[str, Any]]:
-        """Yields the messages about the server's steps, as `Picture.add` takes them, as long as the server runs. Raises
-        ConfigError when the stream ends."""
+        """Yields the server's messages about its steps, for `Picture.add`. When the server stops, raises ConfigError.
+        """
         with self._open("/v1/engine/steps") as got:
             try:
                 for line in got:

@@ -19,7 +19,8 @@ def put_off() -> None:
 
 
 def resume() -> None:
-    """Starts the search for garbage again, without the present objects. It is called when the model is loaded."""
+    """Starts Python's garbage collector again. It ignores all objects that exist now. This is called when the model is
+    loaded."""
     gc.freeze()
     gc.enable()
 

@@ -28,8 +28,8 @@ def end_quietly() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Makes Ctrl-C raise KeyboardInterrupt inside the block, where `end_quietly` was called before. A later Ctrl-C ends
-    the process quietly."""
+    """Makes Ctrl-C raise KeyboardInterrupt inside the block, and end the process quietly after it. Outside of programs
+    that have called `end_quietly`, the block runs unchanged."""
     if signal.getsignal(signal.SIGINT) is not _end:
         yield
         return

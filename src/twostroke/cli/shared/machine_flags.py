@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 COPY_BYTES = 2
-"""The bytes of memory traffic for each byte that is copied between the pool and a buffer: one read and one written."""
+"""The bytes of memory traffic for each byte of a page that is copied on its way to or from a disk: one read and one
+written."""
 
 
 def low_high(text: str) -> tuple[int, int]:
@@ -108,8 +109,8 @@ FLEET_FLAGS = (
 def _images(
     options: dict[str, Any], found: PlannedModel, ask: Ask, target: Target, staged: bool
 ) -> tuple[SimulatedImages, int] | None:
-    """Returns the images of each prompt, and the memory of their encoder in bytes; None where there are none. Raises
-    ConfigError."""
+    """Returns the images that each simulated prompt has, and the memory of their encoder in bytes; None where --image
+    is not given. staged: whether stages (pipeline parallelism) are simulated. Raises ConfigError."""
     texts = options.get("images") or ()
     if not texts and options.get("encoder_weights"):
         raise ConfigError("--encoder-weights is not possible without --image.", fix="Leave it out.")

@@ -53,12 +53,12 @@ def write_bytes(path: Path, content: bytes, option: str) -> None:
 
 
 def write_whole(path: Path, text: str, option: str) -> None:
-    """Writes a text as `write_bytes` writes bytes."""
+    """Writes the whole text or nothing, as `write_bytes` does."""
     write_bytes(path, text.encode(), option)
 
 
 def write_json(path: Path, value: Mapping[str, Any], option: str) -> None:
-    """Writes a value as JSON; see write_whole."""
+    """Writes a value as JSON, whole or not at all. Raises ConfigError."""
     write_whole(path, json.dumps(value, indent=1) + "\n", option)
 
 

@@ -69,9 +69,10 @@ def running_servers(folder: Path) -> list[ServerRecord]:
 
 
 class OwnRecord:
-    """The record of this process's server. Where it cannot be written there is none, and serving continues.
+    """The file that tells other commands of this user about this process's server. Where it cannot be written, serving
+    continues without it.
 
-    The file has the name of this process, because several workers of one supervisor follow one another.
+    The file is named by this process's id: a supervisor may have several workers, one after the other.
     """
 
     def __init__(self, folder: Path, record: ServerRecord) -> None:
@@ -87,7 +88,7 @@ class OwnRecord:
                 write_whole(self._path, msgspec.json.encode(self._record).decode())
 
     def end(self) -> None:
-        """Removes the record. It is not written again."""
+        """Removes the file of this record. Later calls of `rename` do not write it again."""
         with self._lock, contextlib.suppress(OSError):
             self._ended = True
             self._path.unlink()
@@ -95,8 +96,8 @@ class OwnRecord:
 
 @contextlib.contextmanager
 def recorded(folder: Path, pid: int, url: str, model: str, names: Sequence[str]) -> Iterator[OwnRecord]:
-    """Keeps a file about this server until the block ends, by which `ps`, `run` and `stop` find it. pid: the process to
-    end. names: the names under which it serves models."""
+    """Keeps a record of this server until the block ends. `ps`, `run` and `stop` find the server by this record. pid:
+    the process that `stop` ends. names: the names under which the server serves models."""
     record = OwnRecord(folder, ServerRecord(pid, began_of(pid), url, model, tuple(names)))
     try:
         yield record

@@ -93,7 +93,7 @@ def output_problem() -> str | None:
     """Returns why standard output could not be written; None where it could be written, "" where its reader has left
     (`| head`).
 
-    Text that was not written is then dropped, and one message reports it.
+    After a problem, further output is discarded, so that the caller's message is the only one.
     """
     output = sys.stdout
     raw = getattr(getattr(output, "buffer", None), "raw", None)

@@ -42,7 +42,7 @@ def command(name: str | None, model: str | None, removed: bool, as_json: bool, v
 
 
 def _check(name: str) -> None:
-    """Raises ConfigError for the name of a model that this package contains."""
+    """Raises ConfigError where a new alias has the name of a model of this package, such as spark."""
     from twostroke.assembly.folders import SHIPPED
 
     if name.lower() in SHIPPED:

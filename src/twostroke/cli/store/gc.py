@@ -57,10 +57,10 @@ class WasteFlags:
 @taking(WasteFlags)
 @output_flags
 def gc(asked: WasteFlags, as_json: bool, verbose: bool) -> None:
-    """List packed files whose model is gone, that this version cannot use, or that no start used for the time of
-    --older. With --yes they are deleted. The same holds for pages of prompts that no request read for that time. Files
-    in use stay. The hub's cache is shared with other programs: this command never deletes its models (see `twostroke
-    rm`), and deletes stopped downloads only with --downloads."""
+    """List packed files whose model is gone, that this version cannot use, or that no process used for the time of
+    --older. Also list pages of prompts that no request read for that time. With --yes all of them are deleted. Files in
+    use stay. The hub's cache is shared with other programs: this command never deletes its models (see `twostroke rm`),
+    and deletes stopped downloads only with --downloads."""
     with clear_errors(verbose):
         from twostroke.cli.store.cache_place import hub_cache, packed_folder
         from twostroke.weights.store.kept_pages import page_waste, waste_over

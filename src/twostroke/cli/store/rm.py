@@ -60,14 +60,15 @@ def command(models: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, ve
 
 @dataclass(frozen=True)
 class _Meant:
-    """A model of the cache. files: the files to be removed; None for the whole repository."""
+    """The model in the hub's cache that the user named. files: its files; None for the whole repository."""
 
     reference: Reference
     cache: Path
     files: list[str] | None
 
     def removal(self) -> Removal:
-        """Returns the files that can be removed with the model now; none where the model has been removed already."""
+        """Returns the files that can be removed now; none where the model has been removed already. A file that another
+        model shares stays."""
         from twostroke.weights.store.cached import Removal, removal_of
 
         return removal_of(self.cache, self.reference.repo_id, self.files) or Removal((), (), 0)

@@ -33,7 +33,7 @@ OPTIONS = (*ENGINE_OPTIONS, TalkSettings.chat_template)
 
 @dataclass(frozen=True)
 class RunFlags:
-    """The flags of what precedes the text in the prompt (system message, images), and of the server or process that
+    """The flags of `run`: what the prompt has before the text (system message, images), and which server or process
     answers."""
 
     system: str | None = flag("--system", default=None, help="System message.")

@@ -96,7 +96,8 @@ class ServedModel:
             raise self._broken("It ended before the answer did.")
 
     def _delta(self, event: dict[str, Any], before: Delta) -> Delta:
-        """Returns one event of the server as a piece in the engine's form."""
+        """Returns one event of the server as a Delta, the engine's form of a piece of an answer. before: the previous
+        piece, whose values count where the event has none."""
         if "error" in event:
             raise self._broken(str(event["error"].get("message", event["error"])))
         usage = event.get("usage") or {}
@@ -139,7 +140,7 @@ def _events(answer: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _form(grammar: Grammar | None) -> dict[str, Any]:
-    """Returns the grammar of the answer as a field of the request."""
+    """Returns the field of the request that asks for this grammar, structured_outputs; no field without a grammar."""
     if grammar is None:
         return {}
     if grammar.kind is GrammarKind.REGEX:

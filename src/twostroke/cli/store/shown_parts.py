@@ -53,7 +53,8 @@ def _folder(model: str, revision: str | None) -> Path:
 
 
 def words_of(part: str, found: Mapping[str, Any]) -> str:
-    """Returns a part as text for people. Raises ConfigError where the model does not have this part."""
+    """Returns one part of a model's description, such as the license, as text for people. Raises ConfigError where the
+    model does not have this part."""
     if not any(found.values()):
         raise ConfigError(f"The model has no {part}.", fix="See `twostroke show` for what it has.")
     if part == "license":

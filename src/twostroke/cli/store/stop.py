@@ -71,7 +71,8 @@ def command(
 
 @dataclass(frozen=True)
 class UnloadWish:
-    """The options with which one model of a server of several models is unloaded."""
+    """How `stop` unloads one model while the server goes on with its other models. now: whether --now was given, which
+    is refused."""
 
     now: bool
     api_key: str | None
@@ -80,8 +81,8 @@ class UnloadWish:
 
 
 def _unload(record: ServerRecord, model: str, count: int, wish: UnloadWish) -> None:
-    """Unloads one of the server's `count` models. Raises ConfigError where --now is given, because a signal would also
-    cut the answers of the other models."""
+    """Unloads a model after its last answer; the server, which has `count` models, goes on. Raises ConfigError for
+    --now, which would end the whole server and cut the answers of the other models."""
     from twostroke.assembly.settings.env import asked_by_environment
 
     if wish.now:

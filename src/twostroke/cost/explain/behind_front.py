@@ -41,7 +41,7 @@ def explained(account: Account, records: Sequence[Record]) -> Explanation:
 
 
 class _Story:
-    """The parts, causes and advice that were found so far for one request."""
+    """What was found so far about the time of one request: its parts by name, the causes and the advice."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -54,9 +54,9 @@ class _Story:
         self._until_s, self._between_s = account.arrival_s, 0.0  # _between_s: the part of _left_s after the first token
 
     def add(self, stay: ReplicaStay, record: Record, lost: ReplicaStay | None, several: bool) -> None:
-        """Adds what one replica did. stay: the time of the request there. record: the replica's explanation. lost: the
-        stay before this one, if that replica was lost; else None. several: whether there are other stays, so that texts
-        name the replica."""
+        """Adds the time that the request spent at one replica, `stay`. record: the replica's explanation. lost: the
+        stay before this one where its replica was lost, else None. several: whether there are other stays, so that
+        texts name the replica."""
         self._left_s -= stay.seconds
         self._between_s += stay.since_s - self._until_s if stay.num_told else 0.0
         self._until_s = stay.until_s
@@ -107,16 +107,17 @@ class _Story:
         self.causes.append(Cause(kind, side, seconds, text, who))
 
     def _side(self, stay: ReplicaStay) -> Verdict:
-        """Returns START when most of the stay was before the first token, else STREAM."""
+        """Returns START where the middle of the stay was before the request's first token, so that its causes count as
+        a slow start; else STREAM."""
         token_s = self._account.first_token_s
         middle_s = (stay.since_s + stay.until_s) / 2
         return Verdict.START if token_s is None or middle_s <= token_s else Verdict.STREAM
 
 
 def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, float], float]:
-    """Returns a replica's parts of the time, cut to `seconds`, the length of the stay by the front's clock, and the
-    seconds that were cut off. The last parts are cut first. A replica's time may be too long, because it goes on until
-    it hears that a stream has left it."""
+    """Returns a replica's parts of the time, cut to `seconds` in all, and the seconds that were cut off. seconds: how
+    long the request was at the replica, by the front's clock. The last parts are cut first. The parts may be too long,
+    because a replica counts until it hears that the stream has left."""
     excess_s = left_s = max(0.0, sum(parts_s.values()) - seconds)
     parts = dict(parts_s)
     for name in reversed(parts):
@@ -127,7 +128,8 @@ def _fitted(parts_s: Mapping[str, float], seconds: float) -> tuple[dict[str, flo
 
 
 def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
-    """Returns the causes, shortened by `seconds` in all. Causes after the first token are shortened first."""
+    """Returns the causes with `seconds` in all taken off, because the replica's time was cut. Causes after the first
+    token are shortened first."""
     found = []
     for cause in sorted(causes, key=lambda each: each.side is not Verdict.STREAM):
         taken_s = min(seconds, cause.seconds)
@@ -137,8 +139,9 @@ def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
 
 
 def _again(cause: Cause, stay: ReplicaStay, lost: ReplicaStay) -> Cause:
-    """Returns a cause at a replica that took over a request from a lost replica. The request's own prefill there
-    becomes the cause RESUME, because the prompt was computed a second time."""
+    """Returns a cause at the replica that took over a request from a lost one. Its own prefill becomes the cause
+    RESUME, because the prompt was computed a second time. Other causes stay the same. lost: the time at the lost
+    replica."""
     if cause.kind is not CauseKind.OWN_PREFILL:
         return cause
     told = f" and {stay.num_told:,} tokens of its answer" if stay.num_told else ""

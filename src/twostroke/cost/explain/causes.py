@@ -56,8 +56,8 @@ class ExplainContext:
 
     @property
     def decoding(self) -> list[Segment]:
-        """The parts of all sequences that decoded in a step from the middle of this completion's decode; empty where
-        that step is not known."""
+        """What each decoding sequence computed in a step from the middle of this completion's decode; empty where that
+        step is not known."""
         return list(self.account.sample)
 
     @property
@@ -84,7 +84,7 @@ class ExplainContext:
 
     @property
     def busy_prefill_s(self) -> float:
-        """Seconds of the request's own prefill during which the processor was busy with something else."""
+        """Seconds of the request's own prefill in which the processor ran other programs."""
         left_s = self.account.parts.own_prefill_s - self.cold_prefill_s - self.prefix_s
         return max(0.0, min(self.account.delays.start_s, left_s))
 
@@ -101,7 +101,7 @@ class ExplainContext:
 
     @property
     def busy_reader_s(self) -> float:
-        """The seconds of the client stall that a busy processor explains. A client that reads in the engine's own
+        """The part of the client stall that was waiting for a busy processor. A client that reads in the engine's own
         thread had to wait for the processor too."""
         return self._delayed_share * self.account.parts.client_stall_s
 
@@ -144,9 +144,9 @@ def prefill_s(cost: StepCost, start: int, end: int, step_tokens: int) -> float:
 
 
 def causes_of(context: ExplainContext) -> list[Cause]:
-    """Returns the causes of a completion's time, the one with the most seconds first. A cause that is too small to
-    matter is left out. Those in ALWAYS_LISTED stay, and so does the client where it left pieces of the answer unread
-    for long."""
+    """Returns the causes of a completion's time, the one with the most seconds first. Causes that are too small to
+    matter are left out. Exceptions are those in ALWAYS_LISTED, and the cause CLIENT where pieces of the answer were
+    unread for long."""
     found = [
         _queue(context),
         _disk(context),

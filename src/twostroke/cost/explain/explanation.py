@@ -14,17 +14,17 @@ _OF_REPLICA = re.compile(r"@\d+\.\d+$")
 
 
 class Verdict(enum.StrEnum):
-    """What can be slow for a user: the start of the answer, or its stream."""
+    """On which side of the first token a completion's avoidable time lies: before it (START) or after it (STREAM)."""
 
     START = "slow to start"
     STREAM = "slow to stream"
 
 
 class CauseKind(enum.StrEnum):
-    """What the time of a completion can go to. ENCODE, OWN_PREFILL and DECODE are the work itself; the others could be
-    avoided.
+    """What the time of a completion was spent on. ENCODE, OWN_PREFILL and DECODE are the work itself; the others could
+    be avoided, such as QUEUE.
 
-    FRONT to LOST exist only with a front that has replicas.
+    FRONT, TRANSFER, RESUME and LOST exist only for requests to a front with replicas.
     """
 
     QUEUE = "queue"

@@ -24,8 +24,9 @@ first token."""
 
 
 class Explainer:
-    """Explains completions; any thread may call it. ledger: it has the accounts. what_if: None where nothing is known
-    of the machine's costs."""
+    """Explains on what the time of a completion was spent, and what would shorten it. Any thread may call it. ledger:
+    has the accounts of completions. what_if: predicts with other settings; None where the machine's costs are unknown.
+    """
 
     def __init__(self, ledger: Ledger, what_if: WhatIf | None, options: Options) -> None:
         self.ledger = ledger
@@ -98,7 +99,8 @@ def _avoidable(causes: list[Cause], side: Verdict) -> float:
 
 
 def _summary(account: Account, causes: list[Cause], verdict: Verdict) -> str:
-    """Returns one sentence. causes: the cause with the most seconds is first."""
+    """Returns the explanation in one sentence: how long the completion took up to the first token or after it, by the
+    verdict, and its largest cause there. causes: the one with the most seconds is first."""
     if account.ttft_s is None:
         return f"It ended ({account.reason.value}) after {duration(account.e2e_s)} without a token."
     of_side = [cause for cause in causes if cause.side is verdict]

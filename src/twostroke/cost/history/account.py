@@ -36,9 +36,10 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The time that the prefill of one other completion (`request_id`) added to this one.
+    """The time that the prefill of one other completion (`request_id`) added to this one, in num_steps steps.
+    longest_s: the most that one of these steps added.
 
-    longest_at: the number of the gap between tokens in which the longest step lay; 1 is the gap after the first token.
+    longest_at: the gap between tokens in which that step was; 1 is the gap after the first token.
     """
 
     request_id: str
@@ -79,8 +80,8 @@ class PreemptionSpan(Struct, frozen=True):
 
 
 class Delays(Struct, frozen=True):
-    """Seconds of a completion's steps in which the processor was busy with something else. start_s: up to the first
-    token. stream_s: after it."""
+    """Seconds of a completion's steps in which the processor ran other programs. start_s: up to the first token.
+    stream_s: after it."""
 
     start_s: float = 0.0
     stream_s: float = 0.0
@@ -124,10 +125,10 @@ class GuessCounts(Struct, frozen=True):
 class LiveAccount(Struct, eq=False):
     """The account of a completion that has not ended; its seconds are those so far.
 
-    mark_s: the time up to which its seconds are accounted, while its prompt is computed. While it waits, to be planned
-    for the first time or again after a preemption, mark_s is the time since which it waits. sums: the sums of all
-    steps' seconds at the time when the completion began to decode. high: the most positions that were computed before a
-    preemption. stays: its times at the replicas of a front, in order; the last one may still go on.
+    mark_s: while the prompt is computed, the time up to which seconds are counted already. While the completion waits
+    to be planned, the time at which the wait began. sums: the sums of all steps' seconds at the time when the
+    completion began to decode. high: the most positions that were computed before a preemption. stays: the times at the
+    replicas of a front, in order; the last one may still go on.
     """
 
     request: Request
@@ -163,8 +164,8 @@ class LiveAccount(Struct, eq=False):
     delayed_token_s: float = 0.0
 
     def add_encode(self, seconds: float, pieces: int) -> None:
-        """Counts pieces of the completion's images that a step encoded, and the seconds that they took while it waits
-        in the queue."""
+        """Counts pieces of the completion's images that one step encoded. Their seconds count only while the completion
+        waits in the queue."""
         counts = self.encodes
         self.encodes = structs.replace(counts, pieces=counts.pieces + pieces, steps=counts.steps + 1)
         if self.phase is Phase.QUEUED:
@@ -185,8 +186,8 @@ class LiveAccount(Struct, eq=False):
             self.decode_s += seconds - again_s
 
     def delays(self, delayed_s: float) -> Delays:
-        """Returns the seconds since the request was first planned in which the processor was busy with something else.
-        delayed_s: the sum of such seconds over all steps of the engine so far."""
+        """Returns the seconds, since the request was first planned, in which the processor ran other programs instead
+        of the engine. delayed_s: the sum of such seconds over all steps of the engine so far."""
         if self.first_s is None:
             return Delays()
         if self.token_s is None:
@@ -222,10 +223,11 @@ class Account(Struct, frozen=True):
     part of its time, such as queueing and decode. They add up to finished_s - arrival_s, plus the delay where its
     reader took the last piece late. start: the same for the time up to the first token.
 
-    start_shares, stretches: other completions whose prefill was in the steps of its own prefill, and of its decode.
-    unread_s: how long pieces waited for the reader, summed up. sample: what each decoding sequence computed in the step
-    in the middle of its decode. delays: seconds in which the processor was busy with something else; `parts` count them
-    too. stays: its times at the replicas of a front. image_tokens: the tokens of the prompt that show images.
+    start_shares, stretches: the other completions whose prefill took time in steps of this one, during its prefill and
+    during its decode. unread_s: how long pieces waited for the reader, summed up. sample: what each decoding sequence
+    computed in the step in the middle of its decode. delays: seconds in which the processor ran other programs; `parts`
+    count them too. stays: the times at the replicas of a front. image_tokens: the tokens of the prompt that show
+    images.
     """
 
     request_id: str
@@ -258,7 +260,7 @@ class Account(Struct, frozen=True):
 
     @property
     def e2e_s(self) -> float:
-        """Seconds from arrival to the end, with the delay of a late reader."""
+        """Seconds from arrival to the end. They include the time for which the client left the last piece unread."""
         return self.parts.total_s
 
     @property
@@ -287,7 +289,8 @@ def record_of(account: Account) -> RequestRecord:
 
 
 class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):
-    """A step that had prefill in it: (ordinal, begin, commit, ((request id, rows, seconds), ...))."""
+    """A step that had prefill in it: (ordinal, begin, commit, ((request id, rows, seconds), ...)). The inner tuples are
+    the chunks, with the part of the step's seconds that each took."""
 
     __slots__ = ()
 
@@ -298,8 +301,9 @@ def chunks_since(steps: deque[ChunkStep], since_s: float) -> list[ChunkStep]:
 
 
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:
-    """Returns the time of these chunks for each request that they belong to, the longest share first. If a step began
-    before since_s, only its time after since_s counts."""
+    """Returns how much time the chunks of each other request took in these steps, the longest share first. own_id: the
+    request that is left out. since_s: only the time after it counts. first_ordinal: the number of the step from which
+    longest_at is counted, such as the step with the first token."""
     sums: dict[str, list[float]] = {}  # the fields of a Share, in order
     for ordinal, begin_s, commit_s, chunks in steps:
         kept = 1.0 if begin_s >= since_s else (commit_s - since_s) / (commit_s - begin_s)

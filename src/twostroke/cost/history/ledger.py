@@ -102,8 +102,8 @@ class Ledger:
         return self._live[request_id].disk if request_id in self._live else DiskRead()
 
     def begun(self, plan: Plan, now: float) -> None:
-        """Note that a plan begins while others are in flight. Its sequences are computed from now on, though not yet in
-        the step that ends next."""
+        """Note that a plan begins while earlier plans are in flight. Its sequences stop waiting now, although the
+        result of the plan comes after those of the earlier plans."""
         for sequence in plan.sequences:
             live = self._live.get(sequence.request.request_id)
             if live is not None and live.phase not in (Phase.DECODING, Phase.FILLING):
@@ -184,7 +184,7 @@ class Ledger:
             self._num_summed = len(recent)
 
     def _put_away(self) -> None:
-        """Adds the latest steps to the running sums, and packs their records."""
+        """Adds the latest steps to the running sums, and packs their records in the history into bytes."""
         self._sum_up()
         self._num_before = self.num_steps
         if self.history.pack() >= MAX_RUN_STEPS:
@@ -290,7 +290,7 @@ class Ledger:
             live.add_own(own_s, own_s * row.num_recomputed / row.num_tokens)
 
     def _begin_decode(self, live: LiveAccount, span: Span) -> None:
-        """Moves a completion that has its next token to DECODING: from now on the running sums account for it."""
+        """Moves a completion with its next token to DECODING: from now on the sums over all steps count for it."""
         if live.token_s is None:
             live.token_s, live.token_ordinal = span.commit_s, self.num_steps
             live.delayed_token_s = self._delayed_s
@@ -301,7 +301,7 @@ class Ledger:
         self._num_decoding += 1
 
     def _pass_over(self, plan: Plan, base_s: float) -> None:
-        """Counts the step as others' time for decoding sequences that are neither in it nor in a plan in flight."""
+        """Counts base_s (a step's decode time) as others' time for decoding sequences that are in no plan now."""
         inside = {sequence.request.request_id for sequence in plan.sequences}
         for request_id, live in self._live.items():
             if live.phase is Phase.DECODING and request_id not in inside and request_id not in self.in_flight:
@@ -330,7 +330,7 @@ class Ledger:
         live.spells.append(PreemptionSpan(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
-        """Adds to the account of a completion the seconds by which the running sums grew since its decode began."""
+        """Adds to a completion's account what the sums over all steps have grown by since its decode began."""
         then, now = live.sums, self._sums.now
         live.decode_s += now.base_s - then.base_s
         live.others_s += now.chunk_s - then.chunk_s

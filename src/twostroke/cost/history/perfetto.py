@@ -53,7 +53,8 @@ class _Process:
         self._open: dict[str, _Slice] = {}
 
     def events(self, records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-        """Returns the events of the records. The name of a lane comes before its first event."""
+        """Returns the trace events of these records, in Perfetto's format. Each lane (one row of the viewer) is named
+        before its first event."""
         yield self._named("process_name", STEP_LANE, self._name)
         yield self._named("thread_name", STEP_LANE, "steps")
         index = 0

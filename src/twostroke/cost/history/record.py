@@ -30,10 +30,10 @@ class SequenceRecord(Struct, frozen=True):
 class StepRecord(Struct, frozen=True):
     """One step. Times are seconds of the engine's clock.
 
-    begin_s: when `schedule` was called, or when a device began the step early. An early begin may be before the end_s
-    of the previous step. end_s: when `commit` was done and the events were handed over. model_s and sampling_s are
-    the executor's own figures; what is left of end_s - begin_s is the host gap. waiting: requests left waiting.
-    delayed_s: how many seconds since the last step the step's thread waited for a processor, which ran another program.
+    begin_s: when `schedule` was called, or when a GPU began the step early, which may be before the end_s of the
+    previous step. end_s: when `commit` was done and the events were handed over. model_s and sampling_s are the
+    executor's own figures; what is left of end_s - begin_s is the host gap. waiting: requests left waiting. delayed_s:
+    how many seconds since the last step the step's thread was ready, but the processor ran other programs.
     """
 
     step_id: int

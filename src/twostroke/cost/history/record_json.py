@@ -216,8 +216,8 @@ def _sequences(value: Mapping[str, Any], columns: tuple[str, ...]) -> tuple[Sequ
 
 
 def _seldom(value: Mapping[str, Any], key: str, count: int) -> list[int]:
-    """Returns the number under one of the keys of SELDOM for each of the step's `count` sequences. Without the key, all
-    have the usual number that SELDOM gives."""
+    """Returns the list under `key`, one of SELDOM ("adapters", "later"), with one number for each of the step's `count`
+    sequences. Where the record has no such list, each number is the usual one of SELDOM."""
     found = value.get(key, [SELDOM[key]] * count)
     if not isinstance(found, list) or len(found) != count or not all(type(each) is int for each in found):
         raise ValueError(f"{key} is not a list of {count} numbers")

@@ -1,5 +1,5 @@
-"""Sums up what the steps took, for all completions that decode. A completion's part is the growth of the sums while it
-decodes.
+"""Sums up the seconds of all steps, such as those of model and sampling, for completions that decode. A completion's
+time is the difference between the sums at the end and at the beginning of its decode.
 
 Steps in which all sequences decode are added many at a time, when the sums are asked for.
 """
@@ -13,8 +13,9 @@ from twostroke.cost.history.step_times import StepTime
 
 
 class Span(NamedTuple):
-    """The times of a step. away_s: the part of the gap before the step in which the code that reads the engine's events
-    was busy. busy_s: the seconds of model and sampling. host_s: the rest of the gap and of the step."""
+    """The times of a step. busy_s: the seconds of model and sampling. away_s: seconds between the previous step and
+    this one in which the code that reads the engine's events was busy. host_s: all other seconds since the previous
+    step."""
 
     begin_s: float
     commit_s: float
@@ -35,7 +36,8 @@ class Sums(NamedTuple):
 
 
 def span(time: StepTime, last_s: float) -> Span:
-    """Returns the times of a step, as a Span. last_s: when the step before it was committed."""
+    """Returns where the seconds of a step and of the gap before it went. last_s: when the step before it was committed.
+    """
     begin_s, commit_s, model_s, sampling_s, _, away_s = time
     busy_s = model_s + sampling_s
     if busy_s > commit_s - begin_s:  # an executor may report more time than has passed
@@ -46,8 +48,9 @@ def span(time: StepTime, last_s: float) -> Span:
 
 
 class RunningSums:
-    """Sums up the seconds of all steps so far, of four kinds. They are decode, chunks of prompts, the host gap, and
-    time in which the code that reads the engine's events was busy. commit_s: when the last step was committed."""
+    """Sums up the seconds of all steps so far, of four kinds: decode, chunks of prompts, host gap, and client stall. In
+    the host gap neither model nor sampling ran; in a client stall, the reader of the engine's events was busy.
+    commit_s: when the last step was committed."""
 
     __slots__ = ("commit_s", "now")
 
@@ -62,7 +65,8 @@ class RunningSums:
         self.commit_s = one.commit_s
 
     def add_decoding(self, times: Sequence[StepTime]) -> None:
-        """Adds steps without prefill, in order. The function `span` is written out here, which halves the time."""
+        """Adds the seconds of steps without prefill, in order. It repeats the code of `span`, because calling it takes
+        twice as long."""
         base_s, chunk_s, host_s, stall_s = self.now
         last_s = self.commit_s
         for begin_s, commit_s, model_s, sampling_s, _, away_s in times:
@@ -80,9 +84,9 @@ class RunningSums:
 
 
 def begun_early(time: StepTime, recent: Sequence[StepTime], sums: RunningSums) -> StepTime:
-    """The times of a step that a device worked on before it was planned. Its begin is when the device began, but not
-    before the previous step was committed, so that no second counts twice. recent: steps that are not in the sums yet.
-    """
+    """The times of a step that a GPU began before the host planned it. The step begins when the GPU began, but not
+    before the commit of the previous step, so that no second counts twice. recent: the latest steps, which are not in
+    `sums` yet."""
     begin_s, commit_s, model_s, sampling_s, waiting, away_s = time
     last_s = recent[-1][1] if recent else sums.commit_s
     began_s = max(last_s, min(begin_s, commit_s - model_s - sampling_s))

@@ -1,4 +1,4 @@
-"""The time that a completion spends at one replica, by the clock of its front (the HTTP server before the replicas)."""
+"""Records the time that a completion spends at one replica (a stay), by the clock of the front before the replicas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 
 class StayEnd(enum.Enum):
-    """How a stream left a replica. HANDED: its prompt was computed there, and it is decoded elsewhere."""
+    """Why a stream left a replica. ENDED: the stream ended, with or without an error. LOST: the replica was lost.
+    HANDED: the replica computed the prompt, and another one decodes. REFUSED: the replica did not accept it."""
 
     ENDED = 0
     LOST = 1

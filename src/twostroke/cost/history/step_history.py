@@ -33,7 +33,7 @@ DROPPED_SHARE = 1 / 32
 
 
 class Row(NamedTuple):
-    """One sequence of a recorded step."""
+    """What one sequence computed in a recorded step."""
 
     request_id: str
     start: int
@@ -49,7 +49,8 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, planned: PlannedSequence, num_recomputed: int, result: StepResult) -> Row:
-        """Returns the row of a planned sequence. result: the result of the step."""
+        """Returns what the history records of one sequence in a step. num_recomputed: how many of its tokens were
+        computed before. result: the result of the step."""
         request_id, start, num_tokens = planned.request.request_id, planned.start, planned.num_tokens
         made, scored, drafts = planned.num_output_tokens, len(planned.scores), len(planned.draft_token_ids)
         accepted = max(0, len(result.sampled.get(request_id, ())) - 1) if drafts else 0
@@ -57,8 +58,8 @@ class Row(NamedTuple):
         return cls(request_id, start, num_tokens, planned.samples, *counts, planned.role, planned.request.adapter)
 
     def segment(self, offset: int = 0) -> Segment:
-        """Returns what this sequence computes in the step that comes `offset` steps after this row's step, as a
-        StepCost takes it. All steps between have the same sequences."""
+        """Returns what this sequence computes in a step `offset` steps later, as a StepCost takes it. Between the two
+        steps, every step must have the same sequences."""
         start = self.start + offset
         return Segment(start, self.num_tokens, self.samples, self.role, self.scored, self.drafts, self.adapter)
 
@@ -85,10 +86,10 @@ _pack = _ROW.pack
 
 
 class Run(Struct):
-    """Consecutive steps with the same sequences; only a run of decoding steps has more than one step. ordinal: the
-    number of its first step, counted from the start of the engine.
+    """A run: consecutive steps with the same sequences. Only a run of decoding steps has more than one step. ordinal:
+    the number of its first step, counted from the start of the engine.
 
-    ids, packed: the sequences of the first step, as ids and as packed rows.
+    ids, packed: the request ids of the sequences, and their Rows in the first step as bytes.
     """
 
     step_id: int
@@ -102,29 +103,31 @@ class Run(Struct):
 
     @property
     def rows(self) -> list[Row]:
-        """The sequences of the run's first step."""
+        """What each sequence computed in the first step of the run."""
         return [Row.unpacked(*each) for each in zip(self.ids, _ROW.iter_unpack(self.packed), strict=True)]
 
     @property
     def num_steps(self) -> int:
-        """Steps so far."""
+        """The number of steps that the run has so far."""
         return len(self.times)
 
     def begin_s(self, offset: int) -> float:
-        """When the step `offset` began."""
+        """When a step of the run began, by the engine's clock. offset: the step's index in the run."""
         return self.times.at(offset)[0]
 
     def segments(self, offset: int = 0) -> list[Segment]:
-        """Returns what each sequence computes in the run's step `offset`, as a StepCost takes it."""
+        """Returns what each sequence computed in one step of the run, as a StepCost takes it. offset: the step's index
+        in the run."""
         return [row.segment(offset) for row in self.rows]
 
     def busy_s(self, offset: int) -> float:
-        """Seconds of the model and of sampling in the step `offset`."""
+        """Seconds of the model and of sampling in one step of the run. offset: the step's index in the run."""
         _, _, model_s, sampling_s, *_ = self.times.at(offset)
         return model_s + sampling_s
 
     def record(self, offset: int, cost: StepCost | None) -> StepRecord:
-        """The step `offset` as a record, with a prediction where there is a cost model."""
+        """One step of the run as a record, with a prediction where there is a cost model. offset: the step's index in
+        the run."""
         begin_s, _, model_s, sampling_s, waiting, end_s = self.times.at(offset)
         segments = self.segments(offset)
         return StepRecord(
@@ -142,8 +145,8 @@ class Run(Struct):
 
 
 class Sample(Struct, frozen=True):
-    """One step of the history. run: the consecutive steps with the same sequences to which it belongs. offset: how many
-    of them come before it."""
+    """One step of the history. run: the consecutive steps with the same sequences among which it is. offset: the step's
+    index in the run."""
 
     run: Run
     offset: int
@@ -165,12 +168,12 @@ class Sample(Struct, frozen=True):
 
     @property
     def busy_s(self) -> float:
-        """Seconds of model and sampling."""
+        """Seconds of the model and of sampling in this step."""
         return self.run.busy_s(self.offset)
 
 
 class StepRange(Struct, frozen=True):
-    """Steps [first, last) of one run of the history."""
+    """Steps [first, last) of one run, which is a series of steps with the same sequences."""
 
     run: Run
     first: int
@@ -214,15 +217,17 @@ class StepHistory:
             self._drop()
 
     def pack(self) -> int:
-        """Packs the recorded steps, empties `recent` and `ends`, and returns the number of steps of the latest run."""
+        """Packs the times of the latest steps into one array, and begins new lists `recent` and `ends`. Returns the
+        number of steps of the latest run (steps with the same sequences)."""
         run = self._runs[-1]
         run.times.pack()
         self.recent, self.ends = run.times.recent, run.times.ends
         return run.num_steps
 
     def add_delay(self, result: StepResult) -> float:
-        """Records how long the last step's thread waited for a processor that was busy with something else. Returns
-        these seconds; 0.0 where they are too few to count. Also adds what the step's ranks exchanged to `exchanged`."""
+        """Records how long the last step's thread waited for a processor that ran other programs. Returns these
+        seconds; 0.0 where they are too few to count. Also adds the step's figures of the exchange between ranks to
+        `exchanged`."""
         if result.exchange is not None:
             self.exchanged += result.exchange
         if result.delayed_s <= LEAST_DELAY_S:
@@ -272,8 +277,8 @@ class StepHistory:
         return found
 
     def latest(self, most: int) -> list[Sample]:
-        """Returns the last step of each of the latest `most` runs. A run is a series of steps with the same sequences.
-        """
+        """Returns the last step of each of the latest `most` runs, as samples of different batches. A run is a series
+        of steps with the same sequences."""
         return [Sample(run, run.num_steps - 1) for run in self._runs[-most:] if run.num_steps]
 
     def work(self) -> Work:
@@ -308,7 +313,7 @@ class StepHistory:
 
 
 def _sum(first: Work, last: Work, count: int) -> Work:
-    """Returns the sum of `count` works that change evenly from `first` to `last`."""
+    """Returns the work (FLOPs and bytes) of `count` steps, which changes evenly from the first step to the last."""
     both = first + last
     return Work(
         both.flops * count // 2,

@@ -1,8 +1,8 @@
-"""The times of the steps of a run: the latest steps as tuples, the steps before them packed.
+"""Keeps the times of the steps of a run: the latest steps as tuples (StepTime), earlier ones packed into an array.
 
     times.recent.append((begin, commit, model, sampling, waiting, away))     a step
     times.ends.append(end)                                                   it is over
-    times.pack()                                                             then begin anew with `recent` and `ends`
+    times.pack()                                                             now `recent` and `ends` are new lists
 
 In the middle of a step, when the kernels have emptied the caches, appending a tuple is the cheapest thing to do.
 Packing its numbers there took three times as long.
@@ -14,17 +14,18 @@ from array import array
 from struct import Struct
 
 StepTime = tuple[float, float, float, float, int, float]
-"""The times of one step: (begin_s, commit_s, model_s, sampling_s, the number of waiting requests, away_s). away_s: how
-long the step had to wait for the code that reads the engine's events."""
+"""The times of one step: (begin_s, commit_s, model_s, sampling_s, the number of waiting requests, away_s). away_s: the
+seconds before the step in which the reader of the engine's events was busy, so that the step could not begin."""
 
 BLOCK_STEPS = 128
-"""Steps that are packed at a time: fewer than one step in a hundred packs, and packing is short."""
+"""The number of steps whose times are packed together. So fewer than one step in a hundred spends time on packing."""
 
 _packed = Struct("6d").pack
 
 
 class StepTimes:
-    """Keeps the times of the steps of a run. One thread writes, any thread may read."""
+    """Keeps the times of the steps of a run (consecutive steps with the same sequences). One thread writes, any thread
+    may read."""
 
     __slots__ = ("_kept", "_tail", "ends", "recent")
 
@@ -35,7 +36,7 @@ class StepTimes:
         self._tail = (0, self.recent, self.ends)  # (packed steps, later steps, later ends); set at once for readers
 
     def pack(self) -> None:
-        """Packs the times of the latest steps into numbers, and begins new lists `recent` and `ends`. A step that was
+        """Packs the times of the latest steps into one array, and begins new lists `recent` and `ends`. A step that was
         interrupted has no end; its commit time is taken as the end."""
         count, recent, ends = self._tail
         ends.extend([time[1] for time in recent[len(ends) :]])
@@ -57,8 +58,8 @@ class StepTimes:
         return count + len(ends)
 
     def at(self, offset: int) -> tuple[float, float, float, float, int, float]:
-        """Returns begin, commit, model, sampling, waiting and end of one step. A step without an end has its commit as
-        the end."""
+        """Returns begin, commit, model, sampling, waiting and end of the step with index `offset`. A step without an
+        end has its commit as the end."""
         count, recent, ends = self._tail
         if offset < count:
             begin_s, commit_s, model_s, sampling_s, kept_waiting, end_s = self._kept[6 * offset : 6 * offset + 6]

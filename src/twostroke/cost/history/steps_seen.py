@@ -44,7 +44,8 @@ class StepsSeen:
         return cls(found[True], found[False])
 
     def cold(self, history: StepHistory, cost: StepCost, since: int) -> Cold:
-        """Returns the seconds that the engine's first steps, from step number `since` on, took more than usual."""
+        """Returns how many seconds longer the engine's first steps took than steps usually take, by the ratios of this
+        object. since: the number of the first step that counts."""
         prefill_s = decode_s = 0.0
         for ordinal in range(since, COLD_STEPS + 1):
             sample = history.sample(ordinal)

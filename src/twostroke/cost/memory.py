@@ -42,7 +42,8 @@ class MemoryNeeds(Struct, frozen=True):
 
 
 class EncoderBytes(Struct, frozen=True):
-    """The memory of an encoder of images. buffers: values of its largest step, rotations, and its pages of K and V."""
+    """The bytes of memory that an encoder of images takes. weights: its packed weights. buffers: the values of its
+    largest step, its tables of rotary positions, and its pages of K and V."""
 
     weights: int
     buffers: int

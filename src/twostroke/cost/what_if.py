@@ -17,11 +17,11 @@ from twostroke.types.spec.hardware import HardwareSpec
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Predicts the steps of a model with its present formats, and with others. table_of: returns the FLOPs and bytes of
-    the model's steps for the name of a weight format and a kind of K and V.
+    """Predicts the steps of a model with its present formats, and with other formats. table_of: takes the name of a
+    weight format and a kind of KV cache, and returns the FLOPs and bytes of the model's steps.
 
-    formats: all weight formats that may be chosen, by name. weights: the name of the format in use. kv_kind: the kind
-    in use. machine: the measured machine, an entry of the catalogue, or a guess.
+    formats: all weight formats that may be chosen, by name. weights: the name of the weight format in use. kv_kind: the
+    kind of the KV cache in use. machine: the measured machine, an entry of the catalogue, or a guess.
     """
 
     table_of: Callable[[str, KVKind], WorkTable]
@@ -33,7 +33,7 @@ class WhatIf:
 
     @property
     def measured(self) -> bool:
-        """True where the figures were measured on this machine."""
+        """True where the figures of the machine, from which step times are predicted, were measured on this machine."""
         return isinstance(self.machine, Calibration)
 
     @property
@@ -70,7 +70,8 @@ class WhatIf:
         return {name: cost for name, cost in made.items() if cost is not None}
 
     def _cost(self, weights: str, kv_kind: KVKind) -> StepCost | None:
-        """Returns the cost with these formats; None when the machine was not measured with them."""
+        """Returns the object that predicts steps with these formats; None when the machine was not measured with
+        them."""
         key = f"{weights} {kv_kind.name}"
         if key not in self._made:
             try:

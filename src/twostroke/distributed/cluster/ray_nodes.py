@@ -24,10 +24,10 @@ ANSWER_S, WATCH_S, CLOSE_S = 5.0, 2.0, 15.0
 @dataclass(frozen=True, slots=True)
 class RayReplicas:
     """The replicas to start. words: the arguments of `twostroke replica` without address and name. secret: the secret
-    that the environment holds.
+    by which fronts and replicas recognise each other; the variables of `environment` hold it too.
 
-    environment: a function that returns the variables; it is called on the machine where the replica runs. cpus: the
-    number of Ray's CPUs that each replica takes.
+    environment: a function that returns the replica's environment variables; it is called on the machine where the
+    replica runs. cpus: the number of Ray's CPUs that each replica takes.
     """
 
     count: int
@@ -54,7 +54,7 @@ class ReplicaKeeper:
         return self._keeper.addresses[0], self._keeper.failed
 
     def close(self) -> None:
-        """End the replica."""
+        """Ends the replica's process."""
         self._keeper.close()
 
 

@@ -48,7 +48,7 @@ class FixedAdapters:
 
     @property
     def places(self) -> int:
-        """The number of adapters."""
+        """The number of slots for adapters, all of which are in use."""
         return len(self._slots)
 
     def name_of(self, slot: int) -> str:

@@ -53,7 +53,7 @@ class Steps(Protocol):
 
     @property
     def session(self) -> Session:
-        """The session that makes the pieces for readers."""
+        """The Session, which takes requests and makes the pieces of their answers."""
 
     @property
     def has_work(self) -> bool:

@@ -32,7 +32,7 @@ class LinkLost(ConnectionError):
 
 class FrameLink:
     """Owns the socket of one connection. side: a word that differs between the two sides and is hashed into the proof.
-    So nobody can pass the check of the secret by sending the other side's proof back.
+    So a stranger cannot pass the check of the secret by sending a side its own proof back.
 
     Any error of the system on this socket is raised as a LinkLost of this connection.
     """

@@ -46,7 +46,8 @@ class _Pull:
     """A tile whose pixels are fetched from a front (API server). data: the pixels that have arrived. asked: the number
     of bytes that were asked for.
 
-    source: the front's connection and the number of the Assignment under which the pixels are asked for; None before.
+    source: the front's connection, and the number of the request or job under which the pixels are asked for; None
+    before they are asked for.
     """
 
     span: WireSpan
@@ -158,8 +159,9 @@ class TilePulls:
             self._kept.popitem(last=False)
 
     def _ask_elsewhere(self, pull: _Pull, refused: tuple[LinkId, int] | None) -> None:
-        """Makes a tile be asked for again, from another assignment that shows it, because its present front (API
-        server) sends no more. refused: the assignment that has ended at that front; it is dropped."""
+        """Lets a tile's missing pixels be asked for again, under another request or job that contains the tile. Called
+        when the front (API server) that was asked sends no more. refused: the request or job that has ended at that
+        front; it is dropped."""
         if refused is not None:
             self._waiting = [(link, work) for link, work in self._waiting if (link, work.number) != refused]
         pull.source, pull.asked = None, len(pull.data)

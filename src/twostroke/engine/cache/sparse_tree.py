@@ -33,8 +33,8 @@ class SparseTree(PrefixTree):
         return child
 
     def touch(self, node: Node, bonus: int = 0) -> None:
-        """Note that the node's page or slot, which only the tree owns, was used just now. bonus: it is kept as if it
-        were used this many uses later."""
+        """Notes that the node's page or slot, which only the tree owns, was used just now. bonus: the page or slot is
+        evicted as late as if it were used again after this many further uses of the tree."""
         self._uses += 1
         if self._by_use.get(node.last_use) is node:
             del self._by_use[node.last_use]

@@ -284,8 +284,8 @@ class CacheManager:
         return state is None or self.states is None or self.states.hold(state)
 
     def settle_state(self, sequence_id: str, right: bool) -> None:
-        """Notes that a step with guesses was run. right: True when all guesses were right, so the state after the step
-        is kept. False restores the copy of the state from before the step."""
+        """Notes that a step after `hold_state` was run. right: True keeps the state after the step, because all guesses
+        in it were right. False restores the copy of the state from before the step."""
         state = self._holdings[sequence_id].state
         if state is None or self.states is None:
             return

@@ -47,8 +47,8 @@ class PageTable(Struct):
 
 class PageGroup:
     """The pages of one cache group for layers without a window: a sequence keeps its pages until it ends. WindowGroup
-    is the kind for layers with a window. on_fresh: called with the number of pages, when pages are used that no
-    sequence has used before."""
+    is the kind for layers with a window. on_fresh: called with a page's id when the page is taken for the first
+    time."""
 
     window = 0
     most_held = chunk_tokens = UNBOUNDED

@@ -15,9 +15,9 @@ from twostroke.types.result import StepResult
 
 
 class DiskBook:
-    """Satisfies PlanningBook around another book. A new request whose prompt pages are on the disk is paused until they
-    are read. told: called for each request that then goes on, with the number of tokens read and the seconds of the
-    pause."""
+    """A scheduler around another one (`book`) that reads cached prompts from a disk: a new request whose pages are on
+    the disk is paused until they are read. Satisfies PlanningBook. told: called when such a request goes on, with its
+    id, the number of tokens read and the seconds of the pause."""
 
     def __init__(self, book: PlanningBook, disk: DiskPages, told: Callable[[str, int, float], None]) -> None:
         self._book, self.disk, self._told = book, disk, told

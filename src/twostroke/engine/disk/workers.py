@@ -42,7 +42,8 @@ class DiskWriter:
             self._changed.notify_all()
 
     def wait_room(self, seconds: float) -> bool:
-        """Wait until there is room, for at most `seconds`. Returns True when there is room."""
+        """Waits until the writer's queue has room for more pages, for at most `seconds`. Returns True when there is
+        room."""
         with self._changed:
             return self._changed.wait_for(lambda: self.has_room, seconds)
 

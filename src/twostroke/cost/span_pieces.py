@@ -45,8 +45,9 @@ class SpanCost(Struct, frozen=True):
         return SpanWalk(self, start, rows)
 
     def least_s(self, rows: int) -> float:
-        """Returns the smallest limit of seconds with which an image of `rows` rows can be computed: each part of the
-        model has a smallest piece, and this is the slowest of them. The image is assumed to begin at position 0."""
+        """Returns the least seconds that a step must have for each piece to fit: the predicted time of the slowest
+        among the smallest pieces of all parts. rows: the number of the image's rows; they are assumed to begin at
+        position 0."""
         least = min(LEAST_ROWS, rows, self.most_rows)
         return max(self.seconds(place, 0, rows, least) for place in range(len(self.parts)))
 

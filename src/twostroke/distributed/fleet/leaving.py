@@ -24,7 +24,7 @@ def choose_leaving(models: Sequence[Each], lacking_bytes: int, lacking_places: f
     """Returns the fewest models to unload so that `lacking_bytes` of memory are free, and `lacking_places` more models
     may be loaded under --max-loaded. Returns None where even all models together do not free enough.
 
-    Of all choices of this smallest number that free enough, the result prefers idle models to busy ones, then those
+    Several choices of this smallest number may free enough. Then idle models are preferred to busy ones, then those
     idle longest, then those that take the least time to load.
     """
     count = _fewest(models, lacking_bytes, lacking_places)

@@ -155,7 +155,7 @@ class RankStep(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankRows(msgspec.Struct, tag=True, frozen=True):
-    """Makes a member compute the logits of further rows of the last step: of `rows`, whose logits were not needed
+    """Makes a member compute the logits of `rows`, further rows of the last step whose logits were not needed
     before."""
 
     rows: list[int]

@@ -33,8 +33,8 @@ ANSWER_S = 2.0
 
 
 class MeetingPlace(Protocol):
-    """The exchange between ranks, as a RankGroup uses it: the ranks add up the values of a step, or pass them on to the
-    next rank, by shared memory or sockets."""
+    """The interface of the exchange between the ranks of a RankGroup, by shared memory or sockets. The ranks add up
+    values of a step (tensor parallel), or pass them on to the next rank (pipeline)."""
 
     def begin(self, number: int) -> None:
         """Sets the number of the next forward pass, before the pass begins. A rank that finds another rank at a

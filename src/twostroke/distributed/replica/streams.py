@@ -120,10 +120,10 @@ class _Link:
 
 
 class LoopStreams:
-    """Computes the streams of a replica with a step loop (see ReplicaStreams). times: predicts the seconds of steps.
-    explainer: explains where a request's time went, from the ledger into which this object records requests and steps.
-    why_not: returns why a request cannot be computed here, or "". disk: the pages on a disk; None where no pages are
-    kept on a disk."""
+    """Computes the streams of a replica with a step loop. Satisfies ReplicaStreams. times: predicts the seconds of
+    steps. explainer: explains where a request's time went, from the ledger into which this object records requests and
+    steps. why_not: returns why a request cannot be computed here, or "". disk: the pages on a disk; None where no pages
+    are kept on a disk."""
 
     def __init__(
         self,

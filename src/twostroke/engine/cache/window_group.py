@@ -51,8 +51,8 @@ class WindowGroup(PageGroup):
         return max(0, num_pages * self.page_tokens - self.window) // self.page_tokens
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """Returns with how many of the cached pages on `path` a new sequence can begin: at most `num_pages`, and all
-        pages of the window before the next position must still be in the cache."""
+        """Returns how many of the first `num_pages` cached pages on `path` a new sequence can begin with: the most
+        after which all pages of the last window are still cached."""
         while num_pages:
             needed = range(num_pages - 1, self.first_needed(num_pages) - 1, -1)
             gap = next((index for index in needed if path[index].page_id < 0), None)

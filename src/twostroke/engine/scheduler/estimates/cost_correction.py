@@ -162,7 +162,7 @@ class CostCorrection:
     @property
     def cold_factor(self) -> float:
         """How many times longer than usual steps take while weights or other memory are still being made ready (cold
-        steps): the median of the last cold steps, or 1 when the last step was not cold.
+        steps). It is the median of the last cold steps, or 1 when the last step was not cold.
 
         Decode steps and steps with prompts have a median each; this is the larger one.
         """

@@ -24,8 +24,8 @@ class HasRequest(Protocol):
 
 
 class Encode(Struct, frozen=True):
-    """The encode of an image in one step. request_id: the completion that it counts for. seconds: the time of its
-    `pieces`."""
+    """The work of one step on encoding an image. request_id: the completion for which this work counts. pieces: the
+    number of pieces that were computed. seconds: their time."""
 
     request_id: str = ""
     seconds: float = 0.0

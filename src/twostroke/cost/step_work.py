@@ -91,7 +91,8 @@ def visible_positions(start: int, num_tokens: int, window: int) -> int:
 
 
 def kv_positions(start: int, num_tokens: int, window: int) -> int:
-    """Returns how many cached positions these rows read, each position counted once."""
+    """Returns how many cached positions the rows at [start, start + num_tokens) read, each position counted once.
+    window: 0 when a row sees all positions before it."""
     end = start + num_tokens
     return min(end, window + num_tokens - 1) if window else end
 
@@ -123,7 +124,7 @@ class WorkCounter:
         return self.work(self.count(segments)) if segments else NOTHING
 
     def work(self, counts: SegmentCounts) -> StepWork:
-        """Work of a step that adds up to `counts`."""
+        """Returns the FLOPs and bytes of a step with these counts."""
         return StepWork(
             self.weights(counts.rows) + self.adapters(counts),
             self.head(counts.logit_rows),

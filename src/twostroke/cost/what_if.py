@@ -38,7 +38,7 @@ class WhatIf:
 
     @property
     def source(self) -> str:
-        """Where the figures come from, in words."""
+        """Names the machine and where its figures come from, in words."""
         if isinstance(self.machine, Calibration):
             return f"{self.machine.title}, as `twostroke doctor` measured it"
         return f"{self.machine.title} ({self.machine.source})"
@@ -50,7 +50,8 @@ class WhatIf:
         return step_cost(self.table_of(self.weights, self.kv_kind), self.machine)
 
     def narrower_weights(self) -> dict[str, StepCost]:
-        """Returns the costs with formats of fewer bits a weight than the present one, by name, the widest first."""
+        """Returns, for each weight format with fewer bits a weight than the present one, the object that predicts steps
+        with it; by name, the widest first."""
         if self.weights not in self.formats:
             return {}  # the weights are as the file has them: which formats are narrower depends on the matrix
         present = self.formats[self.weights].bits_per_weight
@@ -59,7 +60,8 @@ class WhatIf:
         return self._known({name: (name, self.kv_kind) for name in names})
 
     def narrower_kv(self) -> dict[str, StepCost]:
-        """Returns the costs with KV formats of fewer bytes a token than the present one, by name, the widest first."""
+        """Returns, for each KV format with fewer bytes a token than the present one, the object that predicts steps
+        with it; by name, the widest first."""
         token_bytes = {kind: self.table_of(self.weights, kind).kv_token_bytes for kind in KVKind}
         kinds = [kind for kind in KVKind if token_bytes[kind] < token_bytes[self.kv_kind]]
         kinds.sort(key=lambda kind: -token_bytes[kind])

@@ -50,7 +50,8 @@ class ReplicaKeeper:
         self._keeper.start()
 
     def state(self) -> tuple[tuple[str, int], int | None]:
-        """Returns the replica's address, and the exit code with which it has ended for good; None while it may run."""
+        """Returns the replica's address, and its exit code when it has ended and will not be started again; None while
+        it may run."""
         return self._keeper.addresses[0], self._keeper.failed
 
     def close(self) -> None:
@@ -59,8 +60,8 @@ class ReplicaKeeper:
 
 
 class RayNodes:
-    """Owns the actors. addresses: the addresses of the replicas; the list changes while they run. say: writes a line to
-    the log.
+    """Owns the Ray actors, each of which keeps one replica. addresses: the addresses of the replicas; the list changes
+    while they run. say: writes a line to the log.
 
     ray: the Ray library. at: the address of a running Ray cluster; None starts one on this machine, for loopback alone.
     """
@@ -104,7 +105,8 @@ class RayNodes:
 
     @property
     def failed(self) -> int | None:
-        """The exit code with which all replicas have ended for good; None while one may run."""
+        """The exit code of the first replica when all replicas have ended and none will be started again; None while
+        one may run."""
         return self._failed[0] if None not in self._failed else None
 
     def close(self) -> None:

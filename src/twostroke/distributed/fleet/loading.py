@@ -124,7 +124,7 @@ class LoadedModel:
 
     @property
     def has_process(self) -> bool:
-        """Does the model's process hold memory?"""
+        """True while the model has a process, which holds memory."""
         return self.state in (ModelState.LOADING, ModelState.READY, ModelState.DRAINING)
 
     @property
@@ -241,7 +241,7 @@ class Loading:
         return [*actions, *self._starts(now)]
 
     def _fits_now(self, name: str) -> bool:
-        """Is the model loaded, or is there room to load it without unloading another one?"""
+        """Returns True when the model is loaded already, or can be loaded without unloading another model."""
         model = self._models[name]
         return model.has_process or (self._lacking(model) <= 0 and self._places_lacking() <= 0)
 

@@ -75,13 +75,13 @@ class FleetStream:
 
     @property
     def handed(self) -> bool:
-        """Did the stream come to its present replica from another one that had computed its prompt?"""
+        """True when the stream came to its present replica from another replica, which had computed its prompt."""
         return len(self.account.stays) > 1 and self.account.stays[-2].end is StayEnd.HANDED
 
     @property
     def may_split(self) -> bool:
-        """May one replica compute the prompt and another generate the output? Beam searches must stay on one replica.
-        So must requests that need a result for each row of the prompt, such as scores and vectors."""
+        """True when one replica may compute the prompt and another may generate the output. Beam searches must stay on
+        one replica. So must requests that need a result for each row of the prompt, such as scores and vectors."""
         return not (self.stays_whole or self.request.steered or self.request.wants_rows)
 
     def rows_after(self, num_tokens: int) -> int:

@@ -91,8 +91,8 @@ class ReplicaCore:
         self._queue_pulled(self.pulls.came(number, sent, hashes))
 
     def rows_came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> None:
-        """Takes another replica's answer to one of `row_pulls.asks`, and queues the requests that wait no longer; None
-        where no answer will come. found: the hash of the image rows that were received."""
+        """Takes another replica's answer to one of `row_pulls.asks`, and queues the requests that wait no longer. sent:
+        the answer; None where none will come. found: the hash of the image rows that were received."""
         for each in self.row_pulls.came(number, sent, found):
             self._queue(each.link_id, each.work, each.masks)
 

@@ -39,7 +39,7 @@ class PageFeeds:
 
     @property
     def waits(self) -> bool:
-        """Has another replica asked for pages and got no answer yet?"""
+        """True while another replica has asked for pages and has no answer yet."""
         return any(feed.asked is not None for feed in self._feeds.values())
 
     def ask(self, link_id: LinkId, asked: PagesAsked, now: float) -> None:

@@ -76,12 +76,12 @@ class RowFeeds:
 
     @property
     def has_work(self) -> bool:
-        """Are there tiles to encode?"""
+        """True while there are tiles to encode."""
         return bool(self._jobs)
 
     @property
     def waits(self) -> bool:
-        """Has another replica asked for image rows and got no answer yet?"""
+        """True while another replica has asked for image rows and has no answer yet."""
         return bool(self._questions)
 
     @property
@@ -113,8 +113,8 @@ class RowFeeds:
                 del self._questions[key]
 
     def work(self, seconds: float) -> bool:
-        """Continues the encode of the tile that has waited longest, with pieces that are predicted to take at most
-        `seconds` together. Returns whether there was anything to encode."""
+        """Continues the encode of the tile that has waited longest, by at least one piece. Several pieces together are
+        predicted to take at most `seconds`. Returns whether there was anything to encode."""
         store = self._store
         if store is None or not self._jobs:
             return False

@@ -62,7 +62,8 @@ class _Pull:
 
 class TilePulls:
     """Fetches the pixels of images from fronts (API servers), and holds assignments and encode jobs until their pixels
-    have come. Only one thread at a time may use it. held_bytes, kept_bytes: see HELD_BYTES and KEPT_BYTES."""
+    have come. Only one thread at a time may use it. held_bytes: while requests hold this many bytes of pixels, no more
+    are asked for. kept_bytes: the most bytes that are kept after the last request that used them."""
 
     def __init__(self, held_bytes: int = HELD_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
         self.asks: deque[tuple[LinkId, TileAsked]] = deque()
@@ -120,7 +121,7 @@ class TilePulls:
         self.ask()
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Does the request or encode job of this number wait for pixels?"""
+        """Returns whether the request or encode job of this number waits for pixels."""
         return any(link == link_id and work.number == number for link, work in self._waiting)
 
     def _known(self, key: bytes) -> ImageTile | None:
@@ -185,8 +186,8 @@ class TilePulls:
                 pull.asked += count
 
     def _has_room(self, pull: _Pull, first: set[bytes]) -> bool:
-        """Is there memory for this tile? first: the tiles of the oldest assignment, which may exceed the limit where no
-        running request holds pixels."""
+        """Returns whether there is memory for this tile. first: the tiles of the oldest request, which may exceed the
+        limit where no running request holds pixels."""
         idle = {key for key in self._kept if key not in self._whole}
         sizes = {key: len(tile.pixels) for key, tile in list(self._live.items()) if key not in idle}
         alone = pull.span.key in first and not sizes.keys() - self._whole.keys()

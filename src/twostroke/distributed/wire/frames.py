@@ -298,7 +298,8 @@ class PagesAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class WirePage(msgspec.Struct, array_like=True, frozen=True):
-    """K and V of one page of positions in every layer. digest: see distributed/replica/page_exchange.py."""
+    """K and V of one page of positions in every layer. digest: a keyed hash by which the receiver detects damage, and
+    pages of other tokens."""
 
     data: bytes
     digest: bytes
@@ -324,8 +325,8 @@ class RowsAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class RowsSent(msgspec.Struct, tag=True, frozen=True):
-    """The answer to RowsAsked: image rows as numbers of 32 bits; none where they are not encoded yet. digest: see
-    distributed/replica/row_feeds.py. over: whether the rows will never come."""
+    """The answer to RowsAsked: image rows as numbers of 32 bits; none where they are not encoded yet. digest: a keyed
+    hash by which the receiver detects damage, and rows of another tile. over: whether the rows will never come."""
 
     number: int
     first: Count = 0

@@ -1,5 +1,5 @@
-"""A scheduler that knows beam searches: each beam is one sequence. At the end of the search, each gets one of the best
-answers.
+"""A scheduler that knows beam searches: each beam is one sequence. At the end of the search, each beam's request gets
+one of the best answers.
 
 A beam search is a group of requests with one group id, one request for each beam. The first request of the group
 computes the prompt. Then each request becomes a beam, and the scheduler pauses it after each token. When all beams of
@@ -33,9 +33,9 @@ TOO_FEW = "the search found fewer answers than were asked for: the request allow
 
 
 class _Group(Struct):
-    """One search. beams: the requests whose sequences are the search's beams, in the search's order. computed: the
-    token that the last step sampled for each beam, keyed by request id. ended: the events of members whose sequence the
-    scheduler has ended, keyed by request id."""
+    """One beam search. beams: the requests whose sequences are the search's beams, in the search's order. computed: the
+    token that the last step sampled for each beam, keyed by request id. ended: the events of requests whose sequence
+    the scheduler has ended, keyed by request id."""
 
     search: BeamSearch
     members: list[Request]
@@ -54,15 +54,12 @@ class BeamBook:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running."""
         return self._scheduler.has_work
 
     def gauges(self) -> Gauges:
-        """Returns the scheduler's present counts of requests and pages."""
         return self._scheduler.gauges()
 
     def schedule(self, now: float) -> Plan | None:
-        """Returns what the next step computes; None when nothing can be computed."""
         return self._scheduler.schedule(now)
 
     def add(self, request: Request) -> None:
@@ -174,7 +171,7 @@ class BeamBook:
         return outgoing
 
     def _end(self, group: _Group, why: FinishedEvent, now: float) -> list[Event]:
-        """Returns the events that end all members for the same reason, without an answer."""
+        """Returns the events that end all requests of a group for the same reason, without an answer."""
         self._close(group, why.reason, now)
         ends = [self._ended(group, request, now) for request in group.members]
         reason, error, late = why.reason, why.error, why.retry_after_s
@@ -210,8 +207,8 @@ def _rules(request: Request) -> Rules:
 
 
 def _continued(search: BeamSearch, beams: list[Request], members: list[Request]) -> list[Request]:
-    """Returns which member computes which of the search's new beams. The first new beam that continues an old one takes
-    over its sequence; further ones take free members."""
+    """Returns, for each of the search's new beams, the request that computes it. The first new beam that continues an
+    old beam takes over that beam's sequence; further new beams take requests that have no beam."""
     placed: list[Request | None] = []
     kept: set[str] = set()
     for beam in search.beams:

@@ -33,7 +33,7 @@ class BeamText(Protocol):
         """True when the text's last token completes a stop string."""
 
     def after(self, token_id: int) -> BeamText:
-        """Returns the text with one more token."""
+        """Returns the object for the text with one more token."""
 
 
 class Chosen(NamedTuple):

@@ -33,9 +33,9 @@ class GraftEnd(Struct, frozen=True):
 
 
 class Graft:
-    """Puts one prompt's pages from outside (such as a disk) into the caches. keys: the tokens of the prompt, as the
-    prefix tree knows them. most: the number of full pages that are wanted. at: how many of them are cached by now in
-    the groups without a window."""
+    """Puts one prompt's pages from outside (such as a disk) into the caches. keys: the tokens of the prompt, with the
+    key of a tile at each position of an image row. most: the number of full pages that are wanted. at: how many of them
+    are cached by now in the groups without a window."""
 
     def __init__(self, cache: CacheManager, salt: str, keys: Sequence[int], most: int) -> None:
         self._cache, self.salt, self.keys, self.most = cache, salt, keys, most

@@ -25,9 +25,10 @@ class CacheManager:
     """All caches of one engine. pools: the sizes of the pools. A single number is the number of pages of the only
     group, which has no window.
 
-    on_fresh: see PagePool; called for the first group's pages. shares: False when no sequence can go on from another's
-    beginning; then nothing is kept of a sequence that has ended. closing: see Closing; it may be set before the first
-    sequence. grafts: objects that hold pages while they bring a prompt's pages from outside (`Graft`).
+    on_fresh: called with the id of a page of the first group when the page is taken for the first time. shares: False
+    when no sequence can go on from another's beginning; then nothing is kept of a sequence that has ended. closing:
+    called before a sequence gives its pages back; it may be set before the first sequence. grafts: objects that hold
+    pages while they bring a prompt's pages from outside (`Graft`).
     """
 
     def __init__(

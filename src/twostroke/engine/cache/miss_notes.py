@@ -38,7 +38,8 @@ class MissNotes:
     def miss(
         self, tree: PrefixTree, salt: str, tokens: Sequence[int], matched: Sequence[Node], max_pages: int
     ) -> PrefixMiss | None:
-        """Returns why no more than `matched` of these tokens were found; None when there could be no more."""
+        """Returns why only the nodes `matched`, and no more of these tokens, were found. Returns None when no more
+        could have been found. max_pages: the number of full pages of the tokens."""
         size, found = tree.page_tokens, len(matched)
         if found >= max_pages:
             return None if found else PrefixMiss(MissReason.SHORT, 0)

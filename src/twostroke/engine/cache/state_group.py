@@ -94,8 +94,8 @@ class StateGroup:
 
     def open(self, salt: str, matched: Sequence[Node], points: Iterable[int]) -> SlotTable:
         """Returns the slot table of a new sequence. Its slot gets the snapshot after the matched pages, or zeros.
-        points: the positions at which snapshots are to be kept (see `points`). Raises ValueError when no slot is
-        left."""
+        points: the positions at which snapshots are to be kept, as the method `points` returns them. Raises ValueError
+        when no slot is left."""
         node, source = (matched[-1], matched[-1].page_id) if matched else (self.tree.root(salt), ZEROS)
         node.pins += 1
         if matched:

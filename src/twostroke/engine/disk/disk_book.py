@@ -32,8 +32,8 @@ class DiskBook:
         return self._book.parking
 
     def before_step(self) -> bool:
-        """Take in the pages that were read, and let their requests go on. The engine calls it before each step, and
-        before the step's time begins. Returns True when there was nothing to do but wait for the disk."""
+        """Take in the pages that were read, and let their requests go on. The engine calls it before each step; its
+        time does not count as the step's. Returns True when there was nothing to do but wait for the disk."""
         if not self.disk.has_work:
             return False
         reading = self.disk.reading

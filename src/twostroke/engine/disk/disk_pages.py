@@ -69,7 +69,8 @@ class DiskPages:
         return self.reading or self._saving.pending
 
     def wish(self, request_id: str, disk_s: float) -> None:
-        """Note how long a new request's pages are to stay on the disk. disk_s: see Request."""
+        """Notes for how many seconds the disk is to keep a new request's pages before others. disk_s: these seconds; 0
+        for none."""
         if disk_s:
             self._wishes[request_id] = disk_s
 

@@ -90,7 +90,7 @@ class DiskFetching:
 
     def begin(self, request_id: str, salt: str, keys: Sequence[int]) -> bool:
         """Begins to read the pages of a request's prompt. Returns False when there is nothing to read. keys: the tokens
-        of the prompt, with an image's key for each of its positions, as the prefix tree has them."""
+        of the prompt, with the key of a tile at each position of an image row."""
         self._late = {key for key in self._late if self._reader.owes(key)}
         if not self._store.readable or self._late:
             return False

@@ -70,7 +70,6 @@ class DiskStore:
         return hashlib.blake2b(place, digest_size=16, key=self._secret).digest()
 
     def find(self, part_id: bytes) -> DiskPart | None:
-        """Returns in which file the page or state is, and where; None when it is not stored."""
         with self._guard:
             return self._index.find(part_id) if self.readable else None
 

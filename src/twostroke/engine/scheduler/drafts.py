@@ -34,7 +34,7 @@ class Drafter(Protocol):
         measured_s: the step's seconds; 0 when this time was unusual, so that nothing is to be learned from it."""
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Note that a request has ended."""
+        """Notes that a request has ended. known: its prompt and output."""
 
 
 PROMISED_SHARE = 0.8

@@ -25,8 +25,8 @@ grammars. More may be held while a load lasts; this is what stays after it (heap
 
 class MemoryNeeds(Struct, frozen=True):
     """The bytes that a model needs. weight_bytes: the packed weights. buffer_bytes: activations and logits.
-    table_bytes: rotations and page tables, which grow with the context. process_bytes: the memory of the process
-    itself. adapter_bytes: the memory reserved for adapters."""
+    table_bytes: tables of rotary positions and page tables, which grow with the context. process_bytes: the memory of
+    the process itself. adapter_bytes: the memory reserved for adapters."""
 
     weight_bytes: int
     buffer_bytes: int

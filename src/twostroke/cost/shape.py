@@ -123,18 +123,17 @@ class StepCost(Protocol):
     """Predicts a step. For hardware of the catalogue it uses the roofline model, for this machine measured rates."""
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
-        """The time of one step with these sequences; an empty step costs the host part alone."""
+        """Predicts the time of one step with these sequences. A step without sequences takes only the host's part of
+        the time."""
 
 
 class SteadyCost(StepCost, Protocol):
     """A StepCost that also predicts many steps of the same streams at once."""
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
-        """Seconds of `steps` steps in a row; in step i sequence j computes position starts[j] + i and samples.
-
-        Equal, bit for bit, to what `predict` returns for each of these steps. There is at least one sequence, and none
-        has an adapter.
-        """
+        """Yields the predicted seconds of `steps` decode steps, one after the other. In step i, sequence j computes
+        position starts[j] + i and samples. The seconds are equal, bit for bit, to what `predict` returns for each of
+        these steps. There is at least one sequence, and none has an adapter."""
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
         """Predicts a step of `segments` plus one decoding sequence at each position in `starts`.

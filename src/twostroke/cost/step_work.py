@@ -46,8 +46,8 @@ class ChunkCounts(NamedTuple):
 
 
 class SegmentCounts(NamedTuple):
-    """What a step's segments add up to. rows: the new tokens. logit_rows: the rows that need logits. decodes: how many
-    sequences have one new row.
+    """The numbers on which the work of a step depends, added up over its sequences. rows: the new tokens. logit_rows:
+    the rows that need logits. decodes: how many sequences have one new row.
 
     decode_flops: the FLOPs of the attention of these sequences, in all layers. decode_bytes: the bytes of K and V that
     they read. chunk_bytes: the bytes of K and V that sequences with more rows read, each position once. adapters: the

@@ -67,7 +67,7 @@ def place_split(
     does both.
 
     readers: the replicas that only compute prompts. decoders: the replicas that decode. Neither list is empty. sooner:
-    decides by the predicted times.
+    decides from the predicted times whether two replicas share the work.
     """
     whole, reader = place_whole(asked, decoders, router), router.rank(asked, readers)
 

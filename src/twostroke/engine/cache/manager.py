@@ -195,8 +195,9 @@ class CacheManager:
             group.watch(None)
 
     def fits(self, num_tokens: int, matched: Prefix, promised: Sequence[int]) -> bool:
-        """Returns True when each group has pages for a new sequence of num_tokens tokens in addition to `promised`, and
-        a slot is free."""
+        """Returns True when each group has enough pages for a new sequence of num_tokens tokens, and a slot for its
+        state is free. promised: for each group, the number of pages that are kept for other sequences. matched: the
+        cached beginning of the new sequence."""
         num_pages, found = -(-num_tokens // self.page_tokens), len(matched)
         for index, group in enumerate(self.groups):
             path = matched.paths[index][:found] if found else ()

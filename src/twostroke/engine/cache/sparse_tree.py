@@ -18,8 +18,8 @@ class SparseTree(PrefixTree):
     """A PrefixTree for windows and states, in which a node's ancestors exist but may hold no page."""
 
     def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
-        """See PrefixTree. An existing node that holds nothing takes over page_id. page_id: NOTHING for a node that only
-        leads to deeper nodes."""
+        """Adds a node for a page or slot, as PrefixTree does. Where the node exists and holds nothing, it takes over
+        page_id. page_id: NOTHING for a node that only leads to deeper nodes."""
         child = parent.children.get(tokens)
         if child is None:
             child = parent.children[tokens] = Node(tokens, NOTHING, parent)

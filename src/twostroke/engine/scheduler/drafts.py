@@ -139,7 +139,7 @@ class Drafts:
             self._drafter.ended(sequence.request, sequence.known)
 
     def _most(self, sequence: Decoding) -> int:
-        """Returns how many guesses this sequence may have, apart from the room in the step."""
+        """Returns the most guesses that this sequence may have; the step may have room for fewer."""
         left = sequence.request.max_tokens - sequence.num_output - 1
         return min(left, -len(sequence.known) % self._page_tokens) if self._page_tokens else left
 

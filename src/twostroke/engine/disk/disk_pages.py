@@ -69,8 +69,8 @@ class DiskPages:
         return self.reading or self._saving.pending
 
     def wish(self, request_id: str, disk_s: float) -> None:
-        """Notes for how many seconds the disk is to keep a new request's pages before others. disk_s: these seconds; 0
-        for none."""
+        """Notes how long the disk is to keep a new request's pages. disk_s: the additional seconds, compared with other
+        pages; below zero, the pages are not written."""
         if disk_s:
             self._wishes[request_id] = disk_s
 

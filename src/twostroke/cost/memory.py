@@ -25,8 +25,8 @@ grammars. More may be held while a load lasts; this is what stays after it (heap
 
 class MemoryNeeds(Struct, frozen=True):
     """The bytes that a model needs. weight_bytes: the packed weights. buffer_bytes: activations and logits.
-    table_bytes: rotations and page tables, which grow with the context. process_bytes: the memory of the process
-    itself. adapter_bytes: the memory reserved for adapters."""
+    table_bytes: tables of rotary positions and page tables, which grow with the context. process_bytes: the memory of
+    the process itself. adapter_bytes: the memory reserved for adapters."""
 
     weight_bytes: int
     buffer_bytes: int
@@ -42,7 +42,8 @@ class MemoryNeeds(Struct, frozen=True):
 
 
 class EncoderBytes(Struct, frozen=True):
-    """The memory of an encoder of images. buffers: values of its largest step, rotations, and its pages of K and V."""
+    """The bytes of memory that an encoder of images takes. weights: its packed weights. buffers: the values of its
+    largest step, its tables of rotary positions, and its pages of K and V."""
 
     weights: int
     buffers: int

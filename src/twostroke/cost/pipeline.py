@@ -9,15 +9,16 @@ from twostroke.cost.shape import Part, PartPrediction, StepCost, StepPrediction
 from twostroke.types.plan import Role
 
 WORTH_SHARING = 1.2
-"""Streams are shared out among plans where the cost model predicts a round that is this many times faster. Each plan
-reads all weights, so a smaller gain is not worth the processor time and the bandwidth that sharing takes."""
+"""In a pipeline, the decoding sequences are divided among several plans where each then waits this many times less for
+its next token. Each plan reads all weights, so a smaller gain is not worth the processor time and the bandwidth."""
 
 
 def sharing_pays(cost: StepCost, streams: Sequence[Part], plans: int) -> bool:
-    """Returns True when these streams should be shared out among `plans` plans, one for each stage.
+    """Returns True when a pipeline should divide these decoding sequences among `plans` plans, one for each stage.
 
-    In one plan, all streams wait until the plan has gone through all stages. Shared out, they wait for a round, which
-    takes as long as one of the smaller plans through all stages. cost: predicts a step through all stages.
+    In one plan, each sequence waits for its next token until all of them have gone through all stages. With several
+    plans, the stages work at the same time, so each sequence waits only as long as one smaller plan takes. cost:
+    predicts a step through all stages.
     """
     share = streams[: -(-len(streams) // plans)]
     if len(share) == len(streams):
@@ -36,27 +37,28 @@ class StageTimes:
         return len(self._costs)
 
     def seconds(self, segments: Sequence[Part]) -> list[float]:
-        """Returns the seconds of each stage for a plan with these sequences. The last stage has the host's part."""
+        """Returns the seconds of each stage for a plan with these sequences. Only the last stage's seconds include the
+        time of the host (scheduling and sampling)."""
         found = [cost.predict(segments) for cost in self._costs]
         members = [sum(part.seconds for part in each.parts if part.name != "host") for each in found[:-1]]
         return [*members, found[-1].seconds]
 
 
 class RoundCost:
-    """Predicts rounds of a pipeline of stages. Streams are shared out among plans when that pays. Satisfies
+    """Predicts the rounds of a pipeline of stages: in a round, each decoding sequence gets one token. Satisfies
     `cost.shape.StepCost`.
 
-    A round gives each stream a token. It takes what the slowest stage needs for all plans, or what the longest plan
-    takes through all stages, whichever is more. whole: the cost of a step through all stages; the parts of a prediction
-    are scaled so that they add up to a round.
+    The sequences are divided among several plans where `sharing_pays`. A round takes as long as the slowest stage needs
+    for all plans, or as long as the longest plan takes through all stages, whichever is more. whole: predicts a step
+    through all stages. Its parts are scaled so that their sum is the time of the round.
     """
 
     def __init__(self, whole: StepCost, stages: StageTimes) -> None:
         self._whole, self._stages = whole, stages
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
-        """Predicts a round, in which each decoding sequence gets a token. The chunks of all prompts are in one of the
-        round's plans."""
+        """Predicts one round of the pipeline, in which each decoding sequence gets a token. One of the round's plans
+        has the chunks of all prompts, too."""
         found = self._whole.predict(segments)
         streams = [each for each in segments if each.role is Role.DECODE]
         shares = len(self._stages) if sharing_pays(self._whole, streams, len(self._stages)) else 1

@@ -20,12 +20,12 @@ class HasRequest(Protocol):
 
     @property
     def request(self) -> Request:
-        """The request."""
+        """The request that this object belongs to."""
 
 
 class Encode(Struct, frozen=True):
-    """The encode of an image in one step. request_id: the completion that it counts for. seconds: the time of its
-    `pieces`."""
+    """The work of one step on encoding an image. request_id: the completion for which this work counts. pieces: the
+    number of pieces that were computed. seconds: their time."""
 
     request_id: str = ""
     seconds: float = 0.0
@@ -82,8 +82,8 @@ def tokens_of(plan: Plan, row: Row) -> int:
 
 
 def encode_of(plan: Plan, result: StepResult, busy_s: float, live: Mapping[str, HasRequest]) -> Encode:
-    """Returns the encode of a step, for the first completion that shows the image. live: all completions, in order of
-    arrival."""
+    """Returns the time that a step took to encode an image. This time counts for the first completion whose prompt
+    contains the image. live: all completions, in order of arrival."""
     if not result.encode_s:
         return NO_ENCODE
     keys = set(result.encodes.keys) | ({plan.encode.key} if plan.encode is not None else set())

@@ -73,8 +73,8 @@ class RooflineCost:
             yield busy_s + self._beside_s(busy_s)
 
     def _by_rows(self, counts: SegmentCounts) -> tuple[PartPrediction, PartPrediction, PartPrediction]:
-        """Returns (weights, head, other). These follow from the numbers of rows, so those of a few steps are
-        remembered."""
+        """Predicts the parts (weights, head, other) of a step. They depend only on the numbers of rows in `counts`, so
+        the predictions of up to REMEMBERED_STEPS different steps are remembered."""
         key = counts.rows, counts.logit_rows, counts.adapters, counts.adapted_rows
         found = self._remembered.get(key)
         if found is None:

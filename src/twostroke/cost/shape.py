@@ -14,10 +14,10 @@ from twostroke.types.plan import Role
 class Segment(NamedTuple):
     """One sequence's part of a step: positions [start, start + num_tokens). samples: its last row needs logits.
 
-    role: what the sequence does. scored: further rows that need logits, for log probabilities of the prompt. drafts:
-    the rows at the end that are guesses; they need logits, too. adapter: the number of the adapter that its rows are
-    computed with; -1 for none. later: the number of pairs of a row and a later position that the row sees. In some
-    models the rows of an image see each other.
+    role: what the sequence does. scored: the number of prompt rows that need logits because the request asks for the
+    prompt's log probabilities. drafts: the number of rows at the end that are guesses; they need logits, too. adapter:
+    the number of the adapter that its rows are computed with; -1 for none. later: in some models the rows of an image
+    see each other. This is then the number of pairs (row, later position that it sees); otherwise 0.
     """
 
     start: int
@@ -36,7 +36,8 @@ class Segment(NamedTuple):
 
     @staticmethod
     def prefill(start: int, num_tokens: int, samples: bool, adapter: int = -1) -> Segment:
-        """Returns a chunk of a prompt. samples: whether it is the last chunk."""
+        """Returns the part of a step that computes `num_tokens` positions of a prompt. samples: True for the prompt's
+        last chunk, after which the first token is sampled."""
         return Segment(start, num_tokens, samples, Role.PREFILL, adapter=adapter)
 
     @staticmethod
@@ -85,10 +86,10 @@ class Bound(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartPrediction:
-    """One part of a step.
+    """The predicted time of one part of a step.
 
     name: `weights` (products of the layers), `head` (logits), `attention`, `other` (norms, rope, KV writes), or `host`.
-    A model in several processes also has the part `exchange`.
+    A model in several processes also has the part `exchange`. bound: what limits the part.
     """
 
     name: str
@@ -122,18 +123,17 @@ class StepCost(Protocol):
     """Predicts a step. For hardware of the catalogue it uses the roofline model, for this machine measured rates."""
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
-        """The time of one step with these sequences; an empty step costs the host part alone."""
+        """Predicts the time of one step with these sequences. A step without sequences takes only the host's part of
+        the time."""
 
 
 class SteadyCost(StepCost, Protocol):
     """A StepCost that also predicts many steps of the same streams at once."""
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
-        """Seconds of `steps` steps in a row; in step i sequence j computes position starts[j] + i and samples.
-
-        Equal, bit for bit, to what `predict` returns for each of these steps. There is at least one sequence, and none
-        has an adapter.
-        """
+        """Yields the predicted seconds of `steps` decode steps, one after the other. In step i, sequence j computes
+        position starts[j] + i and samples. The seconds are equal, bit for bit, to what `predict` returns for each of
+        these steps. There is at least one sequence, and none has an adapter."""
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
         """Predicts a step of `segments` plus one decoding sequence at each position in `starts`.

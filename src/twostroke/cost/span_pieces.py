@@ -1,8 +1,8 @@
 """Divides the work on image rows that see each other into pieces, which several steps compute. Such rows, the span of
 an image in a prompt, go through a language model together.
 
-walk = cost.walk(start, rows)
-while (piece := walk.take(seconds_left, least=True, pace=pace)) is not None: ...
+walk = cost.walk(start, rows)                    the pieces of one image, in order
+piece = walk.take(seconds_left, least=False)     the next piece that fits into the seconds; None when there is none
 
 The rows of a span see each other in attention alone. So an attention is one piece of all rows, and the calls between
 two attentions may be computed in blocks of rows. The rows have the same bits for every division.
@@ -18,7 +18,8 @@ from twostroke.types.encode import AS_PREDICTED, EncodePace, PieceKind, SpanPiec
 from twostroke.types.plan import Role
 
 OF_ROWS = ("weights", "other")
-"""The parts of a step that are the work of its rows alone."""
+"""The names of the parts of a step's prediction whose time depends only on the number of rows, not on the positions
+that the rows see."""
 
 
 class SpanShare(Struct, frozen=True):
@@ -30,21 +31,23 @@ class SpanShare(Struct, frozen=True):
 
 
 class SpanCost(Struct, frozen=True):
-    """Predicts the pieces in which a language model computes the rows of an image. cost: predicts steps of the language
-    model. parts: the parts of the language model, in order. most_rows: the most rows of a piece of products."""
+    """Predicts how long the rows of an image take in a language model, piece by piece (see the module). cost: predicts
+    steps of the language model. parts: the model's attentions and the ops between them, in order. most_rows: the most
+    rows that one piece of the ops between two attentions may have."""
 
     cost: StepCost
     parts: tuple[SpanShare, ...]
     most_rows: int
 
     def walk(self, start: int, rows: int) -> SpanWalk:
-        """Returns the pieces in which a language model computes the rows of an image, which have positions [start,
-        start + rows)."""
+        """Returns a SpanWalk, which divides the work on an image into pieces for several steps. The image's rows have
+        positions [start, start + rows)."""
         return SpanWalk(self, start, rows)
 
     def least_s(self, rows: int) -> float:
-        """Returns the predicted seconds that at least one piece takes, however the work on an image of `rows` rows is
-        divided. It is the slowest of the parts' smallest pieces. The image begins the prompt."""
+        """Returns the least seconds that a step must have for each piece to fit: the predicted time of the slowest
+        among the smallest pieces of all parts. rows: the number of the image's rows; they are assumed to begin at
+        position 0."""
         least = min(LEAST_ROWS, rows, self.most_rows)
         return max(self.seconds(place, 0, rows, least) for place in range(len(self.parts)))
 
@@ -75,12 +78,14 @@ class SpanWalk:
         return self._part == len(self._cost.parts)
 
     def fits(self, most_s: float, pace: EncodePace) -> bool:
-        """Returns whether the next piece can be so small that it takes at most `most_s` seconds."""
+        """Returns whether `take` would find a next piece for `most_s` seconds. pace: corrects the predicted times by
+        measured ones."""
         return not self.done and self._within(most_s / pace.of(self._kind)) > 0
 
     def take(self, most_s: float, *, least: bool, pace: EncodePace = AS_PREDICTED) -> SpanPiece | None:
-        """Returns the largest next piece that takes at most `most_s` seconds; None when there is none. least, pace: see
-        `EncodeWalk.take`."""
+        """Returns the largest next piece that takes at most `most_s` seconds; None when there is none. least: whether
+        the smallest piece is returned even when it takes longer. pace: corrects the predicted times by measured
+        ones."""
         if self.done:
             return None
         count = self._within(most_s / pace.of(self._kind)) or (self._least if least else 0)

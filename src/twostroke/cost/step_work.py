@@ -17,7 +17,7 @@ from twostroke.cost.work_table import WorkTable
 
 
 class StepWork(Struct, frozen=True):
-    """Work of each part of one step."""
+    """The FLOPs and bytes of one step, for each of its parts (see the module)."""
 
     weights: Work
     head: Work
@@ -26,7 +26,7 @@ class StepWork(Struct, frozen=True):
 
     @property
     def total(self) -> Work:
-        """The sum of the parts."""
+        """The FLOPs and bytes of the whole step."""
         return self.weights + self.head + self.attention + self.other
 
 
@@ -34,9 +34,10 @@ NOTHING = StepWork(Work(), Work(), Work(), Work())
 
 
 class ChunkCounts(NamedTuple):
-    """A sequence with more than one new row. rows: its new tokens. flops: the FLOPs of its attention in all layers.
+    """The counts of a sequence with more than one new row in a step. rows: its new tokens. flops: the FLOPs of its
+    attention in all layers.
 
-    pair_bytes: the bytes of K and V of the positions that each row sees, added up over the rows.
+    pair_bytes: for each row, the bytes of K and V of all positions that the row sees, added up.
     """
 
     rows: int
@@ -45,8 +46,8 @@ class ChunkCounts(NamedTuple):
 
 
 class SegmentCounts(NamedTuple):
-    """What a step's segments add up to. rows: the new tokens. logit_rows: the rows that need logits. decodes: how many
-    sequences have one new row.
+    """The numbers on which the work of a step depends, added up over its sequences. rows: the new tokens. logit_rows:
+    the rows that need logits. decodes: how many sequences have one new row.
 
     decode_flops: the FLOPs of the attention of these sequences, in all layers. decode_bytes: the bytes of K and V that
     they read. chunk_bytes: the bytes of K and V that sequences with more rows read, each position once. adapters: the
@@ -90,7 +91,8 @@ def visible_positions(start: int, num_tokens: int, window: int) -> int:
 
 
 def kv_positions(start: int, num_tokens: int, window: int) -> int:
-    """Returns how many cached positions these rows read, each position counted once."""
+    """Returns how many cached positions the rows at [start, start + num_tokens) read, each position counted once.
+    window: 0 when a row sees all positions before it."""
     end = start + num_tokens
     return min(end, window + num_tokens - 1) if window else end
 
@@ -117,11 +119,12 @@ class WorkCounter:
         self._last: tuple[Sequence[Part], SegmentCounts] | None = None
 
     def step(self, segments: Sequence[Part]) -> StepWork:
-        """Work of a step with these segments; nothing where there are none."""
+        """Returns the work of a step that computes these parts of sequences. Without segments, all FLOPs and bytes are
+        0."""
         return self.work(self.count(segments)) if segments else NOTHING
 
     def work(self, counts: SegmentCounts) -> StepWork:
-        """Work of a step that adds up to `counts`."""
+        """Returns the FLOPs and bytes of a step with these counts."""
         return StepWork(
             self.weights(counts.rows) + self.adapters(counts),
             self.head(counts.logit_rows),
@@ -130,8 +133,9 @@ class WorkCounter:
         )
 
     def count(self, segments: Sequence[Part]) -> SegmentCounts:
-        """Returns the counts of these segments, in a quarter of a microsecond for each segment. The counts of the last
-        tuple are kept, because several callers ask about each step's plan."""
+        """Returns the numbers by which the work of a step with these segments follows from the WorkTable, in a quarter
+        of a microsecond for each segment. The result for the latest `segments` is remembered, because several callers
+        ask about each step's plan."""
         last = self._last  # another thread may set self._last meanwhile
         if last is not None and last[0] is segments:
             return last[1]
@@ -188,7 +192,8 @@ class WorkCounter:
             yield SegmentCounts(rows, rows, rows, flops, moved, 0, ())
 
     def decode_sums(self, starts: Sequence[int], steps: int) -> Iterator[tuple[int, int]]:
-        """Yields the decode_flops and decode_bytes of each of these steps."""
+        """Yields, for each of `steps` decode steps, the FLOPs of attention and the bytes that it reads. starts: the
+        position of each sequence's token in the first of these steps."""
         flops, moved = self._decoding(starts)
         # A sequence sees one position more in each step, until it sees a whole window.
         more_flops = more_bytes = 0

@@ -17,11 +17,11 @@ from twostroke.types.spec.hardware import HardwareSpec
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Predicts the steps of a model with its present formats, and with others. table_of: returns the FLOPs and bytes of
-    the model's steps for the name of a weight format and a kind of K and V.
+    """Predicts the steps of a model with its present formats, and with other formats. table_of: takes the name of a
+    weight format and a kind of KV cache, and returns the FLOPs and bytes of the model's steps.
 
-    formats: all weight formats that may be chosen, by name. weights: the name of the format in use. kv_kind: the kind
-    in use. machine: the measured machine, an entry of the catalogue, or a guess.
+    formats: all weight formats that may be chosen, by name. weights: the name of the weight format in use. kv_kind: the
+    kind of the KV cache in use. machine: the measured machine, an entry of the catalogue, or a guess.
     """
 
     table_of: Callable[[str, KVKind], WorkTable]
@@ -33,12 +33,12 @@ class WhatIf:
 
     @property
     def measured(self) -> bool:
-        """True where the figures were measured on this machine."""
+        """True where the figures of the machine, from which step times are predicted, were measured on this machine."""
         return isinstance(self.machine, Calibration)
 
     @property
     def source(self) -> str:
-        """Where the figures come from, in words."""
+        """Names the machine and where its figures come from, in words."""
         if isinstance(self.machine, Calibration):
             return f"{self.machine.title}, as `twostroke doctor` measured it"
         return f"{self.machine.title} ({self.machine.source})"
@@ -50,7 +50,8 @@ class WhatIf:
         return step_cost(self.table_of(self.weights, self.kv_kind), self.machine)
 
     def narrower_weights(self) -> dict[str, StepCost]:
-        """Returns the costs with formats of fewer bits a weight than the present one, by name, the widest first."""
+        """Returns, for each weight format with fewer bits a weight than the present one, the object that predicts steps
+        with it; by name, the widest first."""
         if self.weights not in self.formats:
             return {}  # the weights are as the file has them: which formats are narrower depends on the matrix
         present = self.formats[self.weights].bits_per_weight
@@ -59,7 +60,8 @@ class WhatIf:
         return self._known({name: (name, self.kv_kind) for name in names})
 
     def narrower_kv(self) -> dict[str, StepCost]:
-        """Returns the costs with KV formats of fewer bytes a token than the present one, by name, the widest first."""
+        """Returns, for each KV format with fewer bytes a token than the present one, the object that predicts steps
+        with it; by name, the widest first."""
         token_bytes = {kind: self.table_of(self.weights, kind).kv_token_bytes for kind in KVKind}
         kinds = [kind for kind in KVKind if token_bytes[kind] < token_bytes[self.kv_kind]]
         kinds.sort(key=lambda kind: -token_bytes[kind])
@@ -70,7 +72,8 @@ class WhatIf:
         return {name: cost for name, cost in made.items() if cost is not None}
 
     def _cost(self, weights: str, kv_kind: KVKind) -> StepCost | None:
-        """Returns the cost with these formats; None when the machine was not measured with them."""
+        """Returns the object that predicts steps with these formats; None when the machine was not measured with
+        them."""
         key = f"{weights} {kv_kind.name}"
         if key not in self._made:
             try:

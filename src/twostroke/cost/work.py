@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """FLOPs (a multiply-add counts 2) and bytes moved, split by what they belong to."""
+    """FLOPs (a multiply-add counts 2), and the bytes moved for weights, for the KV cache, and for activations."""
 
     flops: int = 0
     weight_bytes: int = 0

@@ -72,10 +72,10 @@ class WorkTable(Struct, frozen=True):
     that has at least one row of this kind.
 
     layers: the products of all rows. head: the products of rows that need logits. other: norms, rope, KV writes and
-    embedding rows. selected: such ops of rows that need logits. attention_row: the work of attention and scans, without
-    the part that depends on the positions seen. sequence: the work of reading and writing a sequence's states.
-    weight_bytes: the bytes of the whole model. heads, query_heads: the KV heads, and the query heads, of all layers
-    together. adapters: None when the model's program computes no adapters.
+    embedding rows. selected: norms and such ops that only the rows with logits need, after the last layer.
+    attention_row: the work of attention and scans, without the part that depends on the positions seen. sequence: the
+    work of reading and writing a sequence's states. weight_bytes: the bytes of the whole model. heads, query_heads: the
+    KV heads, and the query heads, of all layers together. adapters: None when the model's program computes no adapters.
     """
 
     num_layers: int

@@ -53,7 +53,7 @@ class Steps(Protocol):
 
     @property
     def session(self) -> Session:
-        """The session that makes the pieces for readers."""
+        """The Session, which takes requests and makes the pieces of their answers."""
 
     @property
     def has_work(self) -> bool:
@@ -73,7 +73,7 @@ class Steps(Protocol):
 
 
 class AsyncEngine:
-    """Any number of tasks, on any number of loops, may use one engine.
+    """Runs the engine for asyncio. Any number of tasks, on any number of loops, may use one engine.
 
     The stepper belongs to the step thread from `start` on. An exception that ends the engine goes to the stepper's
     `report_fault`. max_unread_bytes: the most bytes of one stream's pieces that its reader has not taken yet. alarm:

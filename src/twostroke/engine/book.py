@@ -23,7 +23,8 @@ class Rests(Protocol):
 
 
 class RequestBook(Protocol):
-    """The part of the scheduler that a session uses."""
+    """The interface of a scheduler that a session uses to add, end and pause requests. A session takes requests and
+    makes the pieces of their answers."""
 
     def add(self, request: Request) -> None:
         """Queue a request."""
@@ -58,4 +59,4 @@ class PlanningBook(RequestBook, Protocol):
         """Returns the present counts of requests and pages, for metrics."""
 
     def holds(self, request_id: str) -> bool:
-        """Returns True when a request waits without a promise of its TTFT, because none can be given yet."""
+        """Returns True when a request waits although it cannot be promised the TTFT of its objective yet."""

@@ -29,8 +29,8 @@ class ChosenAnswers:
     def add(self, delta: Delta) -> list[Delta]:
         """Take one piece. Returns the best answers, best first, when the last answer has ended; an empty list before.
 
-        A failed answer comes first, because the remaining ones were chosen from fewer answers than the request asked
-        for.
+        Failed answers come before all others. So the caller sees the error: the rest was chosen from fewer answers than
+        the request asked for.
         """
         self._pieces[delta.index].append(delta)
         self._num_open -= delta.finish_reason is not None

@@ -24,7 +24,8 @@ class ColdSteps:
         self._before: int | None = None
 
     def execute(self, plan: Plan) -> StepResult:
-        """Returns the wrapped executor's result, marked as cold when something was made ready since the step before."""
+        """Returns the wrapped executor's result. It is marked as cold when weights or other memory were made ready
+        since the step before."""
         result = self._inner.execute(plan)
         before, self._before = self._before, self._progress()
         return result if before == self._before else replace(result, cold=True)

@@ -1,4 +1,4 @@
-"""Puts the pieces of a stream together again."""
+"""Joins the streamed pieces of a request's answers into one output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The engine core: schedule, execute, commit. Nothing else happens in a step, in production, simulator and tests.
 
-A pipeline has several plans in flight (`plans_in_flight.py`): the next ones are made before the first is executed.
+A pipeline has several plans in flight (`plans_in_flight.py`): the next plans are made before the first plan is
+executed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ STEP_FAULT = "The engine failed while it computed this request."
 
 
 class Planner(Protocol):
-    """The part of the scheduler that EngineCore uses."""
+    """The interface of the scheduler that EngineCore uses: it makes plans, and takes in their results."""
 
     @property
     def has_work(self) -> bool:
@@ -67,8 +68,8 @@ class EngineCore:
     """Calls schedule, execute and commit in order, for the engine's shells, simulators and tests. computed: called
     before each commit.
 
-    flight: the plans that may be made before the first of them is executed; one by default. before: called before each
-    step, and before the step's time begins. It returns True when it only waited for data of requests, such as pages
+    flight: the plans that were made and not yet executed; at most one by default. before: called before each step; its
+    time does not count as the step's. It returns True when it did nothing but wait for data of requests, such as pages
     from a disk. waited: the last result of `before`.
     """
 
@@ -97,8 +98,8 @@ class EngineCore:
         """Run one step and return it; None when nothing can be computed.
 
         An exception of the executor is passed on. The requests of the step have then failed, because otherwise their
-        pages would never be free; their events are in `interrupted`. Other plans stay in flight: the first stages
-        compute them.
+        pages would never be free; their events are in `interrupted`. In a pipeline, later plans stay in flight, because
+        its first stages are already computing them.
         """
         self.waited = self._before()
         flight, begin_s = self._flight, clock()

@@ -9,7 +9,8 @@ from twostroke.types.result import StepResult
 
 
 class Executor(Protocol):
-    """Satisfied by runner.ModelRunner, by simulators and by the tests' fakes."""
+    """Computes plans (batches): runs the model and samples tokens. Satisfied by runner.ModelRunner, by simulators and
+    by the tests' fakes."""
 
     def execute(self, plan: Plan) -> StepResult:
         """Compute a plan. Each planned sequence that samples gets one token, more when guesses were right, or the

@@ -32,7 +32,8 @@ class IsolatingExecutor:
         self._report = report
 
     def execute(self, plan: Plan) -> StepResult:
-        """Returns the plan's result; sequences that fail alone too are in `failed`. Raises when all of them fail."""
+        """Returns the plan's result. When a step fails, its sequences are computed again, one by one; `failed` has
+        those that fail again. Raises when all of them fail."""
         if plan.span is not None and plan.sequences:
             return self._beside_span(plan, plan.span)
         if len(plan.sequences) > 1 and any(sequence.alone for sequence in plan.sequences):
@@ -72,10 +73,11 @@ class IsolatingExecutor:
         return joined([*results, StepResult({}, failed)])
 
     def _in_parts(self, plan: Plan) -> StepResult:
-        """Run the sequences marked `alone` one after the other, then the remaining ones together. The plan's copies of
-        states and pages are made with the first of these steps.
+        """Runs each sequence marked `alone` as a step of its own, and then the remaining sequences together. The first
+        of these steps also makes the plan's copies of states and pages.
 
-        When the first one fails, perhaps no copy was made: the other sequences are undone too.
+        When the first step fails, some copies may be missing, so no further step is run. All remaining sequences are
+        then in `undone`, and the scheduler lets them begin again.
         """
         others = tuple(sequence for sequence in plan.sequences if not sequence.alone)
         parts = [(sequence,) for sequence in plan.sequences if sequence.alone] + ([others] if others else [])

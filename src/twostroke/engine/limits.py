@@ -17,12 +17,13 @@ MAX_OBJECTIVE_S = 3600.0
 
 
 class EngineLimits(Struct, frozen=True):
-    """context_tokens: the most tokens of one sequence, prompt and output together. vocab_size: the number of rows of
-    the model's embedding.
+    """The limits that a request must fit into. context_tokens: the most tokens of one sequence, prompt and output
+    together. vocab_size: the number of rows of the model's embedding.
 
     pool_tokens: the tokens that the KV pool holds when nothing else runs. end_token_ids: the tokens that end an answer
-    of this model. objectives: the objectives of every request; a request may ask for later times, not for earlier ones.
-    speculate: the ways of guessing that a request may ask for. task: the task that the model is served for.
+    of this model. objectives: the TTFT and ITL that every request is promised; a request may ask for longer ones, not
+    for shorter ones. speculate: the kinds of speculative decoding that a request may ask for. task: the task that the
+    model is served for.
     """
 
     context_tokens: int
@@ -81,7 +82,8 @@ class EngineLimits(Struct, frozen=True):
         )
 
     def _check_pooled(self, length: int) -> int:
-        """Check the length of a pooled prompt, which may fill the whole context because it has no output. Returns 0."""
+        """Checks the length of a prompt to be pooled (embeddings, scores), which may fill the whole context. Returns 0,
+        the number of its output tokens."""
         most = min(self.context_tokens, self.pool_tokens)
         if length > most:
             raise ContextLengthExceeded(

@@ -21,8 +21,8 @@ def begin_nothing(_plan: Plan) -> None:
 
 
 class FlightListener(Protocol):
-    """A listener that is told of each plan that begins while earlier plans are in flight. in_flight: is set to the
-    PlansInFlight, so that the listener can ask which requests are in flight."""
+    """Gets a call for each plan that begins while earlier plans are in flight. PlansInFlight sets `in_flight` to
+    itself; `request_id in in_flight` then tells whether a request is in such a plan."""
 
     in_flight: Container[str]
 
@@ -31,8 +31,8 @@ class FlightListener(Protocol):
 
 
 class _Begun(NamedTuple):
-    """A plan that was begun. request_ids: the ids of its requests if an earlier plan was in flight when this one was
-    begun; otherwise empty."""
+    """A plan that was begun, and whose result is still to come. request_ids: the ids of its requests when an earlier
+    plan was in flight at that time; otherwise empty."""
 
     plan: Plan
     request_ids: frozenset[str]
@@ -40,12 +40,12 @@ class _Begun(NamedTuple):
 
 class PlansInFlight:
     """The plans that were begun and whose results are still to come. most: the most of them at a time. begin: called
-    once for each plan, in their order. It must not wait for a result, and must not raise: what goes wrong is raised
+    once for each plan, in their order. It must not wait for a result, and must not raise: an error is raised later,
     when the plan is executed.
 
-    `request_id in flight` is True when a plan contains the request and was begun while an earlier plan was in flight.
-    The ledger counts a step of another plan as such a request's own time, because a stage may compute its plan
-    meanwhile.
+    `request_id in flight` is True when a plan contains the request and was begun while an earlier plan was in flight. A
+    stage may then compute this plan during a step of another plan. So the ledger counts the time of that step as the
+    request's own.
     """
 
     def __init__(self, most: int = 1, begin: Callable[[Plan], None] = begin_nothing) -> None:

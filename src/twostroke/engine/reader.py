@@ -24,12 +24,12 @@ PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
 
 
 class StreamReader(Struct, eq=False):
-    """The mailbox of one stream. Only the reader's own event loop uses `mail` and the fields after it. mail: pieces,
-    each with the time when it was sent and its size in bytes.
+    """The mailbox of one stream. Only the reader's own event loop uses `mail` and the fields after it. mail: the pieces
+    that were not taken yet, each with the time when it was sent and its size in bytes.
 
-    wake: called on the loop when there is news, once for all pieces that came together. It may be called again before
-    `take` is called, and must not raise. hang_up: ends the request in the engine; called with this reader, any number
-    of times. parks: pauses the request in the engine (True), or resumes it (False).
+    wake: called on the loop once for all pieces that came together; it may be called again before `take`, and must not
+    raise. hang_up(reader): ends the request in the engine; it may be called again. parks(reader, parked): pauses the
+    request in the engine (True), or resumes it (False).
     """
 
     prompt: Prompt
@@ -60,8 +60,8 @@ class StreamReader(Struct, eq=False):
         return not self.num_open
 
     def take(self) -> Delta | None:
-        """Returns the oldest piece; None when there is none yet, and when all is done. Raises the error that ended the
-        request."""
+        """Returns the oldest piece. Returns None when no piece is there yet, and when the request has ended (`done`).
+        Raises the error that ended the request."""
         if not self.mail:
             if self.error is not None and self.num_open:
                 raise self.error
@@ -104,8 +104,8 @@ class StreamReader(Struct, eq=False):
         self.hang_up(self)
 
     def park(self, parked: bool) -> None:
-        """Let the request rest, because the client has stopped reading while others wait for a place, or let it go on.
-        A repeated call changes nothing."""
+        """Pauses the request in the engine (True), or resumes it (False). A request is paused when its client has
+        stopped reading while other requests wait for its place in the batch. A repeated call changes nothing."""
         self.parks(self, parked)
 
     def _oldest(self) -> tuple[float, float, Delta]:

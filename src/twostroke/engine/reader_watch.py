@@ -27,12 +27,12 @@ class ReaderWatch:
         self._unread_s = 0.0
 
     def taken(self, sent_s: float, last_sent_s: float, delta: Delta) -> Delta:
-        """Returns the piece. If it is the last one, the seconds by which the reader took it late are added to its
-        timings and to its account.
+        """Returns the piece. If it is the stream's last one, the delay that the reader has caused is added to its
+        timings and its account.
 
         sent_s, last_sent_s: when the first and the last of the pieces that were joined to this one were sent. The time
-        unread counts from the first. The delay of the stream's end counts from the last, because before that the engine
-        had not finished.
+        for which pieces lay unread begins at `sent_s`. The delay of the stream's end begins at `last_sent_s`, when the
+        engine had finished.
         """
         busy_s = self._back_s - max(sent_s, self._before_s)
         self._unread_s += max(0.0, busy_s)

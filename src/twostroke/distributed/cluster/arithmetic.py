@@ -29,8 +29,8 @@ ARITHMETIC_NAMES = Arithmetic.__struct_fields__
 
 
 def unit_of(cpu_level: str, weights: str, kv_format: str) -> str:
-    """Returns the class of a CPU level. Levels of one class give the same bits: sums of whole numbers are exact, and
-    vector levels add in one order."""
+    """Returns the name of the class of CPU levels to which a level belongs, for these formats of weights and KV. Levels
+    of one class give the same bits: sums of whole numbers are exact, and vector levels add in one order."""
     if cpu_level == "generic":
         return "generic"
     whole = weights in WHOLE_NAMES and kv_format in WHOLE_NAMES
@@ -49,12 +49,12 @@ def arithmetic_of(
     pooling: Pooling | None = None,
 ) -> Arithmetic:
     """Returns the arithmetic of a replica, the facts that decide the bits of its answers. One fact is a hash of what
-    the executor computes for a fixed prompt. For this prompt it takes the first pages and the first slot of `pools`,
-    which nothing may use yet. names: CPU level, weights format, KV format, and the digest of the factors by which keys
-    are scaled.
+    the executor computes for a fixed prompt. The prompt is written to the first pages and the first slot of `pools`, so
+    this must be called before any request is computed. names: CPU level, weights format, KV format, and the digest of
+    the factors by which keys are scaled.
 
-    step_tokens: the most tokens of one step; it changes no bit of an answer. pooling: the pooling of a model that makes
-    vectors or scores.
+    tables: a fingerprint of the model's tables of rotary positions. step_tokens: the most tokens of one step; it
+    changes no bit of an answer. pooling: the pooling of a model that makes vectors or scores.
     """
     cpu_level, weights, kv_format, key_factors = names
     return Arithmetic(
@@ -72,8 +72,9 @@ def arithmetic_of(
 
 
 def encoder_arithmetic(cpu_level: str, weights: str, kv_format: str, tables: str, rows: bytes) -> Arithmetic:
-    """Returns the arithmetic of an encoder of images, the facts that decide the bits of its image rows. tables: its
-    rotations, in words. rows: the image rows that it made from a fixed tile."""
+    """Returns the arithmetic of an encoder of images, the facts that decide the bits of its image rows. tables: a text
+    that describes how the encoder computes its rotary positions. rows: the image rows that it made from a fixed
+    tile."""
     return Arithmetic(
         ops=OPS_VERSION,
         weights=weights,

@@ -47,8 +47,8 @@ class _Caller:
     """The address of one replica, and the front's connection to it. state: what is known of the replica, in words for
     people. try_at_s: the time of the next call. name: the name of the replica.
 
-    told: the facts of a replica that only encodes images, until a replica that computes requests has answered; else
-    None.
+    told: the facts of a replica that only encodes images, which waits until a replica that computes requests has
+    answered; None for every other replica.
     """
 
     address: Address
@@ -63,11 +63,11 @@ class _Caller:
 
 
 class FrontStepper:
-    """Steps a front: replicas take the place of a scheduler and an executor. Only one thread at a time may use it.
-    Satisfies PolledSteps.
+    """Does the work of a front: each `step` exchanges frames with the replicas, which compute the requests in place of
+    a local engine. Only one thread at a time may use it. Satisfies PolledSteps.
 
-    session: the session, which keeps its requests in `fleet`; it is set before the first `step`. facts: the facts of
-    the first replica; those of all other replicas must be equal.
+    session: the object that takes the requests and makes the pieces of answers; it is set before the first `step`.
+    facts: the facts of the first replica; those of all other replicas must be equal.
     """
 
     session: Session
@@ -119,7 +119,8 @@ class FrontStepper:
         return self.replicas()
 
     def replicas(self) -> list[dict[str, Any]]:
-        """Returns what is known of each address, for people. Any thread may call it."""
+        """Returns, for each replica's address, what is known of the replica, in words and numbers for the operator. Any
+        thread may call it."""
         members = {member.name: member for member in self.fleet.members}
         return [_shown(caller, members.get(caller.name)) for caller in list(self._callers)]
 
@@ -194,7 +195,7 @@ class FrontStepper:
         self._waker.wake()
 
     def look_soon(self) -> None:
-        """Makes the front read the list of addresses again soon, because it has changed."""
+        """Makes the front read the list of replicas' addresses again at once, because the list has changed."""
         self._look_at_s = 0.0
         self._waker.wake()
 
@@ -289,8 +290,8 @@ class FrontStepper:
             self._early += self.fleet.heard(caller.name, frame, now)
 
     def _greet(self, caller: _Caller, facts: ReplicaFacts, now: float) -> None:
-        """Handles a replica that has answered. The facts of the first replica that computes requests become the
-        front's. Until then, replicas that only encode images do not join the fleet, but wait for these facts."""
+        """Handles a replica that has sent its facts. All replicas must have the facts of the first one that computes
+        requests. Replicas that only encode images join the fleet after it."""
         if self.facts is None:
             if facts.role == "encode":
                 caller.told, caller.state = facts, WAITS

@@ -25,7 +25,8 @@ FINAL_CODES = frozenset({2, 3, 4, 5})
 NOT_STARTED = 1
 
 Command = Callable[[str, int], list[str]]
-"""(the replica's name, its listening descriptor) -> its command."""
+"""A function that returns the command line that starts a replica. Called with the replica's name and the number of its
+listening file descriptor."""
 
 
 @dataclass(eq=False, slots=True)
@@ -41,8 +42,8 @@ class _Kept:
 
 
 class LocalKeeper:
-    """Owns the processes and one thread for each. say: writes a line to the log. host: the address on which the
-    replicas listen. places: the CPUs that each replica runs on; empty for any."""
+    """Keeps `count` replicas running as child processes, with one thread for each. say: writes a line to the log. host:
+    the address on which the replicas listen. places: the CPUs that each replica runs on; empty for any."""
 
     def __init__(
         self,
@@ -68,7 +69,8 @@ class LocalKeeper:
 
     @property
     def failed(self) -> int | None:
-        """The exit code with which all replicas have ended for good; None while one may run."""
+        """Returns the first replica's exit code when all replicas have ended and none will be started again; None while
+        one may run."""
         codes = [kept.failed for kept in self._kept]
         return codes[0] if all(code is not None for code in codes) else None
 

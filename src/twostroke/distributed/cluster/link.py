@@ -31,14 +31,15 @@ class LinkLost(ConnectionError):
 
 
 class FrameLink:
-    """Owns the socket of one connection. side: a word that differs between the two sides, so that a proof cannot be
-    sent back.
+    """Owns the socket of one connection. side: a word that differs between the two sides and is hashed into the proof.
+    So a stranger cannot pass the check of the secret by sending a side its own proof back.
 
     Any error of the system on this socket is raised as a LinkLost of this connection.
     """
 
     def __init__(self, sock: socket.socket, secret: bytes, side: str, other_side: str) -> None:
-        """Raises LinkLost; the socket then still belongs to the caller."""
+        """Sends the first frame, Hello. Raises LinkLost where the connection is gone; the socket then still belongs to
+        the caller."""
         try:
             sock.setblocking(False)
             if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -118,7 +119,8 @@ class FrameLink:
         return self.receive() if events & selectors.EVENT_READ else []
 
     def receive(self) -> list[Frame]:
-        """Returns the frames that one read of the socket completes, without frames of the greeting. Raises LinkLost."""
+        """Returns the frames that one read of the socket completes. Hello and Proof are handled here and not returned.
+        Raises LinkLost."""
         try:
             count = self.sock.recv_into(self._room)
         except BlockingIOError:

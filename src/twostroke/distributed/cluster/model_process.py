@@ -51,8 +51,8 @@ _reports = json_decoder(ProcessReport)
 
 
 class ModelProcess:
-    """Starts the process when the object is made. heard: a function that is called in a thread of its own for each
-    report, and once at the end."""
+    """A replica's process, which starts when the object is made. heard: called in a thread of its own, with each
+    ProcessReport of the process, and with a ProcessEnd when the process has ended."""
 
     def __init__(
         self, name: str, command: Command, environment: Mapping[str, str], heard: Heard, host: str = "127.0.0.1"

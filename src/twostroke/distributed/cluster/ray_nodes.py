@@ -24,10 +24,10 @@ ANSWER_S, WATCH_S, CLOSE_S = 5.0, 2.0, 15.0
 @dataclass(frozen=True, slots=True)
 class RayReplicas:
     """The replicas to start. words: the arguments of `twostroke replica` without address and name. secret: the secret
-    that the environment holds.
+    by which fronts and replicas recognise each other; the variables of `environment` hold it too.
 
-    environment: a function that returns the variables; it is called on the machine where the replica runs. cpus: the
-    number of Ray's CPUs that each replica takes.
+    environment: a function that returns the replica's environment variables; it is called on the machine where the
+    replica runs. cpus: the number of Ray's CPUs that each replica takes.
     """
 
     count: int
@@ -50,17 +50,18 @@ class ReplicaKeeper:
         self._keeper.start()
 
     def state(self) -> tuple[tuple[str, int], int | None]:
-        """Returns the replica's address, and the exit code with which it has ended for good; None while it may run."""
+        """Returns the replica's address, and its exit code when it has ended and will not be started again; None while
+        it may run."""
         return self._keeper.addresses[0], self._keeper.failed
 
     def close(self) -> None:
-        """End the replica."""
+        """Ends the replica's process."""
         self._keeper.close()
 
 
 class RayNodes:
-    """Owns the actors. addresses: the addresses of the replicas; the list changes while they run. say: writes a line to
-    the log.
+    """Owns the Ray actors, each of which keeps one replica. addresses: the addresses of the replicas; the list changes
+    while they run. say: writes a line to the log.
 
     ray: the Ray library. at: the address of a running Ray cluster; None starts one on this machine, for loopback alone.
     """
@@ -104,7 +105,8 @@ class RayNodes:
 
     @property
     def failed(self) -> int | None:
-        """The exit code with which all replicas have ended for good; None while one may run."""
+        """The exit code of the first replica when all replicas have ended and none will be started again; None while
+        one may run."""
         return self._failed[0] if None not in self._failed else None
 
     def close(self) -> None:

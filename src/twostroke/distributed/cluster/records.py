@@ -1,8 +1,8 @@
 """Asks replicas where the time of ended requests went, for threads that wait for the answers.
 
-    found = records.explain(fleet, "chatcmpl-7")      any thread; waits
-    records.send(fleet)                               the front's thread, from here on
-    records.came(name, frame); records.lost(name)
+    found = records.explain(fleet, "chatcmpl-7")      any thread; waits for the answers
+    records.send(fleet)                               only the front's thread: sends the queued questions
+    records.came(name, frame); records.lost(name)     only the front's thread: an answer has come, a replica was lost
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from twostroke.distributed.fleet.fleet import ReplicaFleet
 from twostroke.distributed.wire.frames import RecordAsked, RecordSent
 
 ANSWER_S = 10.0
-"""The longest wait in seconds for an answer. A replica answers between two of its steps."""
+"""The longest wait in seconds for a replica's answer to the question where the time of a request went. A replica
+answers between two of its steps."""
 
 
 Answers = list[tuple[ReplicaStay, "Future[Record]"]]
@@ -57,7 +58,8 @@ class RecordCalls:
         return asked
 
     def told(self, asked: Sequence[tuple[Account, Answers]]) -> list[Explanation]:
-        """Waits until the answers have come or the time is over, and returns the explanations."""
+        """Waits until the replicas have answered or the time is over. Returns for each completion the explanation where
+        its time went. asked: the result of `ask`."""
         until_s = time.monotonic() + self._answer_s
         return [explained(account, [_wait(*each, until_s) for each in answers]) for account, answers in asked]
 
@@ -86,7 +88,7 @@ class RecordCalls:
 
 
 def gone(stay: ReplicaStay) -> str:
-    """Returns the text that stands for the explanation of a replica which has ended meanwhile."""
+    """Returns the text that is shown in place of a replica's explanation where the replica has ended meanwhile."""
     return f"{stay.member} has ended since, and its record of this time with it"
 
 

@@ -10,8 +10,8 @@ READ_BYTES = 4096
 
 
 class Waker:
-    """Register this object with the selector for reading. `wake` may be called from any thread or signal handler, even
-    after `close`."""
+    """Ends another thread's wait in a selector. The waiting thread registers this object with its selector for reading;
+    `wake` makes the object readable. Any thread or signal handler may call `wake`, even after `close`."""
 
     def __init__(self) -> None:
         self._receiver, self._sender = socket.socketpair()

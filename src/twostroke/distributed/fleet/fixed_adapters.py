@@ -36,8 +36,8 @@ class NamedAdapter(Struct, frozen=True):
 
 
 class FixedAdapters:
-    """Satisfies engine.session.Adapters. A replica's slots are filled in the order of the names; no slot is ever freed.
-    """
+    """Tells a front which adapters its replicas have loaded. Satisfies engine.session.Adapters. A replica's slots are
+    filled in the order of the names; no slot is ever freed."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._slots = {name: slot for slot, name in enumerate(names)}
@@ -48,7 +48,7 @@ class FixedAdapters:
 
     @property
     def places(self) -> int:
-        """The number of adapters."""
+        """The number of slots for adapters, all of which are in use."""
         return len(self._slots)
 
     def name_of(self, slot: int) -> str:

@@ -64,18 +64,18 @@ class NoParking:
     limits the output that nobody reads. Satisfies engine.book.Rests."""
 
     def park(self, request_id: str) -> None:
-        """Does nothing."""
+        """Does nothing, where an engine would pause the request of a client that does not read."""
 
     def go_on(self, request_id: str) -> None:
-        """Does nothing."""
+        """Does nothing, because no request was paused."""
 
 
 class ReplicaFleet:
     """The requests of one front, and the replicas that compute them. Satisfies engine.book.RequestBook. outbox: pairs
     (replica's name, frame), to be sent in this order. moved: the number of streams taken from a lost replica.
     handed_over: the number of streams moved from the replica of their prompt to the one that decodes them. holds:
-    whether replicas get no requests, because all are about to end. sooner: decides whether a request is split between
-    two replicas. ledger: the front's own ledger, for its session."""
+    whether replicas get no requests, because all are about to end. sooner: decides from predicted times whether two
+    replicas share a request: prompt and decode. ledger: the front's own ledger, for its session."""
 
     def __init__(self, page_tokens: int, router: LeastSeconds | None = None, sooner: Sooner = operator.lt) -> None:
         self.outbox: deque[tuple[str, Frame]] = deque()
@@ -156,8 +156,9 @@ class ReplicaFleet:
     def joined(self, facts: ReplicaFacts, now: float, address: tuple[str, int] = ("", 0)) -> list[Event]:
         """Adds a replica, and places waiting requests. address: the address at which other replicas reach it.
 
-        If it is the instance that was lost, only the connection was cut. Another instance under the same name means
-        that the lost one has ended. A request that ran on too many replicas when they ended is given up.
+        A replica that was lost and comes back as the same instance had lost only its connection. Another instance under
+        the same name means that the earlier process has ended. A request is given up when it was running on MOST_DEATHS
+        replicas whose processes ended.
         """
         self._now = max(self._now, now)
         before, self._instances[facts.name] = self._instances.get(facts.name), facts.instance
@@ -357,8 +358,8 @@ class ReplicaFleet:
         return stream if stream is not None and stream.member is member else None
 
     def _take_back(self, stream: FleetStream, end: StayEnd, decoder: FleetMember | None = None) -> None:
-        """Takes a stream back from its replica, if it has one. decoder: the replica that gets the stream now. Another
-        replica that was to decode the stream, and copies its pages already, is told to stop."""
+        """Takes a stream back from its replica, if it has one. decoder: the replica that gets the stream now. Where a
+        different replica was chosen to decode the stream, that replica is told to stop copying its pages."""
         if stream.decode_replica is not None and stream.decode_replica is not decoder:
             self.outbox.append((stream.decode_replica.name, Cancel(stream.number)))
             stream.decode_replica = None

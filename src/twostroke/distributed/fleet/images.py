@@ -14,7 +14,8 @@ from twostroke.distributed.wire.translate import wire_key
 
 
 def tile_sent(stream: FleetStream | None, member: FleetMember, asked: TileAsked) -> TileSent:
-    """Returns a piece of an image; an empty piece where the stream has ended or is at another replica."""
+    """Returns the answer to a replica that asks for a piece of an image's pixels. The piece is empty where the stream
+    has ended or is at another replica. member: the replica that asks."""
     data = b""
     if stream is not None and member in (stream.member, stream.encode_replica):
         for span in stream.request.images:
@@ -31,8 +32,8 @@ def with_encoder(
     router: LeastSeconds,
     sooner: Sooner,
 ) -> ReplicaPlacement:
-    """Returns `placed`, with another replica named as encoder where that replica has the image rows sooner than the
-    chosen one could encode them. Images whose rows the chosen replica has cached do not count."""
+    """Returns `placed`, the replica chosen to compute a request, with another replica that encodes the request's images
+    where this is predicted to be sooner. Images whose rows the chosen replica has cached do not count."""
     if not (stream.request.images and encoders):
         return placed
     cached = max(router.cached_tokens(asked, each) for each in (placed.member, placed.source or placed.member))

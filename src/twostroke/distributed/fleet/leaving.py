@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 
 class Leaver(Protocol):
-    """The facts about a loaded model whose process might be ended."""
+    """A loaded model that may be unloaded to make room for another model."""
 
     name: str
     need_bytes: int
@@ -24,8 +24,8 @@ def choose_leaving(models: Sequence[Each], lacking_bytes: int, lacking_places: f
     """Returns the fewest models to unload so that `lacking_bytes` of memory are free, and `lacking_places` more models
     may be loaded under --max-loaded. Returns None where even all models together do not free enough.
 
-    Models are chosen one after the other: always the first in order with which this smallest number still suffices. The
-    order is: idle models before busy ones, then those idle longest, then those that take the least time to load.
+    Several choices of this smallest number may free enough. Then idle models are preferred to busy ones, then those
+    idle longest, then those that take the least time to load.
     """
     count = _fewest(models, lacking_bytes, lacking_places)
     if count is None:

@@ -124,12 +124,13 @@ class LoadedModel:
 
     @property
     def has_process(self) -> bool:
-        """Does the model's process hold memory?"""
+        """True while the model has a process, which holds memory."""
         return self.state in (ModelState.LOADING, ModelState.READY, ModelState.DRAINING)
 
     @property
     def waits(self) -> bool:
-        """Do requests wait for the model's load, or was the load asked for without a request?"""
+        """True while the model is to be loaded but is not ready: requests wait for it, or the load was asked for
+        without a request."""
         return (self.requests > 0 or self.wished) and self.state is not ModelState.READY
 
     @property
@@ -180,7 +181,7 @@ class Loading:
 
     def want(self, name: str, now: float, *, gentle: bool = False) -> None:
         """Asks for the load of a model without a request for it. The load then counts as if a request waited for it.
-        gentle: see LoadedModel."""
+        gentle: whether this load may unload no other model."""
         model = self._models[name]
         if model.state is ModelState.READY:
             model.idle_since_s, model.unloading = max(now, model.idle_since_s), False
@@ -200,8 +201,8 @@ class Loading:
             model.waits_since_s = None
 
     def keep(self, name: str, keep_s: float) -> None:
-        """Sets how long a model stays loaded after its last request; 0 unloads it when that request ends. The next load
-        has the usual time again."""
+        """Sets how long a model stays loaded after its last request; 0 unloads it when that request ends. When it is
+        unloaded, the time returns to its usual value."""
         model = self._models[name]
         model.keep_s, model.unloading = keep_s, False
 
@@ -234,18 +235,19 @@ class Loading:
         self._mark_waiting(model, now)
 
     def tick(self, now: float) -> list[Action]:
-        """Returns the actions that are due now."""
+        """Returns the actions that are due now: models to load, models to unload, and models whose waiting requests are
+        refused."""
         actions: list[Action] = [*self._refusals(now), *self._times_over(now)]
         return [*actions, *self._starts(now)]
 
     def _fits_now(self, name: str) -> bool:
-        """Is the model loaded, or is there room to load it without unloading another one?"""
+        """Returns True when the model is loaded already, or can be loaded without unloading another model."""
         model = self._models[name]
         return model.has_process or (self._lacking(model) <= 0 and self._places_lacking() <= 0)
 
     def is_quiet(self, name: str, now: float) -> bool:
-        """May work that is not urgent ask for a load of this model? It may where the load would unload no model that
-        was used within the last max_wait_s seconds, and no other model waits for memory."""
+        """Returns whether work that is not urgent may ask for a load of this model. No other model may wait for memory.
+        The load must fit next to the loaded models, or these must all be unused for max_wait_s seconds."""
         others = [each for each in self if each.name != name]
         if any(each.waits and not each.has_process for each in others):
             return False
@@ -290,15 +292,15 @@ class Loading:
                 yield from self._waited_too_long(model, now)
 
     def _waited_too_long(self, model: LoadedModel, now: float) -> Iterator[Refuse]:
-        """Yields a refusal where requests have waited too long for the load of their model."""
+        """Yields one refusal, for all requests of the model, where they have waited too long for its load."""
         if model.waits_since_s is not None and now - model.waits_since_s > self.rules.load_wait_s:
             busy = "its load goes on" if model.state is ModelState.LOADING else "other models are in use"
             why = f"It was not there within {self.rules.load_wait_s:g} s: {busy}."
             yield self._refused(model, "model_not_loaded", why, self.rules.load_wait_s)
 
     def _refused(self, model: LoadedModel, code: str, why: str, retry_after_s: float | None) -> Refuse:
-        """Returns the action that refuses a model's requests. The requests are no longer counted, because whoever
-        carries out the action ends them."""
+        """Returns the action that refuses all requests of a model. The model's number of requests becomes 0 at once,
+        because the caller ends these requests when it carries out the action."""
         model.requests, model.wished, model.waits_since_s = 0, False, None
         return Refuse(model.name, code, why, retry_after_s)
 

@@ -5,8 +5,8 @@ time is least.
     split   a replica that only computes prompts computes this prompt, and its pages go to another replica meanwhile
     encode  a replica that encodes for others makes a prompt's image rows, which go to the replica that computes it
 
-A split costs the part of the moving that is not hidden by the computing. A prompt that is computed as a whole delays
-the streams next to it, and so does an encode.
+In a split, the pages move while the prompt is computed, so only the rest of the moving costs time. On one replica, a
+prompt or an encode delays the streams that decode there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAST_TOKENS = 64
 computed. A replica that only computes prompts makes that chunk small; see engine/scheduler/limits/last_chunk.py."""
 
 CACHED = Placing(1, (), 1)
-"""A prompt with one token left to compute."""
+"""A prompt whose tokens but the last are cached. With it, `first_s` predicts only how long a replica's queue is."""
 
 Members = Sequence[FleetMember]
 Sooner = Callable[[float, float], bool]
@@ -67,7 +67,7 @@ def place_split(
     does both.
 
     readers: the replicas that only compute prompts. decoders: the replicas that decode. Neither list is empty. sooner:
-    decides by the predicted times.
+    decides from the predicted times whether two replicas share the work.
     """
     whole, reader = place_whole(asked, decoders, router), router.rank(asked, readers)
 
@@ -85,11 +85,11 @@ def place_split(
 
 
 def place_encode(rows: int, member: FleetMember, encoders: Members, sooner: Sooner) -> FleetMember | None:
-    """Returns the replica of `encoders` that encodes these image rows for `member`; None where `member` itself is
+    """Returns the replica of `encoders` that should encode these image rows for `member`; None where `member` itself is
     sooner.
 
-    An encode at `member` delays each stream that runs there. Where none runs, one stream is assumed, because it may
-    come meanwhile.
+    An encode at `member` delays each stream that decodes there. Where no stream runs, the delay of one is counted,
+    because a stream may come meanwhile.
     """
     if not rows or not encoders:
         return None

@@ -1,7 +1,7 @@
 """Chooses the replica that computes a request: the one where it costs the fewest predicted seconds.
 
-The cost is the seconds until the first token, plus the seconds that the prompt takes from streams which are decoded
-there. The seconds until the first token include prompts that are not computed yet, from the replica's reports or from
+The cost is the seconds until the first token, plus the seconds for which the prompt delays the streams that the replica
+decodes. The seconds until the first token include prompts that are not computed yet, from the replica's reports or from
 what was sent to it. They also include this prompt, without the tokens that the replica has cached. Cached tokens are
 known from the prompts that were sent to the replica before.
 """
@@ -77,7 +77,7 @@ class LeastSeconds:
 
     def cost_s(self, asked: Placing, member: FleetMember) -> float:
         """Returns the cost of the request on that member: the seconds until its first token (`first_s`). Where the
-        member decodes streams, the seconds for which this prompt delays them are added, once for all of them together.
+        member decodes other streams, the seconds of computing this prompt are added once, whatever their number.
 
         So an idle member is preferred to a busy one whose predictions happen to be a little lower.
         """

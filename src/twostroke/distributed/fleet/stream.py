@@ -24,8 +24,8 @@ class FleetStream:
     or hands it over. account: where its time went so far.
 
     told: its output tokens that were sent to the client. memory: the state of its samplers after these tokens. number:
-    the number of its present Assignment; 0 while no replica has it. sent_tokens: the number of tokens of its prompt,
-    while its present replica has not begun the prompt.
+    the number of the Assignment frame that gave it to its present replica; 0 while no replica has it. sent_tokens: the
+    number of tokens of its prompt, while its present replica has not begun the prompt.
 
     party: the streams that one replica must compute together, and that end together: the beams of a search, or this
     stream alone. The first of them is sent to a replica, and its Assignment names the others.
@@ -33,9 +33,9 @@ class FleetStream:
     prompt_told: the number of the prompt's log probabilities that were sent to the client. prompt_seen: the number of
     them that came from the present Assignment.
 
-    lost_on: the instances of replicas that were lost while they computed it. deaths: how many of them have ended.
-    refused_by: replicas that refused it. refusal: the reason of the last refusal. retry_at_s: the earliest time at
-    which one of them may take it.
+    lost_on: the instances of replicas whose connection was lost while they computed it. deaths: the number of these
+    replicas whose process has ended. refused_by: replicas that refused it. refusal: the reason of the last refusal.
+    retry_at_s: the earliest time at which one of these replicas may take it.
 
     unpromised: replicas that cannot promise its first token in time, but would queue it without a promise. to_be_held:
     whether the next replica may queue it without a promise, because no replica gives one. held: whether that was tried
@@ -75,13 +75,13 @@ class FleetStream:
 
     @property
     def handed(self) -> bool:
-        """Did the stream come to its present replica from another one that had computed its prompt?"""
+        """True when the stream came to its present replica from another replica, which had computed its prompt."""
         return len(self.account.stays) > 1 and self.account.stays[-2].end is StayEnd.HANDED
 
     @property
     def may_split(self) -> bool:
-        """May one replica compute the prompt and another generate the output? Beam searches must stay on one replica.
-        So must requests that need a result for each row of the prompt, such as scores and vectors."""
+        """True when one replica may compute the prompt and another may generate the output. Beam searches must stay on
+        one replica. So must requests that need a result for each row of the prompt, such as scores and vectors."""
         return not (self.stays_whole or self.request.steered or self.request.wants_rows)
 
     def rows_after(self, num_tokens: int) -> int:
@@ -100,7 +100,7 @@ class FleetStream:
             encoder.sent_encode_s += seconds
 
     def sent_to(self, member: FleetMember, number: int, now: float) -> None:
-        """Notes that the stream was sent to `member` under this number."""
+        """Notes that the stream was sent to the replica `member`. number: the number of the Assignment frame."""
         self.number, self.member, self.prompt_seen = number, member, 0
         self.account.stays.append(ReplicaStay(member.name, member.instance, number, now, len(self.told)))
         member.streams += 1
@@ -123,11 +123,11 @@ class FleetStream:
         self.member, self.number = None, 0
 
     def refuse(self, name: str, refused: Refused, usable: set[str], now: float) -> bool:
-        """Notes that a replica has refused the stream. usable: the names of the connected replicas. Returns whether one
-        of them may still take the stream.
+        """Notes that a replica has refused the stream. usable: the names of the connected replicas. Returns whether a
+        replica may still take the stream.
 
-        Each replica is first asked to promise the first token in time. Where none can, the stream may once be sent to a
-        replica that queues it until it can promise. If that replica refuses too, the others are asked once more.
+        Each replica is first asked to promise the first token in time. When all have refused this, one replica is asked
+        to queue the stream without a promise. If it refuses too, the other replicas are asked for a promise once more.
         """
         if refused.may_hold:
             self.unpromised.add(name)
@@ -154,8 +154,8 @@ class FleetStream:
             self._pass(Phase.FILLING, account.first_s)
 
     def new_logprobs(self, prompt: WirePrompt) -> tuple[TokenLogprob, ...]:
-        """Returns the log probabilities of the prompt that the client does not have yet. After a loss, another replica
-        computes them again from the beginning."""
+        """Returns the log probabilities of the prompt that the client does not have yet. When a replica was lost, the
+        next one computes and sends all of them again, so the first ones are left out."""
         new = prompt.logprobs[max(0, self.prompt_told - self.prompt_seen) :]
         self.prompt_seen += len(prompt.logprobs)
         self.prompt_told = max(self.prompt_told, self.prompt_seen)
@@ -169,8 +169,8 @@ class FleetStream:
             self._pass(Phase.DECODING, now)
 
     def end(self, now: float, with_token: bool) -> None:
-        """Notes that the stream has ended. with_token: whether an end token, which is not sent as a token, ended it;
-        its time then counts as decoding."""
+        """Notes that the stream has ended. with_token: whether its last step sampled an end token, which is not sent to
+        the client. The time of that step then counts as decoding."""
         self._pass(Phase.DECODING if with_token else self.account.phase, now)
 
     def _pass(self, phase: Phase, at_s: float) -> None:

@@ -14,8 +14,8 @@ MOST_INSTANCES = 1024
 
 
 class FleetTotal(Struct, frozen=True):
-    """The sums of the counters that replicas report in `ReplicaLoad`. Each start of a replica's process is an instance,
-    and its counters begin at 0."""
+    """The sums of counters that replicas report in `ReplicaLoad`, over all replicas since the front started. A
+    replica's own counters begin at 0 with each start of its process."""
 
     preemptions: int = 0
     query_tokens: int = 0

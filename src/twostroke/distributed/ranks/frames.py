@@ -22,10 +22,11 @@ RANKS_VERSION = 6
 
 
 class RankSight(msgspec.Struct, frozen=True):
-    """How image rows come into the model, so that no member needs the encoder's files. scaled, added: see
-    ops/passes/with_given_rows.py. axes: which axis of an image position (time, height, width) rotates each pair of a
-    head; the key is the number of rotated pairs. spans: the layers in which the rows of an image see each other, as the
-    name of a member of SpanLayers. filler: see runner/step_images.py."""
+    """How image rows come into the model, so that no member needs the encoder's files. scaled: whether the factor of
+    the embedding is applied to image rows too. added: the layers after which further image values are added. axes:
+    which axis of an image position (time, height, width) rotates each pair of a head; the key is the number of rotated
+    pairs. spans: the layers in which the rows of an image see each other, as the name of a member of SpanLayers.
+    filler: the token id of image rows; None for the token id in the prompt."""
 
     scaled: bool
     added: tuple[int, ...]
@@ -35,14 +36,14 @@ class RankSight(msgspec.Struct, frozen=True):
 
 
 class RankBegin(msgspec.Struct, tag=True, frozen=True):
-    """The leader's first frame: the facts that make a process member `rank` of `ranks`. way: tensor or pipeline.
-    options: the engine's options, with no value left to choose. pages: the number of pages in each page group's pool.
-    model: a fingerprint of config and weights.
+    """The leader's first frame: the facts that make a process member `rank` of `ranks`. way: the kind of parallelism,
+    tensor or pipeline. options: the engine's options, with every "auto" replaced by its value. pages: the number of
+    pages in each page group's pool. model: a fingerprint of config and weights.
 
     width: the columns of the widest value that ranks exchange. limit_s: the longest wait for another rank. ticket: the
     token by which connections of this group are recognised. peers: for each rank, HOST:PORT where it listens, and ""
-    for the leader; no entries for ranks that share memory. key_factors: see assembly/calibrated_keys.py. sight: how
-    image rows come into the model; None where it reads no images.
+    for the leader; no entries for ranks that share memory. key_factors: the digest of the factors by which keys are
+    scaled, or "none". sight: how image rows come into the model; None where it reads no images.
     """
 
     version: int
@@ -116,9 +117,9 @@ class RankRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RankGiven(msgspec.Struct, tag=True, frozen=True):
-    """The values of image rows of the next step, from the step's row `first` on. Where layers add to image rows, a row
-    consists of several pieces of the model's width; `piece` is the index of this one (runner/step_images.py). numbers:
-    (rows, width) float32."""
+    """The values of image rows of the next step, from the step's row `first` on. In models that add image values after
+    some layers, too, each row has several vectors: `piece` is the index of the vectors in this frame. numbers: (rows,
+    width) float32."""
 
     piece: int
     first: int
@@ -126,8 +127,8 @@ class RankGiven(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankShown(msgspec.Struct, frozen=True, array_like=True):
-    """Rows of a step that show a part of an image: `count` rows from row `first` on. end: the position up to which they
-    attend; 0 where they attend as text rows do."""
+    """Rows of a step that show a part of an image: `count` rows from row `first` on. end: each of the rows attends to
+    all positions before this one; 0 where each row attends as a text row does."""
 
     first: int
     count: int
@@ -154,7 +155,8 @@ class RankStep(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankRows(msgspec.Struct, tag=True, frozen=True):
-    """Makes a member compute the logits of rows of the last step for which the step itself computed none."""
+    """Makes a member compute the logits of `rows`, further rows of the last step whose logits were not needed
+    before."""
 
     rows: list[int]
 

@@ -33,14 +33,15 @@ ANSWER_S = 2.0
 
 
 class MeetingPlace(Protocol):
-    """The interface of the exchange in which the ranks add up or pass on the values of a step (shared memory or
-    sockets), as a group uses it."""
+    """The interface of the exchange between the ranks of a RankGroup, by shared memory or sockets. The ranks add up
+    values of a step (tensor parallel), or pass them on to the next rank (pipeline)."""
 
     def begin(self, number: int) -> None:
-        """Sets the number of the pass that follows. A rank that finds another rank at a different number ends."""
+        """Sets the number of the next forward pass, before the pass begins. A rank that finds another rank at a
+        different number ends."""
 
     def end(self) -> None:
-        """Makes every rank that waits in the exchange stop waiting."""
+        """Makes every rank that waits for another rank's values stop waiting, because the group has ended."""
 
     def spent(self) -> ExchangeSpent:
         """Returns the time and bytes that the exchange has taken in all passes of the model. Call it between passes."""
@@ -68,7 +69,7 @@ class RankGroup:
         ]
 
     def start(self) -> None:
-        """Begins to listen to the members."""
+        """Starts one thread for each member, which waits for the member's frames."""
         for thread in self._watching:
             thread.start()
 
@@ -153,7 +154,7 @@ class RankGroup:
                 self.lose(self._gone(index, error))
 
     def meet(self, number: int) -> None:
-        """Begins the pass of this number on the leader. Raises EngineStopped where a member was lost."""
+        """Begins the forward pass of this number on the leader. Raises EngineStopped where a member was lost."""
         self.require_whole()
         if self._meeting is not None:
             self._meeting.begin(number)
@@ -229,8 +230,8 @@ class ImageSender:
 
 
 class _Begun(NamedTuple):
-    """A plan that was sent to the members, with the number of its pass. fault: the error for which the plan was not
-    sent; else None."""
+    """A plan that was sent to the members. number: the number of its forward pass. fault: the error for which the plan
+    was not sent; else None."""
 
     plan: Plan
     number: int = 0
@@ -301,8 +302,8 @@ class LeadingExecutor:
 
 
 class LeadingForward:
-    """Satisfies `runner.forward.Forward` on the leader: it makes the members join when logits of further rows of
-    the last step are computed. head_needs_members: whether members compute a part of the head."""
+    """Satisfies `runner.forward.Forward` on the leader. When further logits of the last step are needed (`logits`), it
+    makes the members compute their parts too. head_needs_members: whether members compute a part of the head."""
 
     def __init__(self, inner: Forward, group: RankGroup, head_needs_members: bool) -> None:
         self._inner, self._group, self._head_needs_members = inner, group, head_needs_members

@@ -66,8 +66,8 @@ class StepDecoder:
         self._before: list[Tables] = []
 
     def sequences(self, step: RankStep) -> list[DecodedSequence]:
-        """Returns the sequences of the step. Raises ValueError where the step builds on a sequence that was never sent.
-        """
+        """Returns the sequences of the step, with whole page tables. Raises ValueError where the step holds the changes
+        of a page table that the step before did not have."""
         found: list[DecodedSequence] = []
         for row in step.rows:
             if not -1 <= row.before < len(self._before):

@@ -16,8 +16,8 @@ into CPU caches and need no new memory from the system. Frames of 4 MiB took 5 t
 
 
 def given_frames(images: StepImages, pieces: int) -> Iterator[RankGiven]:
-    """Yields frames with the image rows of a step. Each row is `pieces` vectors of the model's width: the embedding,
-    and those that later layers add. A frame has values of one piece only."""
+    """Yields frames with the image rows of a step. pieces: the number of vectors that make up a row: its embedding, and
+    the vectors that later layers add. Each frame has the same vector of some consecutive rows."""
     for each in images.shown:
         for piece, numbers in enumerate(np.split(each.numbers, pieces, axis=1)):
             rows = max(1, FRAME_BYTES // (4 * numbers.shape[1]))
@@ -31,7 +31,7 @@ def shown_of(images: StepImages) -> tuple[RankShown, ...]:
 
 
 def placed_of(images: StepImages) -> tuple[RankPlaced, ...]:
-    """Returns the rotary positions of the rows of sequences that show images, for the step's RankStep."""
+    """Returns, for the step's RankStep frame, the rotary positions of all sequences whose prompts contain images."""
     return tuple(RankPlaced(each.first, each.places.tobytes()) for each in images.placed)
 
 

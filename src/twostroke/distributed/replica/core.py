@@ -66,8 +66,9 @@ class ReplicaCore:
         self._streams.open(link_id)
 
     def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> None:
-        """Queues a request, or first asks another replica for its pages or image rows. masks: the token masks of its
-        grammar, for the request and each of its beams, after the resumed tokens."""
+        """Queues a request, or first asks another replica for its pages or image rows. masks: the token masks of the
+        grammar, for the request and each of its beams; they have already taken in the output that an earlier replica
+        made."""
         if not self._streams.serves(link_id):
             return
         if why := self._streams.why_not(work.request):
@@ -90,8 +91,8 @@ class ReplicaCore:
         self._queue_pulled(self.pulls.came(number, sent, hashes))
 
     def rows_came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> None:
-        """Takes another replica's answer to one of `row_pulls.asks`, as `pages_came` does for pages. found: the hash of
-        the bytes of the image rows."""
+        """Takes another replica's answer to one of `row_pulls.asks`, and queues the requests that wait no longer. sent:
+        the answer; None where none will come. found: the hash of the image rows that were received."""
         for each in self.row_pulls.came(number, sent, found):
             self._queue(each.link_id, each.work, each.masks)
 
@@ -102,9 +103,8 @@ class ReplicaCore:
         return self.row_feeds.answer(now, busy) or pages
 
     def let_go(self) -> None:
-        """Ends all transfers of pages and queues their requests. The caller does this when no step can be planned,
-        because fetched pages take up memory. Where no request waits for a step, nothing needs the memory, and the
-        transfers go on."""
+        """Ends all transfers of pages where a request waits for memory, and queues the requests that waited for these
+        pages. The caller does this when no step can be planned, because fetched pages take up memory."""
         if self._streams.wants_memory:
             self._queue_pulled(*self.pulls.let_go())
 

@@ -12,7 +12,8 @@ from twostroke.distributed.wire.frames import Assignment, Frame, PagesAhead, Rep
 
 
 def with_own_salt(frame: Frame, facts: ReplicaFacts) -> Frame:
-    """Returns a front's frame, with the salts of the adapters that this replica has."""
+    """Returns a front's frame with its cache salt replaced. The front's salt names the request's adapter; the new salt
+    follows from the contents of this adapter here."""
     if isinstance(frame, Assignment):
         salt = salt_by_content(frame.request.cache_salt, facts.adapters, facts.adapter_salts)
         return structs.replace(frame, request=replace(frame.request, cache_salt=salt))

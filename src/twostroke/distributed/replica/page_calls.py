@@ -34,10 +34,10 @@ from twostroke.distributed.wire.frames import (
 
 ANSWER_S = 5.0
 """The seconds to wait for another replica's answer, connecting included. After them the pages are computed here
-instead. The wait is longer where that replica's steps, or computing the pages here, take long: see LONGEST_STEPS."""
+instead. Where steps are long, the wait is longer: see LONGEST_STEPS."""
 LONGEST_STEPS = 2
-"""The wait for an answer is at least this many times the longest step seen at the other replica. It is also at least
-this many times the predicted seconds of computing the pages here."""
+"""The wait for an answer is never shorter than this many times the other replica's longest step so far. It is also
+never shorter than this many times the predicted seconds of computing the wanted pages here."""
 SILENCE_S = 3.0
 """The seconds without a byte from the other replica, heartbeats included, after which it is considered lost."""
 MOST_SOURCES = 64
@@ -134,8 +134,9 @@ class PageCalls:
         return False
 
     def _give_up(self, line: _Line) -> bool:
-        """Gives up the unsent questions after the connection failed. So this thread waits for a replica that is gone
-        only once, and not once for each question. Returns whether the connection is to be closed for good."""
+        """Gives up all questions that wait to be sent, after the connection to their replica has failed. So a replica
+        that is gone costs this thread one wait, not one for each question. Returns whether the connection is closed for
+        good."""
         while line.asked and not line.asks.empty():
             ask = line.asks.get()
             if ask is None:
@@ -144,8 +145,8 @@ class PageCalls:
         return False
 
     def _listen(self, line: _Line) -> None:
-        """Handles the answers and heartbeats that come until a question's time is over. Frames that have already come
-        are read before the time is checked."""
+        """Handles the answers and heartbeats of one replica, until they end or the wait for one of its answers is over.
+        Raises LinkLost in the second case. Frames that have already come are read before the time is checked."""
         until_s = min((*line.asked.values(), line.heard_s + SILENCE_S)) if line.asked else math.inf
         for frame in _frames(line, min(SILENCE_S, max(0.0, until_s - time.monotonic()))):
             if isinstance(frame, Beat):

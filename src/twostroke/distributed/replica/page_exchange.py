@@ -2,7 +2,8 @@
 it.
 
 A received page is put into the prefix tree between two steps, and the scheduler finds it as it finds any prefix. Each
-side walks a prompt once, however many answers it takes. Pages that are evicted, damaged or never sent are computed.
+side looks up a prompt's tokens in its prefix tree once, however many frames of pages follow. Pages that are evicted,
+damaged or never sent are computed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ANSWER_BYTES = 24 << 20
 """The most bytes of pages in one answer, which has at least one page. There is one answer after each step. If a step
 fills more pages than that, the remaining ones are sent later."""
 LEFT_SHARE = 8
-"""More pages are fetched only while more than 1/LEFT_SHARE of the pool's pages can be allocated."""
+"""Pages are fetched from another replica only while more than 1/LEFT_SHARE of the pool's pages can be allocated."""
 
 
 class PageStore(Protocol):
@@ -80,7 +81,8 @@ class PageExchange:
         return PromptPages(asked.cache_salt, keys, digests, asked.first, len(keys), paths)
 
     def read(self, source: PromptPages, count: int) -> tuple[WirePage, ...]:
-        """Returns the transfer's next pages, at most `count`, as far as they are cached here."""
+        """Returns the next pages of a prompt to send, at most `count`: those after the pages already sent, as far as
+        they are cached here. source: the prompt, and how many of its pages were sent."""
         most = source.at + min(count, self._most_pages)
         end = self._cache.extend(source.paths, source.salt, source.keys, most)
         pages = []
@@ -96,8 +98,8 @@ class PageExchange:
         """Begins to receive pages of a prompt: pages that are cached already, and those that arrive, are held under
         `name` until `close`.
 
-        goes_on: whether the prompt is still growing, so that each full page is wanted. Otherwise the last token is
-        always computed here, and a page that ends with it is not fetched.
+        goes_on: whether more tokens of the prompt will follow; then each full page is fetched. Otherwise a page that
+        ends with the prompt's last token is not fetched, because this token is always computed here.
         """
         found, most = self._cache.match(salt, keys), (len(keys) - (not goes_on)) // self._cache.page_tokens
         self._cache.open(name, salt, found)

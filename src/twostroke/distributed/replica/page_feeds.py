@@ -39,7 +39,7 @@ class PageFeeds:
 
     @property
     def waits(self) -> bool:
-        """Has another replica asked for pages and got no answer yet?"""
+        """True while another replica has asked for pages and has no answer yet."""
         return any(feed.asked is not None for feed in self._feeds.values())
 
     def ask(self, link_id: LinkId, asked: PagesAsked, now: float) -> None:
@@ -56,11 +56,11 @@ class PageFeeds:
             feed.asked, feed.heard_s = asked, now
 
     def answer(self, now: float, busy: set[LinkId]) -> bool:
-        """Answers other replicas' questions: with the pages that are full by now, or without pages where a question has
-        waited for WAIT_S. Returns whether any was answered.
+        """Answers the replicas that asked for pages. Sends the pages that are computed by now, or none where a question
+        has waited for WAIT_S. Returns whether anything was sent.
 
-        Each link gets at most one answer, because the bytes of many would take too long to send. busy: links that have
-        many unsent bytes already, which get no answer; links that are answered are added.
+        Each connection gets at most one answer, because the bytes of many would take too long to send. busy:
+        connections with many unsent bytes, which get no answer; a connection that gets one is added to the set.
         """
         before = len(busy)
         for (link_id, number), feed in list(self._feeds.items()):

@@ -3,7 +3,7 @@
     begin(work) -> whether the request waits
     ahead(frame)   fetches pages while the other replica computes them
     asks           the questions to send, each with the replica that gets it
-    came(number, answer) -> a request to be queued; an answer of None means that none will come
+    came(key, answer) -> a request to be queued. key: the question's number. answer: None where no answer will come
 
 Fetched pages are held until their request is queued, or its front (API server) cancels it, or the scheduler needs the
 memory.
@@ -41,12 +41,13 @@ class WantedPrompt(Struct, frozen=True):
 
 @dataclass(eq=False, slots=True)
 class PageFetch:
-    """The fetch of one prompt's pages from another replica. key: the number that its PagesAsked frames carry; their
-    answers carry it too. link_id: the connection of the front (API server) that sent the request. number: the number of
-    the Assignment or PagesAhead frame.
+    """The fetch of one prompt's pages from another replica. key: the number in the frames that ask for the pages
+    (PagesAsked) and in their answers. link_id: the connection of the front (API server) that sent the request. number:
+    the number of the front's frame that began the fetch or brought the request.
 
-    work: the request that waits for the pages; None before its Assignment has come. asking: whether a question has no
-    answer yet. announced: whether a question has named the prompt already. over: whether no more pages will come.
+    work: the request that waits for the pages; None before its Assignment has come. asking: whether a PagesAsked frame
+    has no answer yet. announced: whether one has been made; only the first contains the prompt. over: whether no more
+    pages will come.
     """
 
     key: int
@@ -64,10 +65,10 @@ class PageFetch:
 
 
 class PagePulls:
-    """Fetches the pages of prompts from other replicas. asks: the questions that the caller sends, in this order. Each
-    has one answer, which goes to `came`.
+    """Fetches the pages of prompts from other replicas. asks: the frames that ask for pages; the caller sends them in
+    this order, and hands each answer to `came`.
 
-    exchange: None where no page can be kept; then nothing is fetched. keys: an iterator of numbers that no other
+    exchange: None where no page can be kept; then nothing is fetched. keys: an iterator of numbers, which no other
     question of this replica has.
     """
 
@@ -90,8 +91,8 @@ class PagePulls:
 
     def begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> bool:
         """Begins to fetch the pages of a request, or goes on with a fetch that `ahead` began. Returns False where there
-        is nothing to fetch, so that the caller queues the request at once. masks: the token masks of its grammar, kept
-        until then."""
+        is nothing to fetch, so that the caller queues the request at once. masks: the token masks of the request's
+        grammar, which are kept while it waits."""
         pull = self._find(link_id, work.ahead) if work.ahead else None
         if pull is None and work.pages_from is not None:
             request = work.request
@@ -122,7 +123,8 @@ class PagePulls:
         return self._close(pull)
 
     def let_go(self) -> list[PageFetch]:
-        """Ends all fetches and releases their pages. Returns the fetches for which a request waited."""
+        """Ends all fetches, those ahead of a request too, and releases their pages. Returns the fetches for which a
+        request waited. Called when the scheduler needs the memory."""
         return [pull for pull in list(self._pulls.values()) if self._close(pull).work is not None]
 
     def waits(self, link_id: LinkId, number: int) -> bool:

@@ -51,21 +51,22 @@ class RowStore(Protocol):
         """Returns the predicted seconds of the tile's encode."""
 
     def missing(self, request: Request) -> Iterable[ImageTile]:
-        """Returns the tiles of a request that would have to be encoded here, without those that only its cached prefix
-        shows."""
+        """Returns the tiles of a request that would have to be encoded here. Tiles whose positions are all in the
+        prefix cache are left out."""
 
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    """Another replica's question for image rows. heard_s: the time when it came."""
+    """Another replica's question for image rows. heard_s: the time when the question came."""
 
     asked: RowsAsked
     heard_s: float
 
 
 class RowFeeds:
-    """Encodes tiles for other replicas, and answers their questions for the rows. Only one thread at a time may use it.
-    store: None where images are not read. outbox: the queue into which answers are put."""
+    """Encodes image tiles for other replicas, and sends them the rows that they ask for. Only one thread at a time may
+    use it. store: encodes tiles and holds their rows; None where this replica reads no images. outbox: the queue into
+    which answers are put."""
 
     def __init__(self, store: RowStore | None, outbox: deque[tuple[LinkId, Frame]]) -> None:
         self._store, self._outbox = store, outbox
@@ -75,12 +76,12 @@ class RowFeeds:
 
     @property
     def has_work(self) -> bool:
-        """Are there tiles to encode?"""
+        """True while there are tiles to encode."""
         return bool(self._jobs)
 
     @property
     def waits(self) -> bool:
-        """Has another replica asked for image rows and got no answer yet?"""
+        """True while another replica has asked for image rows and has no answer yet."""
         return bool(self._questions)
 
     @property
@@ -91,7 +92,8 @@ class RowFeeds:
         return 0.0 if store is None else sum(store.predicted_s(t) for t in tiles.values() if not store.has(t.key))
 
     def expect(self, link_id: LinkId, ahead: TilesAhead) -> None:
-        """Announces tiles that will be encoded here. From now on, questions for their rows wait."""
+        """Notes that these tiles will be encoded here, before their pixels have come. A replica that asks for their
+        rows then gets its answer later, instead of "not here" at once."""
         if self._store is not None:
             self._expected[link_id, ahead.number] = {span.key for span in ahead.images}
 
@@ -111,8 +113,8 @@ class RowFeeds:
                 del self._questions[key]
 
     def work(self, seconds: float) -> bool:
-        """Computes a part of the first tile's encode that is predicted to take at most `seconds`. Returns whether there
-        was anything to encode."""
+        """Continues the encode of the tile that has waited longest, by at least one piece. Several pieces together are
+        predicted to take at most `seconds`. Returns whether there was anything to encode."""
         store = self._store
         if store is None or not self._jobs:
             return False
@@ -134,11 +136,11 @@ class RowFeeds:
             self._questions[link_id, asked.number] = _Question(asked, now)
 
     def answer(self, now: float, busy: set[LinkId]) -> bool:
-        """Answers other replicas' questions: with the rows that are encoded, or without rows where a question has
-        waited for WAIT_S. Returns whether any was answered.
+        """Answers the replicas that asked for image rows. Sends the rows that are encoded, or none where a question has
+        waited for WAIT_S. Returns whether anything was sent.
 
-        Each link gets at most one answer with rows, as in `PageFeeds.answer`. busy: links that have many unsent bytes
-        already; links that are sent rows are added.
+        Each connection gets at most one answer with rows, because the bytes of many would take too long to send. busy:
+        connections with many unsent bytes, which get no answer; a connection that gets rows is added to the set.
         """
         before = len(self._questions)
         for (link_id, number), question in list(self._questions.items()):

@@ -74,9 +74,9 @@ class RowPulls:
         return bool(tiles)
 
     def came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> list[WaitingRequest]:
-        """Takes the answer `sent` to one of `asks`, or None where no answer will come. Returns the requests whose rows
-        are now complete, or will not come and are encoded here. number: the number of the question. found: the hash of
-        the received bytes."""
+        """Takes the answer `sent` to the question `number` of `asks`; None where no answer will come. Returns the
+        requests that wait no longer: their rows are complete, or are encoded here because they will not come. found:
+        the hash of the rows that were received."""
         fetch = next((each for each in self._fetches.values() if each.number == number), None)
         store = self._store
         if fetch is None or store is None:

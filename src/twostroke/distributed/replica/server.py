@@ -237,8 +237,8 @@ class ReplicaServer:
                 self._refuse(link_id, work, str(error))
 
     def _take_tiles(self, link_id: LinkId, ahead: TilesAhead) -> None:
-        """Asks the front (API server) for the pixels of tiles to encode for another replica. Invalid tiles are ignored:
-        the replica that needs their rows then encodes them."""
+        """Asks the front (API server) for the pixels of tiles to encode for another replica. A frame with invalid tiles
+        is ignored; the replica that asks for their rows gets none and encodes the tiles itself."""
         if self._facts.sight and not self._draining:
             self._command(lambda: self._core.row_feeds.expect(link_id, ahead))
             with contextlib.suppress(ValueError):
@@ -347,8 +347,8 @@ class ReplicaServer:
             self._waker.wake()
 
     def _send_news(self) -> None:
-        """Sends the events in the outbox from this thread, because waiting for the listening thread would delay each
-        token. Pages and image rows are left to that thread, because they are not urgent."""
+        """Sends the events in the outbox to their fronts from the step thread: a handover to the listening thread would
+        delay each token. The listening thread sends pages and image rows, which are not urgent."""
         outbox = self._core.outbox
         while outbox:
             link_id, frame = outbox.popleft()
@@ -362,8 +362,8 @@ class ReplicaServer:
         return {link for link, front in list(self._fronts.items()) if front.link.unsent_bytes > BUSY_BYTES}
 
     def _take_commands(self) -> bool:
-        """Runs the waiting commands, and sends the questions for pages and rows that they made. Returns whether there
-        were any commands."""
+        """Runs the commands that the listening thread has queued, and then asks other replicas for the pages and image
+        rows that new requests need. Returns whether there were any commands."""
         taken = bool(self._commands)
         while self._commands:
             self._commands.popleft()()
@@ -391,8 +391,8 @@ class ReplicaServer:
         self._command(go_on)
 
     def _wait(self, stuck: bool) -> None:
-        """Waits for a command, at most 1 s. Waits only RETRY_S where no step could be planned, another replica waits
-        for pages or rows, or pages are still to be written to disk."""
+        """Waits until a command is queued, for at most 1 s. The wait is at most RETRY_S in three cases: no step could
+        be planned, another replica waits for pages or image rows, or pages are still to be written to disk."""
         with self._changed:
             if not self._commands and not self._stopping and (stuck or not self._core.has_work):
                 soon = stuck or self._core.waits or self._load.disk_waits

@@ -37,11 +37,12 @@ from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
-"""The number of tokens in the prompt chunk whose predicted time, divided by this number, is a load's `token_s`."""
+"""The length of the prompt chunk from which `token_s` of ReplicaLoad is predicted: the chunk's predicted seconds
+divided by this number."""
 NOTHING_COUNTED = DiskCounts()
 PREDICTED_S = 0.1
-"""The age in seconds at which a load's `token_s` is predicted again. A prediction takes as long as sending a step's
-events."""
+"""`token_s` of ReplicaLoad, the seconds for one prompt token, is predicted again when it is this many seconds old. It
+is not predicted for each step, because this takes as long as sending a step's events."""
 
 WireEvent = WireStart | WirePrompt | WireToken | WireEnd
 News = Sequence[tuple[LinkId, tuple[WireEvent, ...]]]
@@ -59,7 +60,7 @@ class ReplicaStreams(Protocol):
 
     @property
     def wants_memory(self) -> bool:
-        """True while a request waits for a step or is in one."""
+        """True while a request waits for a step or is in one, so that it may need the memory of fetched pages."""
 
     def open(self, link_id: LinkId) -> None:
         """Begins to serve a front (an API server) that has connected."""
@@ -88,7 +89,7 @@ class ReplicaStreams(Protocol):
 
     def step(self) -> News | None:
         """Computes one step. Returns the new events for each front (API server) that has any; None where nothing can be
-        computed. A fault ends the requests of the step."""
+        computed. An exception in the step ends the requests of this step and is reported to their fronts."""
 
     def settle(self) -> None:
         """Finishes the accounts of a step after its events were sent. Raises EngineStopped where three steps in a row
@@ -119,9 +120,10 @@ class _Link:
 
 
 class LoopStreams:
-    """Satisfies ReplicaStreams with a step loop. times: predicts the seconds of steps. explainer: explains where time
-    went; its ledger records each request and each step. why_not: returns why a request cannot be computed here, or "".
-    disk: the pages on a disk; None where no pages are kept on a disk."""
+    """Computes the streams of a replica with a step loop. Satisfies ReplicaStreams. times: predicts the seconds of
+    steps. explainer: explains where a request's time went, from the ledger into which this object records requests and
+    steps. why_not: returns why a request cannot be computed here, or "". disk: the pages on a disk; None where no pages
+    are kept on a disk."""
 
     def __init__(
         self,

@@ -46,7 +46,8 @@ class _Pull:
     """A tile whose pixels are fetched from a front (API server). data: the pixels that have arrived. asked: the number
     of bytes that were asked for.
 
-    source: the front's connection and the number of the Assignment under which the pixels are asked for; None before.
+    source: the front's connection, and the number of the request or job under which the pixels are asked for; None
+    before they are asked for.
     """
 
     span: WireSpan
@@ -61,7 +62,8 @@ class _Pull:
 
 class TilePulls:
     """Fetches the pixels of images from fronts (API servers), and holds assignments and encode jobs until their pixels
-    have come. Only one thread at a time may use it. held_bytes, kept_bytes: see HELD_BYTES and KEPT_BYTES."""
+    have come. Only one thread at a time may use it. held_bytes: while requests hold this many bytes of pixels, no more
+    are asked for. kept_bytes: the most bytes that are kept after the last request that used them."""
 
     def __init__(self, held_bytes: int = HELD_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
         self.asks: deque[tuple[LinkId, TileAsked]] = deque()
@@ -119,7 +121,7 @@ class TilePulls:
         self.ask()
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Does the request or encode job of this number wait for pixels?"""
+        """Returns whether the request or encode job of this number waits for pixels."""
         return any(link == link_id and work.number == number for link, work in self._waiting)
 
     def _known(self, key: bytes) -> ImageTile | None:
@@ -158,8 +160,9 @@ class TilePulls:
             self._kept.popitem(last=False)
 
     def _ask_elsewhere(self, pull: _Pull, refused: tuple[LinkId, int] | None) -> None:
-        """Makes a tile be asked for again, from another assignment that shows it, because its present front (API
-        server) sends no more. refused: the assignment that has ended at that front; it is dropped."""
+        """Lets a tile's missing pixels be asked for again, under another request or job that contains the tile. Called
+        when the front (API server) that was asked sends no more. refused: the request or job that has ended at that
+        front; it is dropped."""
         if refused is not None:
             self._waiting = [(link, work) for link, work in self._waiting if (link, work.number) != refused]
         pull.source, pull.asked = None, len(pull.data)
@@ -183,8 +186,8 @@ class TilePulls:
                 pull.asked += count
 
     def _has_room(self, pull: _Pull, first: set[bytes]) -> bool:
-        """Is there memory for this tile? first: the tiles of the oldest assignment, which may exceed the limit where no
-        running request holds pixels."""
+        """Returns whether there is memory for this tile. first: the tiles of the oldest request, which may exceed the
+        limit where no running request holds pixels."""
         idle = {key for key in self._kept if key not in self._whole}
         sizes = {key: len(tile.pixels) for key, tile in list(self._live.items()) if key not in idle}
         alone = pull.span.key in first and not sizes.keys() - self._whole.keys()

@@ -68,14 +68,14 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
 
     pool_tokens: the number of tokens that its KV pool holds. token_s: the predicted seconds for one token of a prompt.
     role: what it computes. `both`: whole requests. `prefill`: only prompts, whose answers other replicas generate.
-    `decode`: such answers, and whole requests. `encode`: only image rows for other replicas. page_bytes: the bytes of
-    one page of positions as it is sent; 0 where pages cannot be sent. objectives: the latencies that it promises to
-    each request. adapters: their names, by slot. sight: a fingerprint of the rules by which images become tiles; empty
-    where it reads no images. keeps_pages: whether it keeps computed prompts on a disk. adapter_salts: the salt of each
-    adapter's prefixes, which follows from its contents. image_row_s, image_row_bytes: the predicted seconds to encode
-    an image row, and the number of its bytes as it is sent. encoder: the facts that decide the bits of image rows; None
-    where it reads no images. A replica of the role `encode` has no language model: its `arithmetic` is that of the
-    encoder too.
+    `decode`: the answers to prompts that others computed, and whole requests. `encode`: only image rows for other
+    replicas. page_bytes: the bytes of one page of positions as it is sent; 0 where pages cannot be sent. objectives:
+    the latencies that it promises to each request. adapters: their names, by slot. sight: a fingerprint of the rules by
+    which images become tiles; empty where it reads no images. keeps_pages: whether it keeps computed prompts on a disk.
+    adapter_salts: the salt of each adapter's prefixes, which follows from its contents. image_row_s, image_row_bytes:
+    the predicted seconds to encode an image row, and the number of its bytes as it is sent. encoder: the facts that
+    decide the bits of image rows; None where it reads no images. A replica of the role `encode` has no language model,
+    so its `arithmetic` equals `encoder`.
     """
 
     name: str
@@ -140,12 +140,11 @@ class Assignment(msgspec.Struct, tag=True, frozen=True):
 
     resumed: output tokens that another replica has made already. pages_from: the replica to ask first for missing
     pages; pages that do not come are computed. ahead: the number of an earlier PagesAhead for the same prompt, or 0.
-    beams: the numbers of the other beams of its search, which end together. promised: whether the replica must refuse
-    the request where it cannot promise the first token in time. Otherwise the replica queues the request without a
-    promise.
+    beams: for a beam search, the numbers of its other beams. promised: True where the replica must promise the first
+    token in time or refuse the request. False where it may queue the request without a promise.
 
     images: the images of the request, which are not in `request` itself; the replica asks for the pixels that it does
-    not have. rows_from: the replica to ask for image rows that are not here; rows that do not come are encoded.
+    not have. rows_from: the replica to ask for image rows that are not cached; rows that do not come are encoded.
     """
 
     number: int
@@ -174,8 +173,8 @@ class PagesAhead(msgspec.Struct, tag=True, frozen=True):
 
 
 class TilesAhead(msgspec.Struct, tag=True, frozen=True):
-    """Asks a replica to encode these tiles. The replica that has the Assignment of this number will ask for their rows.
-    A Cancel ends the encodes."""
+    """Asks a replica to encode these tiles for another replica, which will ask for their rows. number: the number of
+    that replica's Assignment; a Cancel with this number ends the encodes."""
 
     number: int
     images: tuple[WireSpan, ...]
@@ -299,15 +298,16 @@ class PagesAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class WirePage(msgspec.Struct, array_like=True, frozen=True):
-    """K and V of one page of positions in every layer. digest: see distributed/replica/page_exchange.py."""
+    """K and V of one page of positions in every layer. digest: a keyed hash by which the receiver detects damage, and
+    pages of other tokens."""
 
     data: bytes
     digest: bytes
 
 
 class PagesSent(msgspec.Struct, tag=True, frozen=True):
-    """The answer to PagesAsked, with fewer pages than were asked for where no more are cached. over: True where the
-    sender has forgotten the transfer of this number."""
+    """The answer to the PagesAsked frame with the same `number`. It has fewer pages than were asked for where no more
+    are cached. over: True where the sender knows no prompt under this number any more, so no further pages can come."""
 
     number: int
     pages: tuple[WirePage, ...]
@@ -325,8 +325,8 @@ class RowsAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class RowsSent(msgspec.Struct, tag=True, frozen=True):
-    """The answer to RowsAsked: image rows as numbers of 32 bits; none where they are not encoded yet. digest: see
-    distributed/replica/row_feeds.py. over: whether the rows will never come."""
+    """The answer to RowsAsked: image rows as numbers of 32 bits; none where they are not encoded yet. digest: a keyed
+    hash by which the receiver detects damage, and rows of another tile. over: whether the rows will never come."""
 
     number: int
     first: Count = 0

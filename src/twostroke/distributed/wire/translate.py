@@ -58,8 +58,8 @@ def wire_spans(images: Sequence[ImageSpan]) -> tuple[WireSpan, ...]:
 
 
 def key_spans(images: Sequence[ImageSpan]) -> tuple[KeySpan, ...]:
-    """Returns the positions at which a prompt shows images. A frame that asks a replica for the prompt's cached pages
-    carries them."""
+    """Returns which positions of a prompt hold which images. A replica needs this, next to the tokens, to find cached
+    pages of the prompt."""
     return tuple(KeySpan(span.first, span.end - span.first, wire_key(span.tile.key)) for span in images)
 
 
@@ -81,8 +81,8 @@ class EncodeJob(Struct, frozen=True, eq=False):
 
 
 def seen_by(work: Assignment | TilesAhead, tiles: Mapping[bytes, ImageTile]) -> Assignment | EncodeJob:
-    """Returns the work with its pixels: an Assignment whose request contains its images, or an EncodeJob for a
-    TilesAhead frame. tiles: all tiles of `work`, by the keys that frames carry."""
+    """Returns `work` with its pixels: an Assignment whose request contains its images, or the EncodeJob that a
+    TilesAhead frame asks for. tiles: all tiles of `work`, by the keys that frames carry."""
     if isinstance(work, TilesAhead):
         return EncodeJob(work.number, tuple(tiles[key] for key in dict.fromkeys(span.key for span in work.images)))
     spans = (
@@ -94,8 +94,8 @@ def seen_by(work: Assignment | TilesAhead, tiles: Mapping[bytes, ImageTile]) -> 
 
 def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMask | None], now: float) -> list[Request]:
     """Returns the requests that the replica queues for an assignment: the request under the first name, and one for
-    each further beam of its search. Arrival times are in the replica's clock. masks: the token masks, which have taken
-    in `work.resumed`."""
+    each further beam of its search. Arrival times are in the replica's clock. masks: the token masks of the grammar,
+    which have already taken in the output tokens `work.resumed`."""
     come_s, told = now + work.request.arrival_s, work.resumed
     first = replace(work.request, request_id=names[0], mask=masks[0], arrival_s=come_s, resumed_token_ids=told)
     silent = replace(first.params, prompt_logprobs=None)  # the first beam reports them

@@ -1,10 +1,11 @@
-"""A scheduler that knows beam searches: each beam is one of its sequences, and ends with one of the best answers.
+"""A scheduler that knows beam searches: each beam is one sequence. At the end of the search, each beam's request gets
+one of the best answers.
 
-The requests of a beam search are the members of one group, as the completions of a request with n > 1 are. The first
-member computes the prompt. Then each member becomes a beam, and the scheduler pauses it after each token. When all
-beams of the group have computed their tokens, the search decides which beams go on (`Steering`). A beam that is dropped
-becomes a copy of another one: it shares the other's full pages. When the search is done, each member gets one answer,
-best first. Each token of an answer has the time at which it was computed.
+A beam search is a group of requests with one group id, one request for each beam. The first request of the group
+computes the prompt. Then each request becomes a beam, and the scheduler pauses it after each token. When all beams of
+the group have computed their tokens, the search decides which beams go on (`Steering`). A beam that is dropped becomes
+a copy of another one: it shares the other's full pages. When the search is done, each request gets one answer, best
+first. Each token of an answer has the time at which it was computed.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ TOO_FEW = "the search found fewer answers than were asked for: the request allow
 
 
 class _Group(Struct):
-    """One search. beams: the requests whose sequences are the search's beams, in the search's order. computed: the
-    token that the last step sampled for each beam, keyed by request id. ended: the events of members whose sequence the
-    scheduler has ended, keyed by request id."""
+    """One beam search. beams: the requests whose sequences are the search's beams, in the search's order. computed: the
+    token that the last step sampled for each beam, keyed by request id. ended: the events of requests whose sequence
+    the scheduler has ended, keyed by request id."""
 
     search: BeamSearch
     members: list[Request]
@@ -53,20 +54,17 @@ class BeamBook:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running."""
         return self._scheduler.has_work
 
     def gauges(self) -> Gauges:
-        """Returns the scheduler's present counts of requests and pages."""
         return self._scheduler.gauges()
 
     def schedule(self, now: float) -> Plan | None:
-        """Returns what the next step computes; None when nothing can be computed."""
         return self._scheduler.schedule(now)
 
     def add(self, request: Request) -> None:
-        """Queue a request. All members of a group must be added before the next step. Raises the errors of
-        `Scheduler.add`."""
+        """Queue a request. All requests of one beam search (they have the same group id) must be added before the next
+        step. Raises the errors of `Scheduler.add`."""
         group = self._groups.get(request.group_id)
         if not request.steered:
             self._scheduler.add(request)
@@ -78,7 +76,7 @@ class BeamBook:
             group.members.append(request)
 
     def holds(self, request_id: str) -> bool:
-        """Returns True when a request waits without a promise of its TTFT; see Scheduler."""
+        """Returns True when a request waits although the scheduler cannot promise it the TTFT of its objective."""
         return self._scheduler.holds(request_id)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
@@ -97,7 +95,8 @@ class BeamBook:
 
     @property
     def parking(self) -> Parking:
-        """Pauses requests whose readers have stopped. Beams are not paused: the scheduler ignores such calls."""
+        """The object that pauses requests whose clients have stopped reading. It ignores calls for beams, which are
+        never paused."""
         return self._scheduler.parking
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
@@ -158,7 +157,7 @@ class BeamBook:
         return []
 
     def _give(self, group: _Group, now: float) -> list[Event]:
-        """Returns the events that give each member an answer, best first."""
+        """Returns the events that give each request of a finished beam search one answer, best first."""
         self._close(group, FinishReason.STOP, now)
         outgoing: list[Event] = []
         for rank, request in enumerate(group.members):
@@ -172,7 +171,7 @@ class BeamBook:
         return outgoing
 
     def _end(self, group: _Group, why: FinishedEvent, now: float) -> list[Event]:
-        """Returns the events that end all members for the same reason, without an answer."""
+        """Returns the events that end all requests of a group for the same reason, without an answer."""
         self._close(group, why.reason, now)
         ends = [self._ended(group, request, now) for request in group.members]
         reason, error, late = why.reason, why.error, why.retry_after_s
@@ -189,8 +188,8 @@ class BeamBook:
             group.ended |= {event.request_id: event for event in events if isinstance(event, FinishedEvent)}
 
     def _ended(self, group: _Group, request: Request, now: float) -> FinishedEvent:
-        """Returns the event with which the scheduler ended a member. The scheduler has no event for a member that never
-        became a beam, so one is made."""
+        """Returns the event with which the scheduler ended a request of the group. Makes one for a request that the
+        scheduler never got, because the search ended before it became a beam."""
         found = group.ended.get(request.request_id)
         length = len(request.prompt_token_ids)
         return found or FinishedEvent(request.request_id, FinishReason.STOP, now, length, 0, 0, 0, None)
@@ -208,8 +207,8 @@ def _rules(request: Request) -> Rules:
 
 
 def _continued(search: BeamSearch, beams: list[Request], members: list[Request]) -> list[Request]:
-    """Returns which member computes which of the search's new beams. The first new beam that continues an old one takes
-    over its sequence; further ones take free members."""
+    """Returns, for each of the search's new beams, the request that computes it. The first new beam that continues an
+    old beam takes over that beam's sequence; further new beams take requests that have no beam."""
     placed: list[Request | None] = []
     kept: set[str] = set()
     for beam in search.beams:
@@ -221,8 +220,8 @@ def _continued(search: BeamSearch, beams: list[Request], members: list[Request])
 
 
 def _answer_events(request: Request, answer: FinishedBeam, end: FinishedEvent) -> Iterable[Event]:
-    """Returns the events of one answer; the last one ends it. The code that makes text from the events finds the
-    answer's stop string again."""
+    """Returns the events of one answer; the last one ends it. The events hold all tokens of the answer; a stop string
+    is cut off later, where the tokens become text."""
     asked = request.params.logprobs
     tokens = [
         (each.token.token_id, None if asked is None else replace(each.token, top=each.token.top[:asked]), each.at_s)

@@ -26,14 +26,14 @@ from twostroke.types.result import Continuation, SampledToken, TokenLogprob
 
 
 class BeamText(Protocol):
-    """The text of one beam, an immutable object."""
+    """Detects stop strings in the text of one beam. The object never changes: `after` returns a new one."""
 
     @property
     def stopped(self) -> bool:
         """True when the text's last token completes a stop string."""
 
     def after(self, token_id: int) -> BeamText:
-        """Returns the text with one more token."""
+        """Returns the object for the text with one more token."""
 
 
 class Chosen(NamedTuple):
@@ -46,8 +46,8 @@ class Chosen(NamedTuple):
 
 
 class Beam(Struct, frozen=True):
-    """A beam that is not finished. total: the sum of its log probabilities. place: the index, among the beams before
-    the step, of the beam that it continues. text: the beam's text; None without stop strings."""
+    """A beam that is not finished. total: the sum of its log probabilities. place: the index of the beam that it
+    continues, in the list of beams before the step. text: the beam's text; None without stop strings."""
 
     total: float = 0.0
     last: Chosen | None = None
@@ -90,7 +90,8 @@ class BeamSearch:
     when the search is over. length: the number of tokens of each beam."""
 
     def __init__(self, rules: Rules, text: BeamText | None = None) -> None:
-        """text: the text of the first beam, which has no tokens yet; None when the request has no stop strings."""
+        """text: detects stop strings in the first beam, which has no tokens yet; None when the request has no stop
+        strings."""
         self._rules = rules
         self.beams: list[Beam] = [Beam(text=text)]
         self.answers: list[FinishedBeam] = []
@@ -98,11 +99,10 @@ class BeamSearch:
         self.done = False
 
     def step(self, sampled: Sequence[SampledToken], at_s: float) -> None:
-        """Take in the sampled tokens. sampled: for each beam, in order, the offered continuations: `num_offered` of
-        them, or fewer when fewer are allowed.
+        """Takes the continuations that were sampled for each beam, and chooses the next beams. sampled: for each beam,
+        in order, `num_offered` continuations, or fewer when fewer are allowed.
 
-        The `place` of each new beam is the index of the beam that it continues. Errors of `BeamText.after` are passed
-        on.
+        Errors of `BeamText.after` are passed on.
         """
         rules = self._rules
         self.length += 1

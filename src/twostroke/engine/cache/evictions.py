@@ -19,14 +19,14 @@ class Evictions:
     """
 
     def __init__(self, num_pages: int) -> None:
-        """num_pages: the number of pages in the pool. The table has at least PLACES_A_PAGE entries for each, within its
-        limits LEAST_PLACES and MOST_PLACES."""
+        """num_pages: the number of pages in the pool. The table of evicted pages has at least PLACES_A_PAGE entries for
+        each page of the pool, within the limits LEAST_PLACES and MOST_PLACES."""
         wanted = 1 << (PLACES_A_PAGE * num_pages - 1).bit_length()
         self._num_places = min(MOST_PLACES, max(LEAST_PLACES, wanted))
         self._paths = array("q", [NOTHING]) * self._num_places
 
     def add(self, path: int) -> None:
-        """Note that a page was evicted. path: the hash of all tokens up to its end."""
+        """Notes that a page was evicted. path: the hash of all tokens up to the end of the page."""
         self._paths[path % self._num_places] = path
 
     def __contains__(self, path: int) -> bool:

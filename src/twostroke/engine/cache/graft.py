@@ -25,17 +25,17 @@ PagePlace = tuple[int, int, int]
 
 class GraftEnd(Struct, frozen=True):
     """The pages and the slot that `Graft.finish` has reserved. The caller must write their bytes (from a disk) at once,
-    before a sequence goes on from the prompt. pages: pages of groups with a window. slot: the slot for the state; None
-    when no state is to be written."""
+    before any other use of the caches. pages: pages of groups with a window. slot: the slot for the state; None when no
+    state is to be written."""
 
     pages: tuple[PagePlace, ...] = ()
     slot: int | None = None
 
 
 class Graft:
-    """Puts one prompt's pages from outside (such as a disk) into the caches. keys: the tokens of the prompt, as the
-    prefix tree knows them. most: the number of full pages that are wanted. at: how many of them are cached by now in
-    the groups without a window."""
+    """Puts one prompt's pages from outside (such as a disk) into the caches. keys: the tokens of the prompt, with the
+    key of a tile at each position of an image row. most: the number of full pages that are wanted. at: how many of them
+    are cached by now in the groups without a window."""
 
     def __init__(self, cache: CacheManager, salt: str, keys: Sequence[int], most: int) -> None:
         self._cache, self.salt, self.keys, self.most = cache, salt, keys, most
@@ -50,12 +50,13 @@ class Graft:
 
     @property
     def tables(self) -> Mapping[int, PageTable]:
-        """The page tables of the pages that this object holds, by the number of the cache group."""
+        """The page tables of the pages that this object holds until the prompt is queued, by the number of the cache
+        group."""
         return self._tables
 
     def reserve(self, count: int) -> list[PagePlace] | None:
-        """Returns places for the next `count` pages in each group without a window, for the caller to write. Returns
-        None, with nothing changed, when there is no room."""
+        """Allocates the prompt's next `count` pages in each group without a window, and returns their places; the
+        caller writes their bytes. Returns None, with nothing changed, when there is no room."""
         groups, end = self._cache.groups, self.at + count
         for place, number in enumerate(self._staying):
             if not groups[number].grow(self._tables[number], end):
@@ -76,9 +77,9 @@ class Graft:
         the groups without a window must be in the cache.
 
         windows: (group, index) of the window pages that can be written now. state: True when the state can be written.
-        A window page may be neither cached nor in `windows`, because it was evicted meanwhile. Then no sequence can go
-        on from these pages, so the result has only the pages of groups before this one, and no slot. The same holds
-        when the pool has too few pages.
+        In a group, a needed page may be neither cached nor in `windows`, because it was evicted meanwhile, or the pool
+        may have too few pages. Then no sequence can go on from the prompt's pages, so the result has no slot and no
+        pages of this group and the groups after it.
         """
         places: list[PagePlace] = []
         for number, group in enumerate(self._cache.groups):

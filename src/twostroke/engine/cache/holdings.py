@@ -36,10 +36,9 @@ NOTHING_CACHED = Prefix(0, ())
 class SequenceCache(Struct):
     """The pages and the slot that one sequence holds.
 
-    full_pages: the number of pages whose tokens are in the trees. copied_tokens: the number of positions in its own
-    pages that were copied from another sequence; that sequence may still hold them as well. planned: the tables of the
-    latest plan, valid while planned_pages is not -1. planned_pages: the length of these tables, or -1 after the tables
-    have changed.
+    full_pages: the number of full pages, which the prefix trees hold too. copied_tokens: the number of positions in its
+    own pages that were copied from another sequence; they may then exist twice. planned: its page tables as the latest
+    plan has them. planned_pages: the length of these tables; -1 when `planned` is no longer valid.
     """
 
     salt: str
@@ -57,8 +56,9 @@ Closing = Callable[[str, SequenceCache], None]
 
 
 class HeldTables(Protocol):
-    """An object that holds pages as a sequence does, while it brings pages of a prompt from outside (`Graft`)."""
+    """An object that holds pages of a prompt while their bytes come from outside the caches, such as from a disk
+    (`Graft`)."""
 
     @property
     def tables(self) -> Mapping[int, PageTable]:
-        """The object's page tables, by the number of the group."""
+        """The page tables of the held pages, by the number of the cache group."""

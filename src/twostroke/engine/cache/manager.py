@@ -25,9 +25,10 @@ class CacheManager:
     """All caches of one engine. pools: the sizes of the pools. A single number is the number of pages of the only
     group, which has no window.
 
-    on_fresh: see PagePool; called for the first group's pages. shares: False when no sequence can go on from another's
-    beginning; then nothing is kept of a sequence that has ended. closing: see Closing; it may be set before the first
-    sequence. grafts: objects that hold pages while they bring a prompt's pages from outside (`Graft`).
+    on_fresh: called with the id of a page of the first group when the page is taken for the first time. shares: False
+    when no sequence can go on from another's beginning; then nothing is kept of a sequence that has ended. closing:
+    called before a sequence gives its pages back; it may be set before the first sequence. grafts: objects that hold
+    pages while they bring a prompt's pages from outside (`Graft`).
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class CacheManager:
 
     @property
     def pages_free(self) -> int:
-        """The number of pages that hold nothing."""
+        """The number of free pages in all groups; pages that only the prefix trees hold are not free."""
         return sum(group.pool.num_free for group in self.groups)
 
     @property
@@ -81,7 +82,7 @@ class CacheManager:
 
     @property
     def pages_left(self) -> int:
-        """The number of pages that could be allocated in each group."""
+        """The number of pages that can still be allocated, free or evictable, in the group that has the fewest."""
         return min((group.pages_left for group in self.groups), default=UNBOUNDED)
 
     @property
@@ -107,8 +108,8 @@ class CacheManager:
         return sum(len(h.tables[0].page_ids) * size - h.filled_tokens + h.copied_tokens for h in holdings if h.tables)
 
     def page_states(self) -> bytes:
-        """Returns a PageState for each page, group by group. Other threads may call it while this thread works. The
-        states are then from different moments."""
+        """Returns a PageState (free, or by whom it is held) for each page, group by group. Other threads may call it
+        while this thread works; the states may then be of slightly different times."""
         return b"".join(group.page_states() for group in self.groups)
 
     def pages_for(self, num_tokens: int) -> int:
@@ -152,8 +153,8 @@ class CacheManager:
         return Prefix(num_pages, tuple(paths), points)
 
     def extend(self, paths: Sequence[list[Node]], salt: str, tokens: Sequence[int], max_pages: int) -> int:
-        """Bring the paths of an earlier `match` up to date, one for each page group, and return the number of pages
-        that all of them have. Use it only where `pages_stay` is True."""
+        """Adds the pages that were cached since an earlier `match` to its paths, one path for each page group. Returns
+        the number of pages that all paths have. Use it only where `pages_stay` is True."""
         return min(g.tree.extend(path, salt, tokens, max_pages) for g, path in zip(self.groups, paths, strict=True))
 
     def most_shared_pages(self, num_tokens: int) -> int:
@@ -171,8 +172,8 @@ class CacheManager:
         return min(len(matched) * self.page_tokens, num_tokens - 1)
 
     def miss(self, salt: str, tokens: Sequence[int], matched: Prefix) -> PrefixMiss | None:
-        """Returns why no more of these tokens were found in the cache than `matched`; None when no more of them can be
-        shared."""
+        """Returns why only the pages in `matched`, and not more of these tokens, were found in the cache. Returns None
+        when no more of them could have been found."""
         if self._notes is None:
             return None
         size, most, found = self.page_tokens, len(tokens) // self.page_tokens, len(matched)
@@ -185,8 +186,8 @@ class CacheManager:
         return self._notes.miss(self.groups[0].tree, salt, tokens, path, most)
 
     def forget_misses(self) -> None:
-        """Stop noting evictions for `miss`, because it will not be called. Raises ValueError when something was noted
-        already."""
+        """Stops the notes of evictions that `miss` needs; for caches where nobody calls `miss`. Raises ValueError when
+        pages are in the prefix tree already."""
         if any(group.tree.num_nodes for group in self.groups):
             raise ValueError("pages are in the prefix tree already")
         self._notes = None
@@ -194,8 +195,9 @@ class CacheManager:
             group.watch(None)
 
     def fits(self, num_tokens: int, matched: Prefix, promised: Sequence[int]) -> bool:
-        """Returns True when each group has pages for a new sequence of num_tokens tokens in addition to `promised`, and
-        a slot is free."""
+        """Returns True when each group has enough pages for a new sequence of num_tokens tokens, and a slot for its
+        state is free. promised: for each group, the number of pages that are kept for other sequences. matched: the
+        cached beginning of the new sequence."""
         num_pages, found = -(-num_tokens // self.page_tokens), len(matched)
         for index, group in enumerate(self.groups):
             path = matched.paths[index][:found] if found else ()
@@ -247,8 +249,8 @@ class CacheManager:
 
     def reserve(self, sequence_id: str, num_tokens: int, left: int = 0) -> Tables | None:
         """Allocates pages for positions [0, num_tokens), as `grow` does, and returns them as one table for each group.
-        Returns None when there are not enough pages, or, if `left` is not 0, when at most `left` pages are left. In a
-        window's table, pages before the window are -1.
+        Returns None when there are not enough pages. With `left`, it also returns None, without allocating, when at
+        most `left` pages could be allocated. In a window's table, pages before the window are -1.
 
         Returns the same object as before while the pages have not changed.
         """
@@ -284,8 +286,8 @@ class CacheManager:
         return state is None or self.states is None or self.states.hold(state)
 
     def settle_state(self, sequence_id: str, right: bool) -> None:
-        """Note that the step was run. right: True keeps the state after all positions of the step; False makes the held
-        copy the sequence's state again."""
+        """Notes that a step after `hold_state` was run. right: True keeps the state after the step, because all guesses
+        in it were right. False restores the copy of the state from before the step."""
         state = self._holdings[sequence_id].state
         if state is None or self.states is None:
             return
@@ -348,7 +350,8 @@ class CacheManager:
         return copies
 
     def settle_copies(self, failed: bool) -> None:
-        """Note that the plan with the last copies was run. failed: True when some of the copies may be missing."""
+        """Notes that the plan with the latest copies of states was run. failed: True when some of these copies may be
+        missing."""
         if self.states is not None:
             self.states.settle_copies(failed)
 

@@ -38,7 +38,8 @@ class MissNotes:
     def miss(
         self, tree: PrefixTree, salt: str, tokens: Sequence[int], matched: Sequence[Node], max_pages: int
     ) -> PrefixMiss | None:
-        """Returns why no more than `matched` of these tokens were found; None when there could be no more."""
+        """Returns why only the nodes `matched`, and no more of these tokens, were found. Returns None when no more
+        could have been found. max_pages: the number of full pages of the tokens."""
         size, found = tree.page_tokens, len(matched)
         if found >= max_pages:
             return None if found else PrefixMiss(MissReason.SHORT, 0)
@@ -65,11 +66,11 @@ class MissNotes:
         return len(pages)
 
     def _departure(self, parent: Node, pages: Sequence[tuple[int, ...]]) -> tuple[int, Node | None]:
-        """Compares the prompt's next page with the cached pages after `parent`, and finds the most similar one. Returns
-        the number of equal tokens at its beginning, and its node.
+        """Finds, among the cached pages after `parent`, the one that is most similar to the prompt's next page,
+        pages[0]. Returns the number of equal tokens at the beginning of both, and the cached page's node.
 
-        Returns (0, None) when nothing similar is cached: no cached page after `parent` begins with the same token, and
-        the second page of `pages` is not cached in any place of the tree.
+        Pages are similar when they begin with the same token. When none does, but the prompt's page after the next is
+        cached anywhere, all pages after `parent` are compared. Returns (0, None) when nothing similar is cached.
         """
         page, first = pages[0], pages[0][0]
         alike = [tokens for tokens in _latest(parent) if tokens[0] == first]

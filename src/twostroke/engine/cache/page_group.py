@@ -47,7 +47,8 @@ class PageTable(Struct):
 
 class PageGroup:
     """The pages of one cache group for layers without a window: a sequence keeps its pages until it ends. WindowGroup
-    is the kind for layers with a window. on_fresh: see PagePool."""
+    is the kind for layers with a window. on_fresh: called with a page's id when the page is taken for the first
+    time."""
 
     window = 0
     most_held = chunk_tokens = UNBOUNDED
@@ -71,7 +72,8 @@ class PageGroup:
         return self.pool.num_free + self.tree.num_unshared
 
     def page_states(self) -> bytes:
-        """Returns a PageState for each page."""
+        """Returns for each page whether it is free, or whether a sequence, several sequences or only the prefix tree
+        hold it (PageState)."""
         return bytes(map(_page_state, self.pool.counts(), self.tree.holds()))
 
     def watch(self, watch: TreeWatch | None) -> None:
@@ -105,8 +107,8 @@ class PageGroup:
         return min(num_pages - len(matched), self.most_held - held)
 
     def available(self, matched: Sequence[Node]) -> int:
-        """Returns how many pages could be allocated when a sequence holds those of the matched pages that it still
-        reads."""
+        """Returns how many pages could be allocated if a sequence began with these cached pages. A cached page that
+        only this sequence would hold cannot be evicted then, so it is not counted."""
         held = matched[self.first_needed(len(matched)) :]
         return self.pages_left - self.pool.num_single([node.page_id for node in held])
 
@@ -134,7 +136,8 @@ class PageGroup:
         return added
 
     def shrink(self, table: PageTable, num_pages: int) -> None:
-        """Give back the last pages beyond num_pages, which this sequence alone owns."""
+        """Gives back the last pages of a sequence, beyond its first `num_pages`. The caller knows that no other
+        sequence and no prefix tree holds them."""
         while len(table.page_ids) > num_pages:
             self.pool.release(table.page_ids.pop())
 

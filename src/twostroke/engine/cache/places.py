@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 
 DIGEST_BYTES = 16
 KEY_BYTES = 33
-"""The bytes of one key of an image. Such keys are numbers below zero of 256 bits (`types/images.py`)."""
+"""The bytes of one image key as a signed number: keys are negative numbers, 256 bits without the sign
+(`types/images.py`)."""
 
 
 def page_places(salt: str, tokens: Sequence[int], page_tokens: int, first: int = 0) -> Iterator[bytes]:

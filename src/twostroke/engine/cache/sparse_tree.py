@@ -18,8 +18,8 @@ class SparseTree(PrefixTree):
     """A PrefixTree for windows and states, in which a node's ancestors exist but may hold no page."""
 
     def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
-        """See PrefixTree. An existing node that holds nothing takes over page_id. page_id: NOTHING for a node that only
-        leads to deeper nodes."""
+        """Adds a node for a page or slot, as PrefixTree does. Where the node exists and holds nothing, it takes over
+        page_id. page_id: NOTHING for a node that only leads to deeper nodes."""
         child = parent.children.get(tokens)
         if child is None:
             child = parent.children[tokens] = Node(tokens, NOTHING, parent)
@@ -33,8 +33,8 @@ class SparseTree(PrefixTree):
         return child
 
     def touch(self, node: Node, bonus: int = 0) -> None:
-        """Note that the node's page or slot, which only the tree owns, was used just now. bonus: it is kept as if it
-        were used this many uses later."""
+        """Notes that the node's page or slot, which only the tree owns, was used just now. bonus: the page or slot is
+        evicted as late as if it were used again after this many further uses of the tree."""
         self._uses += 1
         if self._by_use.get(node.last_use) is node:
             del self._by_use[node.last_use]

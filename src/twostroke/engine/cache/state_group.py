@@ -45,9 +45,9 @@ Copies = list[tuple[int, int]]
 class SlotTable(Struct, eq=False):
     """The state slots of one sequence.
 
-    node: the last page boundary at which one of its steps ended, or where it began; it is pinned. num_pages: the pages
-    before `node`. points: the positions whose snapshots are kept when it computes on. held: the slot with its state
-    before the step that is being computed; -1 for none.
+    node: the pinned node of the last page boundary at which a step of the sequence ended, or at which the sequence
+    began. num_pages: the pages before `node`. points: the positions whose snapshots are kept when later steps go on.
+    held: the slot with the sequence's state before the step that is being computed; -1 for none.
     """
 
     slot: int
@@ -75,16 +75,16 @@ class StateGroup:
         return self.pool.num_free + self.tree.num_unshared
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """Returns the largest number of pages that end with a snapshot. The last token is always computed, so at least
-        one token is left after them."""
+        """Returns with how many of the cached pages on `path` a new sequence can begin: the largest number whose last
+        page has a snapshot. At least one of the prompt's `num_tokens` tokens is left to compute."""
         most = min(num_pages, (num_tokens - 1) // self.page_tokens)
         return next((count for count in range(most, 0, -1) if path[count - 1].page_id != NOTHING), 0)
 
     def points(self, num_tokens: int, usable: int, shared: int) -> tuple[int, ...]:
         """Returns the positions at which a prompt's chunks should end for snapshots, in order.
 
-        usable: the number of the prompt's first pages that are taken from the cache. shared: the largest number of its
-        first pages that a prefix tree has; each cache group has one tree.
+        usable: the number of the prompt's first pages with which the sequence begins. shared: the number of its first
+        pages that are cached in any group; it may be larger, because a sequence can only begin at a snapshot.
         """
         size = self.page_tokens
         last, first = (num_tokens - 1) // size * size, usable * size
@@ -93,8 +93,9 @@ class StateGroup:
         return tuple(sorted(point for point in wanted if point > first))
 
     def open(self, salt: str, matched: Sequence[Node], points: Iterable[int]) -> SlotTable:
-        """Returns a slot with the snapshot after the matched pages, or with zeros. Raises ValueError when no slot is
-        left."""
+        """Returns the slot table of a new sequence. Its slot gets the snapshot after the matched pages, or zeros.
+        points: the positions at which snapshots are to be kept, as the method `points` returns them. Raises ValueError
+        when no slot is left."""
         node, source = (matched[-1], matched[-1].page_id) if matched else (self.tree.root(salt), ZEROS)
         node.pins += 1
         if matched:
@@ -130,12 +131,14 @@ class StateGroup:
         return True
 
     def go_back(self, table: SlotTable) -> None:
-        """Replace the sequence's state by the copy that `hold` made, and release the copy's slot."""
+        """Restores the sequence's state from before the step, because a guess was wrong: the copy that `hold` made
+        becomes the state, and the copy's slot is released."""
         self._copies.append((table.held, table.slot))
         self.go_on(table)
 
     def go_on(self, table: SlotTable) -> None:
-        """Keep the state after the step, and release the slot of the copy that `hold` made, if there is one."""
+        """Keeps the sequence's state after the step, and releases the slot of the copy that `hold` made before the
+        step, if there is one."""
         if table.held != NOTHING_HELD:
             self.pool.release(table.held)
             table.held = NOTHING_HELD
@@ -161,8 +164,9 @@ class StateGroup:
         self.tree.unpin(before)
 
     def _snapshot(self, table: SlotTable, moved: Node | None) -> bool:
-        """Make a snapshot of the state that is in table.slot now, and attach it to the node table.node. It takes the
-        slot of the snapshot `moved`, or another one. Returns False when there is no slot."""
+        """Makes a snapshot of the state that is in table.slot now, for the node table.node. The snapshot gets the slot
+        of `moved`, an older snapshot that is given up; without `moved`, it gets a new slot. Returns False when there is
+        no slot."""
         slot = self._take_slot() if moved is None else self.tree.forget(moved)
         if slot is None:
             return False
@@ -180,8 +184,9 @@ class StateGroup:
         self.tree.unpin(table.node)
 
     def snapshot_for(self, salt: str, pages: Sequence[tuple[int, ...]]) -> int | None:
-        """Returns a slot that is now the snapshot after these pages; the caller must write it at once. Returns None
-        when that snapshot exists already, or when every slot that is left is part of a pending copy."""
+        """Returns a slot for the snapshot after these pages of a prompt; the caller must write the state into it at
+        once. Returns None when this snapshot exists already, or when there is no slot that can be taken. salt: the
+        prompt's cache salt."""
         node = self.tree.known_root(salt)
         for tokens in pages:
             node = None if node is None else node.children.get(tokens)

@@ -19,8 +19,9 @@ from twostroke.types.cache_pools import window_pages
 
 
 class WindowGroup(PageGroup):
-    """Pages of one window. chunk_tokens: the most positions of one sequence that a step may compute, as far as the pool
-    allows. Raises ValueError when the pool is too small for a window and one page."""
+    """The pages of one cache group for layers with a sliding window (see the module). chunk_tokens: the most positions
+    of one sequence that a step may compute; a small pool lowers this number. Raises ValueError when the pool is too
+    small for a window and one page."""
 
     def __init__(
         self,
@@ -43,13 +44,15 @@ class WindowGroup(PageGroup):
         return SparseTree(self.pool, self.page_tokens)
 
     def first_needed(self, num_pages: int) -> int:
-        """Returns the index of the first page that a sequence must hold when its first num_pages pages are full. It
-        computes the next position after these pages, or their last position again (`CacheManager.spared_tokens`). The
-        last full page is always held, because its node is where the tree goes on."""
+        """Returns the index of the first page that a sequence must hold when its first `num_pages` pages are full. The
+        sequence computes the position after these pages next, or their last position again
+        (`CacheManager.spared_tokens`). The last full page is always held, because further pages are attached to its
+        node in the tree."""
         return max(0, num_pages * self.page_tokens - self.window) // self.page_tokens
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """Returns the largest number of pages whose last window is still in the cache."""
+        """Returns how many of the first `num_pages` cached pages on `path` a new sequence can begin with: the most
+        after which all pages of the last window are still cached."""
         while num_pages:
             needed = range(num_pages - 1, self.first_needed(num_pages) - 1, -1)
             gap = next((index for index in needed if path[index].page_id < 0), None)
@@ -59,7 +62,8 @@ class WindowGroup(PageGroup):
         return num_pages
 
     def commit(self, table: PageTable, pages: Iterable[tuple[int, ...]]) -> bool:
-        """See PageGroup. Afterwards give back the pages before the window."""
+        """Adds newly full pages to the prefix tree, as PageGroup does, and then gives back the pages before the
+        window."""
         super().commit(table, pages)
         first = self.first_needed(len(table.nodes))
         for index in range(table.first_held, first):

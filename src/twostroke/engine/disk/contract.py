@@ -28,7 +28,8 @@ def size_of(parts: NewParts) -> int:
 
 class DiskCounts(Struct):
     """Counts of what a disk store has done so far. refused: the prompts that were not read, because this would have
-    saved too little time or there was no room. lost: the parts that were not written."""
+    saved too little time or there was no room. lost: the parts (pages of K and V, states) that were to be written and
+    were not, because of an error or a lack of room."""
 
     written_bytes: int = 0
     read_bytes: int = 0
@@ -40,8 +41,9 @@ class DiskCounts(Struct):
 
 
 class DiskWriting(Struct, frozen=True):
-    """The parts (pages of K and V, states) to write into one file. stay_s: for this many seconds the file is removed
-    only after all files without such a time. files: names of existing files that are to be protected for as long."""
+    """The parts (pages of K and V, states) to write into one file. stay_s: the seconds for which the file is protected:
+    when room is needed, unprotected files are removed first. files: the names of existing files that get the same
+    protection."""
 
     parts: NewParts
     stay_s: float = 0.0
@@ -50,15 +52,16 @@ class DiskWriting(Struct, frozen=True):
 
 class DiskReading(Struct, frozen=True):
     """The parts (pages of K and V, states) to read together. key: a number that the caller chooses. parts: for each
-    part, the location of its bytes in a file, and its place: the hash of the tokens up to its end. The place is the key
-    of the digest of the bytes, so bytes of other tokens are rejected."""
+    part, the location of its bytes in a file, and its place: the hash of the tokens up to its end. The digest of the
+    bytes is keyed with this hash, so bytes of other tokens are rejected."""
 
     key: int
     parts: tuple[tuple[DiskPart, bytes], ...]
 
 
 class DiskAnswer(Struct, frozen=True):
-    """The answer to one DiskReading. parts: the bytes of its parts, up to the first that is missing or damaged."""
+    """The answer to one DiskReading, with the same `key`. parts: the bytes of the pages and states that were asked for,
+    in their order, up to the first that is missing or damaged."""
 
     key: int
     parts: tuple[bytes, ...]
@@ -74,11 +77,12 @@ class PartStore(Protocol):
     writable: bool
 
     def part_id(self, place: bytes) -> bytes:
-        """Returns the id under which the part of this place is stored. place: the hash of the tokens up to the page's
-        end."""
+        """Returns the id under which a page or state is stored. place: a hash of the prompt's tokens up to its end (see
+        the module)."""
 
     def find(self, part_id: bytes) -> DiskPart | None:
-        """Returns in which file the part is, and where; None when it is not stored."""
+        """Returns the file in which the page or state with this id is, and where in the file; None when it is not
+        stored."""
 
 
 class PartReader(Protocol):
@@ -122,7 +126,8 @@ class PartWriter(Protocol):
 
 
 class DiskSides(Struct, frozen=True):
-    """The three interfaces of a disk: its store, its reader and its writer."""
+    """The three interfaces of a disk: `store` finds the pages and states on it, `reader` reads them, `writer` writes
+    them."""
 
     store: PartStore
     reader: PartReader

@@ -15,9 +15,9 @@ from twostroke.types.result import StepResult
 
 
 class DiskBook:
-    """Satisfies PlanningBook around another book. A new request whose prompt pages are on the disk is paused until they
-    are read. told: called for each request that then goes on, with the number of tokens read and the seconds of the
-    pause."""
+    """A scheduler around another one (`book`) that reads cached prompts from a disk: a new request whose pages are on
+    the disk is paused until they are read. Satisfies PlanningBook. told: called when such a request goes on, with its
+    id, the number of tokens read and the seconds of the pause."""
 
     def __init__(self, book: PlanningBook, disk: DiskPages, told: Callable[[str, int, float], None]) -> None:
         self._book, self.disk, self._told = book, disk, told
@@ -32,8 +32,8 @@ class DiskBook:
         return self._book.parking
 
     def before_step(self) -> bool:
-        """Take in the pages that were read, and let their requests go on. The engine calls it before each step, and
-        before the step's time begins. Returns True when there was nothing to do but wait for the disk."""
+        """Take in the pages that were read, and let their requests go on. The engine calls it before each step; its
+        time does not count as the step's. Returns True when there was nothing to do but wait for the disk."""
         if not self.disk.has_work:
             return False
         reading = self.disk.reading

@@ -21,8 +21,9 @@ COPY_S, FLUSH_S = 5.0, 10.0
 
 
 class DiskPages:
-    """Reads prompts' pages from a disk before they are computed, and writes the pages of ended requests. Only the
-    thread that runs steps may use it. disk: the real one or a simulated one. trusted: see DiskSaving."""
+    """Reads the cached pages of new prompts from a disk, so that they need not be computed, and writes the pages of
+    ended requests. Only the thread that runs steps may use it. disk: the real one or a simulated one. trusted(seconds):
+    returns True when the weights are known to be undamaged; before that, nothing is written."""
 
     def __init__(
         self,
@@ -64,11 +65,12 @@ class DiskPages:
 
     @property
     def has_work(self) -> bool:
-        """True when there is something to do between steps."""
+        """True while pages are being read for paused requests, or pages of ended requests are still to be written."""
         return self.reading or self._saving.pending
 
     def wish(self, request_id: str, disk_s: float) -> None:
-        """Note how long a new request's pages are to stay on the disk. disk_s: see Request."""
+        """Notes how long the disk is to keep a new request's pages. disk_s: the additional seconds, compared with other
+        pages; below zero, the pages are not written."""
         if disk_s:
             self._wishes[request_id] = disk_s
 

@@ -4,9 +4,9 @@
     for each part: its id, the digest of its bytes, the number of its bytes
     a digest of all of the above
 
-A file is written whole under another name and renamed, and never changed. Each part is guarded by its own digest, which
-is the same as for a page that is sent to another replica. The key of the digest is a hash of all tokens up to the end
-of the page, so the bytes of a page with other tokens never match.
+A file is written whole under another name and renamed, and never changed. Each part has a digest of its own, computed
+as for a page that is sent to another replica. The digest is keyed with a hash of all tokens up to the end of the page,
+so the bytes of a page with other tokens never match.
 """
 
 from __future__ import annotations

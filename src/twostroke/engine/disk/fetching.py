@@ -46,8 +46,9 @@ class CameBack(Struct, frozen=True):
 
 
 class _Fetch(Struct, eq=False):
-    """One prompt that is being read. stays: the pages of groups without a window that are not asked for yet, in order.
-    others: the parts that are read last: pages of windows, and the state."""
+    """One prompt that is being read from the disk. Its pages of groups without a window are read first, in order;
+    `stays` has those that the reader was not yet asked for. `others` has the parts that are read last: the pages of
+    windows, and the state."""
 
     key: int
     graft: Graft
@@ -88,8 +89,8 @@ class DiskFetching:
         return len(self._fetches)
 
     def begin(self, request_id: str, salt: str, keys: Sequence[int]) -> bool:
-        """Begin to read the pages of a request's prompt. Returns False when nothing is read. keys: the tokens of the
-        prompt, as the prefix tree knows them."""
+        """Begins to read the pages of a request's prompt. Returns False when there is nothing to read. keys: the tokens
+        of the prompt, with the key of a tile at each position of an image row."""
         self._late = {key for key in self._late if self._reader.owes(key)}
         if not self._store.readable or self._late:
             return False
@@ -149,8 +150,8 @@ class DiskFetching:
         return ready
 
     def _places(self, salt: str, keys: Sequence[int], most: int) -> list[bytes]:
-        """Returns the places (hashes of the tokens) of the prompt's first pages that need not be computed. All groups
-        without a window have them in memory up to some page, and all have the pages after it on the disk."""
+        """Returns the places (hashes of the tokens) of the prompt's first pages that are in memory or on the disk, in
+        every group without a window. The first pages may be in memory; all pages after them must be on the disk."""
         groups = [number for number, group in enumerate(self._cache.groups) if not group.window]
         here = min((len(self._cache.groups[g].tree.match(salt, keys, most)) for g in groups), default=most)
         places: list[bytes] = []

@@ -88,8 +88,8 @@ class DiskFiles:
         (self.folder / name).unlink(missing_ok=True)
 
     def touch(self, name: str, stay_s: float = 0.0) -> None:
-        """Set the file's time of use to now, or to `stay_s` seconds from now. A later time is not replaced, unless it
-        is so late that a clock must have been wrong."""
+        """Sets the file's time of use to now, or to `stay_s` seconds from now. A file whose time is later already keeps
+        it. A time that is too far in the future comes from a wrong clock, and is replaced."""
         now_ns = time.time_ns()
         before_ns = os.stat(self.folder / name, follow_symlinks=False).st_mtime_ns
         known_ns = before_ns if before_ns <= now_ns + int(MOST_STAY_S * 1e9) else 0

@@ -62,8 +62,9 @@ class DiskSaving:
         return bool(self._jobs)
 
     def ended(self, holding: SequenceCache, prompt_pages: int, stay_s: float = 0.0) -> None:
-        """Queue the pages of a sequence that has ended. prompt_pages: the number of full pages of its prompt, from
-        whose end a next turn may go on. stay_s: see DiskWriting."""
+        """Queues the pages of a sequence that has ended, to be written. prompt_pages: the number of full pages of its
+        prompt; a later request may begin with exactly these. stay_s: the seconds for which the disk keeps the pages
+        before others; 0 for none."""
         if holding.full_pages * self._cache.page_tokens < LEAST_TOKENS or not self._store.writable:
             return
         if len(self._jobs) >= MOST_JOBS:
@@ -88,7 +89,8 @@ class DiskSaving:
                 self._jobs.popleft()
 
     def finish(self, seconds: float, flush_s: float) -> None:
-        """Copy all pages that are left, as long as the disk takes them. No step comes after this call."""
+        """Copies all pages that are left, when the engine stops. seconds: the longest wait for the check of the
+        weights, and for room at the writer. flush_s: the longest wait until the copies are written."""
         if self._jobs and not self._trusted(seconds):
             self._jobs.clear()
         while self._jobs and self._store.writable and self._writer.wait_room(seconds):
@@ -96,7 +98,8 @@ class DiskSaving:
         self._writer.flush(flush_s)
 
     def _begin(self, job: _Job) -> None:
-        """Find out which pages and states of a sequence should be written."""
+        """Finds out which pages and states of an ended sequence are to be written: those that are not on the disk yet,
+        if reading them is predicted to be faster than computing the tokens."""
         cache, tokens = self._cache, list(itertools.chain.from_iterable(node.tokens for node in job.nodes))
         count = len(job.nodes)
         job.tokens, job.places = tokens, list(page_places(job.salt, tokens, cache.page_tokens))
@@ -111,8 +114,8 @@ class DiskSaving:
             self._writer.give(DiskWriting((), job.stay_s, tuple(files)))
 
     def _wanted(self, job: _Job) -> Iterator[Wanted]:
-        """Yields the pages and states to write, so that a later prompt can go on after each number of pages in `_ends`.
-        """
+        """Yields the pages and states that a later prompt needs to go on from the ends that `_ends` returns, each as
+        (group, index)."""
         cache, ends = self._cache, self._ends(job)
         for index in range(len(job.nodes)):
             for number, group in enumerate(cache.groups):

@@ -31,11 +31,11 @@ MOST_DAMAGED = 8
 
 
 class DiskStore:
-    """Satisfies PartStore with the files of a folder. Any thread may use it. identity: 16 bytes that stand for the
-    model and the arithmetic that compute the pages. report: called once for each kind of trouble.
+    """Keeps pages and states in the files of a folder. Satisfies PartStore. Any thread may use it. identity: 16 bytes
+    that stand for the model and the arithmetic that compute the pages. report: called once for each kind of trouble.
 
     Trouble with the disk is never an error: `find` then finds nothing and `write` writes nothing. The first error of
-    writing ends all writing. MOST_DAMAGED readings in a row that fail end all reading.
+    writing ends all writing. When MOST_DAMAGED reads in a row have failed, nothing more is read.
     """
 
     def __init__(self, files: DiskFiles, identity: bytes, limit_bytes: int, report: Callable[[str], None]) -> None:
@@ -65,12 +65,11 @@ class DiskStore:
             self._say(f"Pages cannot be read from {self._files.folder}", error, "Prompts are computed.")
 
     def part_id(self, place: bytes) -> bytes:
-        """Returns the id under which the page or state of this place is stored: a hash with the folder's secret,
-        without which the id reveals nothing of the tokens."""
+        """Returns the id under which a page or state is stored: a hash with the folder's secret, so the id reveals
+        nothing of the tokens. place: a hash of the prompt's tokens up to its end."""
         return hashlib.blake2b(place, digest_size=16, key=self._secret).digest()
 
     def find(self, part_id: bytes) -> DiskPart | None:
-        """Returns in which file the page or state is, and where; None when it is not stored."""
         with self._guard:
             return self._index.find(part_id) if self.readable else None
 
@@ -93,8 +92,9 @@ class DiskStore:
             self._files.remove_abandoned()
 
     def write(self, parts: Sequence[tuple[bytes, bytes]], stay_s: float = 0.0) -> None:
-        """Write these pages and states, each (place, bytes), into one new file. When this fails, no part of it is left.
-        stay_s: see `stay`."""
+        """Writes these pages and states into one new file, each given as (place, bytes), where the place is a hash of
+        its tokens. When this fails, no part of the file is left. stay_s: the seconds for which the file is protected;
+        see `stay`."""
         if not self.writable or not parts:
             self.counts.lost += len(parts)
             return

@@ -13,7 +13,8 @@ from twostroke.engine.disk.store import DiskStore
 
 
 class DiskWriter:
-    """Satisfies PartWriter. begin: called once in the thread, before its work."""
+    """Satisfies PartWriter: its thread writes pages and states to the disk. begin: called once in the thread, before
+    its work."""
 
     def __init__(self, store: DiskStore, begin: Callable[[], None]) -> None:
         self._store, self._begin = store, begin
@@ -30,24 +31,20 @@ class DiskWriter:
 
     @property
     def idle(self) -> bool:
-        """True when everything that was given to the writer is written."""
         with self._changed:
             return not (self._queue or self._busy)
 
     def give(self, writing: DiskWriting) -> None:
-        """Queue a writing, which is written later."""
         with self._changed:
             self._queue.append(writing)
             self._queued_bytes += size_of(writing.parts)
             self._changed.notify_all()
 
     def wait_room(self, seconds: float) -> bool:
-        """Wait until there is room, for at most `seconds`. Returns True when there is room."""
         with self._changed:
             return self._changed.wait_for(lambda: self.has_room, seconds)
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything is written, for at most `seconds`. Returns True when it is."""
         with self._changed:
             return self._changed.wait_for(lambda: self.idle, seconds)
 
@@ -91,19 +88,16 @@ class DiskReader:
         self._thread.start()
 
     def ask(self, reading: DiskReading) -> None:
-        """Read these parts. Each call gives one answer."""
         with self._changed:
             self._asked.append(reading)
             self._owed.add(reading.key)
             self._changed.notify_all()
 
     def owes(self, key: int) -> bool:
-        """Returns True when a reading with this key has no answer yet."""
         with self._changed:
             return key in self._owed
 
     def take(self, seconds: float = 0.0) -> list[DiskAnswer]:
-        """Returns the answers that have come. When there are none, wait for one, for at most `seconds`."""
         with self._changed:
             if seconds:
                 self._changed.wait_for(lambda: self._answers or self._ending, seconds)

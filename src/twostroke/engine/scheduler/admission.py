@@ -34,8 +34,9 @@ class PageAdmission:
         return self.fits_beside(sequence, matched, 0, running)
 
     def fits_beside(self, sequence: Sequence, matched: Prefix, promised: int, others: Collection[Sequence]) -> bool:
-        """Returns the same as `fits_now`. others: the sequences whose needs are added up. promised: the number of pages
-        in each group that must stay free in addition."""
+        """Returns True when there are pages for all known tokens of the sequence and one more, next to what the
+        sequences `others` need. promised: the number of pages in each group that must stay free in addition. matched:
+        the cached beginning of the sequence."""
         promised += self._watermark_pages * len([each for each in others if each.computed])
         missing = self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in others])
         return self._cache.fits(len(sequence.known) + 1, matched, [promised + count for count in missing])

@@ -30,11 +30,11 @@ class Drafter(Protocol):
         each stream."""
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
-        """Note that a step was run. accepted: for each request that had draft tokens, how many were accepted.
-        measured_s: the step's seconds; 0 when its time is no measure of later ones."""
+        """Notes that a step was run. accepted: for each request that had draft tokens, how many were accepted.
+        measured_s: the step's seconds; 0 when this time was unusual, so that nothing is to be learned from it."""
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Note that a request has ended."""
+        """Notes that a request has ended. known: its prompt and output."""
 
 
 PROMISED_SHARE = 0.8
@@ -47,29 +47,31 @@ decoding sequences. So it is asked about several sequences at once, instead of i
 
 
 class Pause:
-    """Counts the steps in which the drafter has guesses for no sequence, so that it is not asked. In a step without
-    guesses each decoding sequence gets one token, so the number of these steps is known in advance."""
+    """A number of steps in which the drafter is not asked, because it has no guesses for any sequence. The drafter
+    tells the text length at which it has guesses again (`Drafter.asleep`), and each sequence gets one token a step, so
+    the number of steps is known."""
 
     def __init__(self) -> None:
         self._steps_left = self._streams = 0
 
     def goes_on(self, streams: int) -> bool:
-        """Returns True when the drafter is not asked in this step either. streams: the number of decoding sequences;
-        when it grows, the pause ends."""
+        """Counts one step. Returns True when the drafter is not asked in this step because the pause lasts. streams:
+        the number of decoding sequences; when it has grown, the pause ends."""
         self._steps_left = self._steps_left - 1 if streams <= self._streams else 0
         self._streams = streams
         return self._steps_left > 0
 
     def begin(self, decoding: Sequence[Decoding], asleep: Mapping[str, int]) -> None:
-        """Begin a pause after a step for which the drafter had no guesses. asleep: see Drafter."""
+        """Begins a pause after a step for which the drafter had no guesses. asleep: for each request without guesses,
+        the length of its text, in tokens, at which the drafter is asked again."""
         until = asleep.get
         rests = [until(s.request.request_id, 0) - len(s.known) for s in decoding if not s.request.steered]
         rest = min(rests, default=LONGEST_PAUSE_STEPS)
         self._steps_left = min(LONGEST_PAUSE_STEPS, rest + len(decoding) // STREAMS_A_STEP) if rest > 0 else 0
 
     def end(self) -> None:
-        """End the pause, so that the drafter is asked in the next step. Drafts calls this when a sequence has ended:
-        another sequence may take its place, and `goes_on` notices only a larger number of sequences."""
+        """Ends the pause, so that the drafter is asked in the next step. Drafts calls this when a sequence has ended: a
+        new sequence may take its place, and `goes_on`, which compares numbers of sequences, would not notice this."""
         self._steps_left = 0
 
 
@@ -131,13 +133,13 @@ class Drafts:
             self._drafter.observe(accepted, measured_s)
 
     def ended(self, sequence: Decoding) -> None:
-        """Note that a sequence has ended."""
+        """Ends the pause of the drafter, and tells the drafter that this sequence has ended."""
         self._pause.end()
         if self._drafter is not None:
             self._drafter.ended(sequence.request, sequence.known)
 
     def _most(self, sequence: Decoding) -> int:
-        """Returns how many guesses this sequence may have, apart from the room in the step."""
+        """Returns the most guesses that this sequence may have; the step may have room for fewer."""
         left = sequence.request.max_tokens - sequence.num_output - 1
         return min(left, -len(sequence.known) % self._page_tokens) if self._page_tokens else left
 

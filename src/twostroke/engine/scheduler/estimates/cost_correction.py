@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from twostroke.types.objectives import ITL_SHARE
 
 WINDOW_STEPS, USUAL_STEPS = 64, 15
-"""How many of the last steps of a size class (`size_class`) give the quantiles `high` and `low` of their ratios
-measured / predicted time, and how many give the median `usual`."""
+"""For each size class (`size_class`), how many of the last steps count. WINDOW_STEPS ratios measured / predicted time
+give the quantiles `high` and `low`; USUAL_STEPS ratios give the median `usual`."""
 LEAST_EVIDENCE = 3
 """While a size class has fewer measured steps than this, the prior stands in for each missing one. The prior is the
 ratio measured / predicted time that is assumed before steps are measured."""
@@ -28,15 +28,16 @@ GUESS_PRIOR = 2.0
 time.
 """
 IDLE_HALF_S = 10.0
-"""The idle seconds after which the learned correction of a measured cost model counts half."""
+"""The seconds without a step after which a learned ratio is applied as its square root, because conditions may have
+changed. Only ratios of a cost model that was measured on this machine fade in this way."""
 SURE_PREFILLS = 4
 """The number of steps with prompts after which a guessed cost model counts as corrected."""
 COLD_STEPS = 8
 """The number of last cold steps from which the next step's time is estimated. A cold step is one during which memory
 was still being made ready, as after a start."""
 KEPT_AFTER_IDLE = 2
-"""The number of steps of a class that are remembered after an idle time of more than IDLE_HALF_S; new steps soon
-outweigh them."""
+"""The number of measured steps of each size class that are remembered after more than IDLE_HALF_S seconds without a
+step. It is small, so that new steps soon outweigh the old ones."""
 DECODE = 0
 """The class of steps in which every sequence has one row."""
 
@@ -129,15 +130,16 @@ class CostCorrection:
         return self._believed or prefills >= SURE_PREFILLS
 
     def at(self, now: float) -> None:
-        """Set the time for which the ratios are asked for. The longer no step has ended before `now`, the closer to 1
-        are the ratios of a measured cost model."""
+        """Sets the time for which the corrections are wanted. The longer the last step lies before `now`, the closer
+        the corrections of a measured cost model are to 1."""
         idle_s = 0.0 if self._last_s is None else max(0.0, now - self._last_s)
         self._weight = 0.5 ** (idle_s / IDLE_HALF_S) if self._believed else 1.0
 
     def observe(
         self, size: int, predicted_s: float, measured_s: float, now: float = 0.0, disturbed: bool = False
     ) -> None:
-        """Learn from one step that ended now. A step that took no time is ignored. disturbed: see Ratios.add."""
+        """Learns from one step that ended at `now`. size: its size class. disturbed: whether the executor did other
+        work in the same step; then the step does not count for `low`. A step that took no time is ignored."""
         if predicted_s <= 0 or measured_s <= 0:
             return
         if self._last_s is not None and now - measured_s - self._last_s > IDLE_HALF_S:
@@ -159,17 +161,17 @@ class CostCorrection:
 
     @property
     def cold_factor(self) -> float:
-        """How many times longer than usual steps take at this moment, because memory is still being made ready. It is
-        the median of the last cold steps, or 1 when the last step was not cold.
+        """How many times longer than usual steps take while weights or other memory are still being made ready (cold
+        steps). It is the median of the last cold steps, or 1 when the last step was not cold.
 
-        The factors of decode steps and of steps with prompts are separate; this is the larger one.
+        Decode steps and steps with prompts have a median each; this is the larger one.
         """
         return max((sorted(last)[len(last) // 2] for last in self._cold.values()), default=1.0)
 
     @property
     def cold_high(self) -> float:
-        """How many times longer than usual the slowest of the last cold steps took (see `cold_factor`), or 1. The next
-        step rarely takes longer."""
+        """How many times longer than usual the slowest of the last cold steps took; 1 when the last step was not cold.
+        The next step rarely takes longer."""
         return max((max(last) for last in self._cold.values()), default=1.0)
 
     def usual(self, size: int) -> float:
@@ -195,9 +197,10 @@ class CostCorrection:
         return ratio if self._weight == 1.0 else ratio**self._weight
 
     def _nearest(self, size: int) -> Iterable[Ratios]:
-        """Returns the ratios of the size classes nearest to `size`, with two measured steps where there are such
-        classes. Steps with prompts and steps without prompts (DECODE) are kept apart. If no step of the same kind was
-        measured, returns the prior and the ratios of the other kind. The caller takes the most careful one."""
+        """Returns the ratios of the size classes nearest to `size`; classes with at least two measured steps are
+        preferred. Steps with prompts and steps without prompts (DECODE) are kept apart. If no step of the same kind was
+        measured, returns the prior and the ratios of the other kind. The caller uses the most careful ratio: the
+        largest one, or for `low` the smallest."""
         kin = {each: ratios for each, ratios in self._classes.items() if (each == DECODE) == (size == DECODE)}
         if not kin:
             return (Ratios(self._prior), *self._classes.values())

@@ -13,8 +13,8 @@ from twostroke.engine.scheduler.estimates.cost_correction import LEAST_OF_GUESS,
 from twostroke.types.encode import EncodePace, PieceKind, PieceTime
 
 UNMEASURED = 8.0
-"""The factor by which a piece of image work is taken to be slower than predicted, while no piece of its PieceKind was
-measured."""
+"""The factor by which the predicted time of a piece of image work is multiplied until a first piece of the same
+PieceKind is measured."""
 
 
 class PieceTimes:
@@ -25,8 +25,8 @@ class PieceTimes:
         self._kinds: dict[PieceKind, Ratios] = {}
 
     def learn(self, times: Iterable[PieceTime]) -> None:
-        """Learn from pieces of image work that were computed. A piece that took no time, or was not predicted, is
-        ignored."""
+        """Learns, for each kind of image work, how much longer pieces take than predicted. times: the pieces that a
+        step has computed. A piece that took no time, or was not predicted, is ignored."""
         for each in times:
             if each.predicted_s > 0 and each.seconds > 0:
                 ratio = round(min(MOST_OF_GUESS, max(LEAST_OF_GUESS, each.seconds / each.predicted_s)), 6)

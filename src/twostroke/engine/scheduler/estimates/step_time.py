@@ -23,8 +23,8 @@ class StepTime:
         return cls(cost, CostCorrection(GUESS_PRIOR, believed=False) if guessed else CostCorrection())
 
     def at(self, now: float) -> None:
-        """Set the time from which the next predictions are made. The longer no step has ended before `now`, the less a
-        learned correction counts."""
+        """Set the time from which the next predictions are made. What was learned from measured steps counts less the
+        longer ago the last of them ended."""
         self._correction.at(now)
 
     @property

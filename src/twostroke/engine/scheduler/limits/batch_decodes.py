@@ -24,8 +24,8 @@ class BatchDecodes:
         self._seconds = seconds
 
     def chosen(self, interactive: list[Running], batch: list[Running], bound_s: float | None) -> list[Running]:
-        """Returns the batch streams that go on in this step. bound_s: the most seconds of the step; None when nothing
-        was promised."""
+        """Returns the streams of `batch` (batch work) that go on in this step; all streams of `interactive` do.
+        bound_s: the most seconds of the step; None when nothing was promised."""
         if not batch or not interactive or bound_s is None:
             return batch
         room_s = ROOM_SHARE * bound_s

@@ -1,5 +1,5 @@
-"""The processor of each family of vision models: the module that cuts its images into tiles, and the settings in a
-model's folder that this module reads."""
+"""The processor of each family of vision models. It is the module that cuts the family's images into tiles; it reads
+the settings for this in a model's folder."""
 
 from __future__ import annotations
 

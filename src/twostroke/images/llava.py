@@ -24,8 +24,8 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE = "<image>"
 MOST_PIXELS = 1 << 25
-"""The most pixels to which an image may be resized before its middle is taken. Only very narrow images would have more.
-"""
+"""The most pixels to which an image may be resized before its middle is cut out. An image so narrow that it would have
+more is refused."""
 
 
 class LlavaProcessor(OfColors, Struct, frozen=True):

@@ -41,8 +41,8 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
     """Makes tiles of images. side: the side of a tile in pixels. rows: image rows (embeddings) along one side of a
     tile. grids: heights and widths of all grids in pixels.
 
-    most: a grid with more image rows than this number of whole tiles is reduced to about so many; 0 for no bound.
-    apart: whether each of several images in a prompt becomes one square, padded with the mean colour.
+    most: the image rows of a grid are reduced to about as many as this number of tiles has; 0 for no bound. apart:
+    whether each image of a prompt with several images becomes one square tile, padded with the mean colour.
     """
 
     family: ClassVar[str] = "llava_next"
@@ -89,8 +89,8 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         return best
 
     def _sheet(self, width: int, height: int, wide: int, high: int) -> Sheet:
-        """Returns the image rows (embeddings) of a grid that show the image, and the size to which these rows are
-        reduced."""
+        """Returns which image rows (embeddings) of a grid the model gets: the part that shows the image, and the height
+        and width to which this part is reduced."""
         across, down = wide // self.side, high // self.side
         columns, lines = across * self.rows, down * self.rows
         left = top = 0

@@ -131,8 +131,9 @@ def _multiple(length: float, unit: int) -> int:
 
 
 def most_rows(side: float) -> int:
-    """Returns the most image rows (embeddings) of a tile. side: the square root of the tile's area, in image rows.
-    Height and width of the tile are rounded, so each may be half a row longer. A tile has at least one line."""
+    """Returns the most image rows (embeddings) that a tile can have. side: the square root of the tile's area, counted
+    in image rows. Height and width are rounded, so each may be longer by half an image row. Neither is less than one
+    image row."""
     longest = math.sqrt(MOST_RATIO)
     return math.floor(max(side**2 + side / 2 * (longest + 1 / longest) + 0.25, side * longest + 0.5))
 

@@ -53,7 +53,8 @@ class Policy(Protocol):
         """Note that a sequence has ended."""
 
     def holds(self, sequence: Sequence) -> bool:
-        """Returns True when the sequence waits without a promise of its TTFT, because none can be given yet."""
+        """Returns True when the sequence waits without a promise of its TTFT, because it is not yet predicted to be in
+        time."""
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
         """Returns the waiting sequences that are refused after all, each with its refusal. Called after a step."""
@@ -71,8 +72,8 @@ class ArrivalPolicy:
         self.limiters = limiters
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Order sequences by priority, lower values first, then by arrival. A preempted sequence gets its old place
-        again."""
+        """Set the sequence's place in the queue: by priority, lower values first, then by arrival. A preempted sequence
+        gets its old place again."""
         sequence.rank = (sequence.request.priority, 0, 0.0, sequence.number)
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
@@ -86,7 +87,7 @@ class ArrivalPolicy:
         return [*queues.prefilling, *queues.waiting]
 
     def may_run(self, sequence: Sequence, queues: Queues) -> bool:
-        """Returns True: only the limits of a step decide."""
+        """Returns True: unlike other policies, this one refuses no admission that the limits of a step allow."""
         return True
 
     def planned(self, step: StepLoad, queues: Queues) -> None:

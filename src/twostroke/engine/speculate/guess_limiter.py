@@ -20,17 +20,18 @@ MARGIN = 0.03
 errors of predictions are about as large."""
 LEAST_CHANCE = 0.05
 PROMPT_ROWS = 128
-"""In a step with prompts, one more row is assumed to cost what it costs in a step with this many rows of prompts."""
+"""In a step with prompts, one more row is assumed to take as long as one more row does in a step that computes this
+many rows of prompts."""
 _FINE = 8
 _COARSE = 4
 
 
 class StepShape(Struct, frozen=True):
-    """The decoding streams of a step. position: the position in their texts that the streams have about reached.
-    beside_prompts: True when prompts wait to be computed, too.
+    """The decoding streams of a step. position: about how many tokens a stream's text has, on average. beside_prompts:
+    True when prompts wait to be computed, too.
 
-    room_rows: the rows that are left for guesses. bound_s: the most seconds that the step may take, when that was
-    promised.
+    room_rows: the rows that are left for guesses. bound_s: the most seconds that the step may take; infinity without
+    objectives.
     """
 
     streams: int

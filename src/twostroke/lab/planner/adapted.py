@@ -1,4 +1,4 @@
-"""Gives a model places for adapters, for a plan. Small matrices are then added to its products."""
+"""Adds adapters (LoRA) to a model that is planned: the program then has their small matrices next to its products."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class SchedulerLimits:
 class SpanTurn(Struct, frozen=True, eq=False):
     """A decision that the step computes pieces of an image span (positions of one image) for `left_s` seconds.
     sequence: the span's sequence. end: the position after the span. walk: gives the pieces of the span that are not
-    computed yet, in order. least: whether the first piece is computed even when it takes longer than left_s."""
+    computed yet, in order. least: whether the smallest next piece is computed even when it takes longer than left_s."""
 
     sequence: Sequence
     end: int

@@ -76,9 +76,9 @@ class SpanTurns:
         return self._turn(sequence, cut.end, cost.walk(start, rows), step, limiters)
 
     def _turn(self, sequence: Sequence, end: int, walk: SpanWalk, step: StepLoad, limiters: Positions[Limiter]) -> int:
-        """Let the step compute pieces of a span in the time that is left, and return the span's rows. When the time is
-        too short for any piece, a step with rows of other prompts computes none, and 0 is returned. Another step then
-        computes the first piece nevertheless."""
+        """Let the step compute pieces of a span in the time that is left, and return the span's rows. If the time is
+        too short for any piece, a step that has rows of other prompts computes none, and 0 is returned. A step without
+        such rows computes the smallest piece nevertheless."""
         left_s, least = time_left_s(step, limiters) - step.encode_s, not step.num_prefill_tokens
         if not least and not walk.fits(left_s, self._times.pace()):
             return 0

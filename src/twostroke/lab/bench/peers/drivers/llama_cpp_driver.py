@@ -184,7 +184,6 @@ class Driver:
         return batch * new_tokens / (time.perf_counter() - began)
 
     def logprobs(self, texts, top):
-        """See protocol.py."""
         import numpy as np
 
         width = self.lib.llama_vocab_n_tokens(self.lib.llama_model_get_vocab(self.model))
@@ -197,7 +196,6 @@ class Driver:
         return found
 
     def weight_bytes(self):
-        """See protocol.py."""
         return self.lib.llama_model_size(self.model)
 
     def gap(self, context, new_tokens):

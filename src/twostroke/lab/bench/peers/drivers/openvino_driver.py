@@ -120,7 +120,6 @@ class Driver:
         return found
 
     def weight_bytes(self):
-        """See protocol.py."""
         return os.path.getsize(os.path.join(self.folder, "openvino_model.bin"))
 
 

@@ -81,7 +81,6 @@ class Driver:
         return steady_rate(arrivals)
 
     def logprobs(self, texts, top):
-        """See protocol.py."""
         from twostroke import SamplingParams
         from twostroke.types.output import Prompt
 
@@ -90,7 +89,6 @@ class Driver:
         return [[list(zip(*each.top, strict=True)) for each in output.prompt_logprobs] for output in outputs]
 
     def weight_bytes(self):
-        """See protocol.py."""
         from twostroke.ops.quant.formats import format_choice
 
         formats, weights = format_choice(self.llm.resolved.model.weights), self.llm.spec.plain.weights

@@ -135,7 +135,7 @@ def _floor(own: int, scale: Scale) -> int:
 
 
 def read(fields: Fields, tiling: Tiling) -> Llama4Processor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({})
     require_side(fields, size, ("height", "width"), tiling.side, 336)
     colors = read_resizing(fields, HALF, BILINEAR, ONE_SIZE)

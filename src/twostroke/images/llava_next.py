@@ -119,7 +119,7 @@ def _fitted(width: int, height: int, wide: int, high: int) -> tuple[int, int]:
 
 
 def read(fields: Fields, tiling: Tiling) -> LlavaNextProcessor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     size, side = fields.group("size") or fields.only({"shortest_edge": 224}), tiling.side
     both = ("height", "width")
     require_side(fields, size, both if not size.has("shortest_edge") else ("shortest_edge",), side, 224)
@@ -135,7 +135,8 @@ def read(fields: Fields, tiling: Tiling) -> LlavaNextProcessor:
 
 
 def read_grids(fields: Fields, usual: Grids) -> Grids:
-    """Returns image_grid_pinpoints of a file. Raises CorruptModel."""
+    """Returns the image_grid_pinpoints of a preprocessor_config.json: heights and widths in pixels. Raises
+    CorruptModel."""
     found = fields.value("image_grid_pinpoints", [list(each) for each in usual])
     try:
         made = tuple((int(high), int(wide)) for high, wide in found)

@@ -139,7 +139,7 @@ def most_rows(side: float) -> int:
 
 
 def read(fields: Fields, tiling: Tiling) -> MiniCPMVProcessor:
-    """Returns the processor that a file describes. Raises CorruptModel, UnsupportedModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel, UnsupportedModel."""
     patching = tiling.patching
     require_tower(fields, ("patch_size",), patching)
     if MODES.get(mode := fields.text("downsample_mode", "4x" if patching.merge == MODES["4x"] else "16x")) is None:

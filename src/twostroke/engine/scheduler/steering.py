@@ -25,7 +25,7 @@ GiveUp = Callable[[Sequence, str], None]
 
 class Steering:
     """Gives paused sequences their next token, or replaces them by copies of others, as the controller of a beam search
-    asks. give_up: preempts a sequence; the next plan reports it."""
+    asks. give_up: preempts a sequence, which the next plan lists among the preempted ones."""
 
     def __init__(self, cache: CacheManager, queues: Queues, give_up: GiveUp) -> None:
         self._cache, self._queues, self._give_up = cache, queues, give_up

@@ -85,7 +85,7 @@ class UnderWay:
         return -(-len(decoding) // self._most)
 
     def beside(self, decoding: list[Sequence], planned: Container[str]) -> list[Sequence]:
-        """Returns the decoding sequences that this plan does not hold. They wait while it is computed."""
+        """Returns the decoding sequences that are not in this plan: their next tokens wait while it is computed."""
         if self._most == 1:
             return []
         return [each for each in decoding if each.request.request_id not in planned]

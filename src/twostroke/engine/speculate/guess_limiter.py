@@ -103,8 +103,8 @@ class GuessLimiter:
         return taken
 
     def _beside_prompts(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:
-        """Returns how many guesses pay in a step with prompts. A guess costs one more row. Its gain is its chance times
-        the time of a token in a step without prompts."""
+        """Returns how many guesses are worth their time in a step with prompts. The cost of a guess is one more row.
+        Its gain is its chance times the time of a token in a step without prompts."""
         row_s = self.times.row_s(shape.streams, shape.position, PROMPT_ROWS) * (1 + self._margin)
         worth_s = self.token_s(shape)
         return sum(chance * worth_s > row_s for chance, _ in ranked)

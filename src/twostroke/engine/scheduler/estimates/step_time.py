@@ -55,8 +55,8 @@ class StepTime:
         return self.high_s(segments) * self._correction.cold_high
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Learn from a step during which memory was being made ready. It corrects only the predictions of steps until
-        the first one that is not cold."""
+        """Learn from a cold step, in which memory was still being made ready. What is learned corrects only the
+        predictions until the first step that is not cold."""
         held = tuple(parts)
         self._correction.observe_cold(_class_of(held), self._cost.predict(held).seconds, measured_s)
 

@@ -13,8 +13,8 @@ ROOM_SHARE = 0.5
 
 
 class BatchDecodes:
-    """Chooses the batch streams of a step; they have no promise. When a step would be too long, the batch streams that
-    went on most recently are left out first.
+    """Chooses the streams of batch work (priority above 0, without objectives) in a step. When a step would be too
+    long, the batch streams that went on most recently are left out first.
 
     At least one is in every step, and the one that was left out longest comes first. Each of k batch streams therefore
     goes on at least every k-th step.

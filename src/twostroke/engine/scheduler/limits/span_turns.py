@@ -26,8 +26,8 @@ from twostroke.types.plan import PlannedSequence, Role, SpanWork
 
 
 class OpenSpan(Struct):
-    """An image span of which some pieces are still to be planned. end: the position after its last row. walk: these
-    pieces."""
+    """An image span of which some pieces are still to be computed. end: the position after its last row. walk: gives
+    these pieces in order."""
 
     sequence: Sequence
     end: int

@@ -16,7 +16,7 @@ BATCH_SLOTS_SHARE = 0.75
 
 
 class StreamRule:
-    """One more stream may enter when decoding all streams keeps the ITL objective; the first stream always may."""
+    """Admits one more stream when decoding all streams keeps the ITL objective. The first stream is always admitted."""
 
     def __init__(self, seconds: Callable[[Sequence[Segment]], float], max_sequences: int) -> None:
         self._seconds = seconds

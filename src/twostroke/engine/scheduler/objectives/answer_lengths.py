@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from twostroke.engine.scheduler.sequence import Sequence as Answer
 
 ENDED_KEPT = 64
-"""Lengths are learned from the answers that were admitted last: from as many as run at present, and this many more."""
+"""Lengths are learned from the answers that were admitted last. Their number is that of the answers that run at
+present, plus this one."""
 RATE_SAFETY = 0.5
 """The safety margin of a rate of ends (ended answers for each generated token): n observed ends count as (sqrt(n) -
 0.5)^2. The true rate is at least that high in about 85% of the cases."""

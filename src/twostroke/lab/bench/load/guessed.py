@@ -21,8 +21,8 @@ TIMEOUT_S = 5.0
 @dataclass(frozen=True, slots=True)
 class GuessTotals:
     """The totals of speculative decoding that a server counts: tokens guessed and accepted. won_s: the predicted
-    seconds of the steps that were spared. lost_s: the predicted seconds of verifying. Both are None where the server
-    gives no figure."""
+    seconds of the steps that accepted guesses saved. lost_s: the predicted seconds of verifying. Both are None where
+    the server gives no figure."""
 
     guessed: float
     accepted: float

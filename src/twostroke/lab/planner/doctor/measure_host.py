@@ -79,8 +79,7 @@ class HostMeter(NoObserver):
         self.prompts.clear()
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """Records the time of a step: as a decode step when all of its sequences decode, else as a step with a prompt.
-        """
+        """Records the time of a step among `decodes` when all of its sequences decode, else among `prompts`."""
         before, self._last_s = self._last_s, self._clock()
         if any(sequence.role is Role.PREFILL for sequence in plan.sequences):
             self.prompts.append(Taken(duration_s, result.model_s))

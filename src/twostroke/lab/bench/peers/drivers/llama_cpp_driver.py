@@ -152,7 +152,7 @@ class Driver:
         return [(token, i, stream, i == tokens - 1) for i, token in enumerate(ids)]
 
     def prefill(self, tokens):
-        """Returns tokens a second, from the call to the first logits."""
+        """Returns the tokens of the prompt divided by the seconds from the call to the first logits."""
         self._forget()
         rows = self._prompt(tokens)
         began = time.perf_counter()

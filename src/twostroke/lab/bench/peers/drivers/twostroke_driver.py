@@ -53,8 +53,9 @@ class Driver:
         return Prompt(ids, SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True))
 
     def prefill(self, tokens):
-        """Returns tokens a second, from the call to the first token. All calls but the first wait until the weights lie
-        in huge pages. The first call after `load` does not: the benchmark counts it as part of the engine's start."""
+        """Returns the tokens of the prompt divided by the seconds from the call to the first token. All calls but the
+        first wait until the weights lie in huge pages. The first call after `load` does not: the benchmark counts it as
+        part of the engine's start."""
         if self.started:
             self.llm.settle()
         self.started = True

@@ -1,5 +1,5 @@
-"""The processor of each family of vision models. It is the module that cuts the family's images into tiles; it reads
-the settings for this in a model's folder."""
+"""Finds the processor of a family of vision models. Each family has a module that cuts images into tiles, by the
+settings in a model's folder."""
 
 from __future__ import annotations
 

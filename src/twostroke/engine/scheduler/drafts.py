@@ -31,7 +31,7 @@ class Drafter(Protocol):
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
         """Note that a step was run. accepted: for each request that had draft tokens, how many were accepted.
-        measured_s: the step's seconds; 0 for a step that nothing can be learned from, such as a cold or faulty one."""
+        measured_s: the step's seconds; 0 when its time is no measure of later ones."""
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
         """Note that a request has ended."""

@@ -17,8 +17,8 @@ may become the same one. A match of characters counts only if the token ids are 
 
 
 class SearchedText:
-    """An index over a growing list of tokens, in which runs of tokens are searched. The caller keeps the list itself.
-    """
+    """A growing list of tokens, kept as a string, in which runs of tokens are searched. The caller keeps the list
+    itself."""
 
     __slots__ = ("_characters",)
 

@@ -79,8 +79,9 @@ class AnswerLengths:
 
 
 class EndRates:
-    """The probability that an answer ends at its next token, for each class of lengths (EDGES). lengths: for each
-    observed answer, its number of tokens so far, and True when it has ended."""
+    """The probability that an answer stops at its next token, for each class of lengths (EDGES). lengths: for each
+    observed answer, its number of tokens so far, and True when it stopped there (False: it still runs, or reached its
+    limit)."""
 
     def __init__(self, lengths: Sequence[tuple[int, bool]]) -> None:
         reached, made, ends = [0] * len(EDGES), [0] * len(EDGES), [0] * len(EDGES)

@@ -99,8 +99,9 @@ class Driver:
         return time.perf_counter() - began
 
     def logprobs(self, texts, top):
-        """LLMPipeline returns the likeliest token alone, so the exported model itself is run by OpenVINO's runtime,
-        with the pipeline's settings. The model reads each text in one step, so K and V are not rounded."""
+        """Returns the likeliest next tokens, as protocol.py describes. LLMPipeline returns a single token, so the
+        exported model itself is run by OpenVINO's runtime, with the pipeline's settings. The model reads each text in
+        one step, so K and V are not rounded."""
         import numpy as np
         import openvino
 

@@ -38,9 +38,10 @@ class Grammars(Protocol):
     """Compiles grammars, in threads of its own. Any thread may call it."""
 
     def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Begin to compile `count` machines of a grammar, without waiting.
+        """Begin to compile a grammar, without waiting. The future gives `count` masks, one for each completion, or
+        raises the same errors.
 
-        Raises InvalidRequest, Overloaded. The future gives the machines, or raises the same errors.
+        Raises InvalidRequest, Overloaded.
         """
 
 
@@ -282,8 +283,8 @@ class Session:
         return [chosen for delta in made for chosen in self._chosen(delta)] if self._choosing else made
 
     def _chosen(self, delta: Delta) -> Sequence[Delta]:
-        """Returns the piece. When answers are compared, returns the best of them once all have ended, and nothing
-        before."""
+        """Returns the delta as it is. For a beam search or best_of, returns nothing until all answers have ended, and
+        then the best ones."""
         choosing = self._choosing.get(delta.request_id)
         if choosing is None:
             return (delta,)
@@ -342,7 +343,7 @@ class Session:
             return Piece()
 
     def _of_one(self, live: _Live, piece: Piece) -> Delta | None:
-        """Returns the same as `_joined` for one piece, which is the case for nearly every token."""
+        """Returns the delta of one piece of text, which is the case for nearly every token; None for an empty piece."""
         text, token_ids = piece.text, piece.token_ids
         if not (text or token_ids):
             return None

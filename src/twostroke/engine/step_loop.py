@@ -1,5 +1,5 @@
 """The loop of steps that an engine and a replica share. It runs plans, survives faults of single steps, and checks the
-machine after several."""
+machine after several faults in a row."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StepLoop:
 
     def listen(self, listener: FlightListener, computed: Computed) -> None:
         """Set two listeners. listener: is told of each plan that begins while others are in flight. computed: called
-        before each commit."""
+        with each plan and its result before the scheduler commits it."""
         self._flight.tell(listener)
         self._computed = computed
 

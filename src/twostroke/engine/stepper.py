@@ -17,10 +17,11 @@ def no_doubt() -> None:
 
 
 class Stepper:
-    """Owns the loop of steps, and the session that makes texts of its events; used from one thread at a time.
+    """Owns the loop of steps, and the session that turns the events of steps into text; used from one thread at a time.
 
     The session's observer is called for each step. require_sound: called before each step; raises EngineStopped when no
-    answer can be trusted any more. alarm: rung when require_sound would raise from now on.
+    answer can be trusted any more. alarm: set off (`ring`) by whatever finds out that require_sound will raise from now
+    on.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Stepper:
         return self.loop.has_work or self.alarm.rung
 
     def gauges(self) -> Any:
-        """Returns the scheduler's counts."""
+        """Returns the scheduler's present counts of requests and pages (Gauges)."""
         return self.loop.book.gauges()
 
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:

@@ -54,7 +54,7 @@ class SyncEngine:
         return self._watched(self._drive(self._named(prompts)))
 
     def gauges(self) -> Any:
-        """Returns the scheduler's counts."""
+        """Returns the scheduler's present counts of requests and pages (Gauges)."""
         return self._stepper.gauges()
 
     def stop(self) -> None:

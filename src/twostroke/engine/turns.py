@@ -1,5 +1,5 @@
-"""A lock that threads get in the order in which they asked for it, and actions that run under the lock without a thread
-that waits for it.
+"""A lock that threads get in the order in which they asked for it. An action can be left for the next thread that takes
+or releases the lock, so that the caller need not wait.
 
 threading.Lock may be taken again at once by the thread that released it: a thread that steps an engine in a loop would
 keep every other thread out. With this lock the thread that has waited longest comes next.

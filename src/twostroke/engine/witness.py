@@ -15,10 +15,10 @@ class Witness(Protocol):
     end of each step, on the thread that runs steps: it must be quick, and must not raise."""
 
     def begins(self, group_ids: Sequence[str]) -> None:
-        """Called when a step for these requests begins. An id may occur several times."""
+        """Record that a step for these requests begins. An id may occur several times."""
 
     def ends(self) -> None:
-        """Called when the step has ended, successfully or not."""
+        """Record that the step has ended, successfully or not."""
 
 
 class WitnessedExecutor:

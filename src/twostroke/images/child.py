@@ -1,13 +1,13 @@
-"""The program of the process that opens image files: one image after the other. The parent may kill it at any of them.
+"""The program of the process that opens image files, one after the other. The parent may kill it during any of them.
 
-In: a line of JSON {"bytes": n, "formats": [...], "pixels": n} and n bytes. Out: {"width": w, "height": h}, the size in
-which the image is shown, or {"fault": text}. For an image with more pixels than the input allows, Out has the size in
-the file's header. In: {"steps": [...], "wall_s": s}. Out: {"bytes": n} and n bytes: the tiles one after the other,
-three bytes a pixel; or {"fault": text}. Empty steps end the job without an answer.
+In: a line of JSON {"bytes": n, "formats": [...], "pixels": n} and n bytes. Out: {"width": w, "height": h}, the size of
+the image after the rotation that EXIF asks for, or {"fault": text}. An image with more pixels than the input allows
+gets the size in the file's header, without rotation. In: {"steps": [...], "wall_s": s}. Out: {"bytes": n} and n bytes:
+the tiles one after the other, three bytes a pixel; or {"fault": text}. Empty steps end the job without an answer.
 
 Steps: ["resize", w, h, filter] changes the image. ["tile", x, y, w, h] gives a part of it, black where that part is
-larger than the image. ["whole", w, h, filter] gives the whole image in that size. ["again"] takes back the resizing.
-["square", r, g, b] puts the image into the middle of a square of this colour.
+larger than the image. ["whole", w, h, filter] gives the whole image in that size. ["again"] undoes all resizing before
+it. ["square", r, g, b] puts the image into the middle of a square of this colour.
 
 The program ends when its input ends. It imports nothing of Twostroke but twostroke.system.
 """
@@ -28,7 +28,7 @@ NICENESS = 5
 """The niceness of this process. An engine's threads compute meanwhile and wait for each other, so none of them should
 lose its core to this process."""
 WIDE = ("I;16", "I;16L", "I;16B", "I")
-"""Modes with 16 bits a pixel; only the upper 8 bits are used."""
+"""Pillow's modes for grey images with 16 bits a pixel; only the upper 8 bits are used."""
 
 
 def opened(data: bytes, formats: list[str]) -> Image.Image:

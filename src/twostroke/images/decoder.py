@@ -39,7 +39,7 @@ OPENING_BYTES = 1024
 """The number of bytes at the beginning of a text file in which `<svg` is looked for."""
 TAKEN = "PNG, JPEG, WebP, GIF or BMP"
 JOBS = 256
-"""The number of images after which a process is replaced."""
+"""The number of images after which the process that opens them is replaced by a new one."""
 READ_BYTES = 1 << 20
 MEMORY_BYTES = 256 << 20
 BYTES_A_PIXEL = 24
@@ -48,7 +48,8 @@ resized."""
 
 Step = tuple[Any, ...]
 Rule = Callable[[int, int], tuple[Sequence[Step], int]]
-"""rule(width, height): returns the steps for an image of that size, and the number of bytes that they give."""
+"""rule(width, height): returns the steps by which the child process cuts an image of that size into tiles, and the
+number of bytes of all tiles."""
 
 
 class ImageLimits(Struct, frozen=True):

@@ -34,8 +34,8 @@ MEMO_BYTES = 64 << 20
 
 
 class SeenImage(Struct, frozen=True):
-    """An image in the form that the model takes. text: the text that stands in the prompt for the image. canvases: for
-    each tile, its place on the plane of the image; None in models without such a plane."""
+    """An image in the form that the model takes. text: the text that stands in the prompt for the image. canvases: the
+    position of each tile on the canvas, the plane on which a model places an image; None in models without a canvas."""
 
     tiles: tuple[ImageTile, ...]
     text: str
@@ -52,8 +52,9 @@ NOT_SEEN = SeenImage((), "")
 
 
 class SpanShape(Struct, frozen=True):
-    """How a model's image spans look. placeholder: the token id of each image row (an embedding). breaks_lines: see
-    Processor. together: see ImageSpan. marks: see Sight."""
+    """How a model's image spans look. placeholder: the token id that stands for each image row (an embedding from the
+    encoder). breaks_lines: whether other tokens stand between lines of image rows. together: whether the rows of a span
+    see each other. marks: the ids of tokens with positions on the image's canvas, such as the end of an image."""
 
     placeholder: int
     breaks_lines: bool
@@ -90,8 +91,8 @@ class Looks(Protocol):
 
 class Eyes:
     """Opens the images of prompts and cuts them into tiles. Any thread may call it. patching: how the encoder divides
-    tiles. placeholder: the token id of each image row (an embedding). together: see ImageSpan. fetcher: fetches files
-    from other machines. marks: see Sight."""
+    tiles. placeholder: the token id that stands for each image row (an embedding). fetcher: fetches files from other
+    machines. together, marks: see SpanShape."""
 
     def __init__(
         self,
@@ -132,8 +133,8 @@ class Eyes:
     def placed(
         self, messages: Sequence[Mapping[str, Any]], seen: Callable[[WantedImage], SeenImage], local: bool
     ) -> Pictures | None:
-        """Returns the images of a conversation; None where it has none. seen: returns the opened image for each wanted
-        one. local: see `look`."""
+        """Returns the images of a conversation; None where it has none. seen: called for each image that the messages
+        name; returns the opened image. local: whether files, arrays and bytes of the caller are accepted."""
         marks, found = PictureMarks(self._processor.mark), list[SeenImage]()
         among = self._processor.apart and _images_of(messages) > 1
         made = []
@@ -228,8 +229,8 @@ class Eyes:
         return SeenImage(tuple(tiles), self._processor.text(cut, lines), canvases)
 
     def _key(self, width: int, height: int, pixels: bytes, more: Sheet | Canvas | None) -> int:
-        """Returns the key of a tile. Two tiles have the same key only where the encoder makes the same rows of both.
-        Their rows and closing tokens must also have the same positions on the canvas."""
+        """Returns the key of a tile. Two tiles have the same key only where the encoder makes the same rows of both,
+        and where rows and end tags get the same positions on the canvas."""
         digest = hashlib.sha256(VERSION)
         size = b"%d x %d" % (width, height) + (b"" if more is None else repr(more).encode())
         for part in (self._processor.settings.encode(), size, pixels):
@@ -248,17 +249,17 @@ def _images_of(messages: Sequence[Mapping[str, Any]]) -> int:
 
 
 class EyesOfRequest:
-    """Finds the images of one request without opening files. Satisfies Looks. `look` raises ImagesWanted for images
-    that are not opened yet. The caller opens them elsewhere, gives them to `take`, and calls `look` again. Images that
-    were found stay known."""
+    """Finds the images of one request without opening files. `look` raises ImagesWanted with the images that are not
+    opened yet. The caller opens them in another thread, gives them to `take`, and calls `look` again. Images that were
+    found stay known."""
 
     def __init__(self, eyes: Eyes) -> None:
         self._eyes = eyes
         self._found: dict[ImageName, SeenImage] = {}
 
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
-        """Returns the images of the request; None where it has none. Raises ImagesWanted for images that are not opened
-        yet."""
+        """Returns the images of the request; None where it has none. Raises ImagesWanted with all images that the
+        caller must open first. local: whether files, arrays and bytes of the caller are accepted."""
         wanted: list[WantedImage] = []
 
         def seen(image: WantedImage) -> SeenImage:
@@ -276,7 +277,7 @@ class EyesOfRequest:
         return made
 
     def take(self, asked: AskedImage, seen: SeenImage) -> None:
-        """Remembers an image that is open now."""
+        """Remembers an image that the caller has opened, for the next `look`."""
         self._found[asked.name] = seen
 
 
@@ -292,7 +293,8 @@ class Pictures:
         shape: SpanShape,
         ahead: Callable[[int], str],
     ) -> None:
-        """ahead: returns the text that stands before an image, such as its number; see Processor.ahead."""
+        """ahead: called with the number of images before this one in the prompt; returns the text that stands before
+        the image, such as `<image_id>0</image_id>`."""
         self.messages, self.marks = messages, marks
         self._images, self._shape, self._ahead = images, shape, ahead
         self._tiles: list[tuple[ImageTile, Canvas | None]] = []

@@ -1,5 +1,5 @@
-"""The processor of each family of vision models: the module that cuts its images into tiles, and the settings in a
-model's folder that this module reads."""
+"""Finds the processor of a family of vision models. Each family has a module that cuts images into tiles, by the
+settings in a model's folder."""
 
 from __future__ import annotations
 

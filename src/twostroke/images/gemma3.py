@@ -45,7 +45,7 @@ class Gemma3Processor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Gemma3Processor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({})
     require_side(fields, size, ("height", "width"), tiling.side, 224)
     return Gemma3Processor(tiling.side, read_resizing(fields, HALF, BILINEAR, ONE_SIZE))

@@ -72,8 +72,8 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Gemma4Processor:
-    """Returns the processor that a file describes; an image has at most `tiling.most_rows` rows. Raises CorruptModel.
-    """
+    """Returns the processor that a preprocessor_config.json describes; an image has at most `tiling.most_rows` rows.
+    Raises CorruptModel."""
     require_tower(fields, ("patch_size", "pooling_kernel_size"), tiling.patching)
     silent = fields if fields.has("do_normalize") else fields.changed({"do_normalize": False})
     colors = read_resizing(silent, PLAIN, BICUBIC, MULTIPLES)

@@ -12,7 +12,7 @@ from twostroke.types.spec.fields import Fields
 
 
 class Gemma4UnifiedProcessor(Gemma4Processor, frozen=True):
-    """Makes one tile of each image, as Gemma4Processor does."""
+    """Makes the same tiles as Gemma4Processor, but keeps the plain normalized values of pixels."""
 
     family: ClassVar[str] = "gemma4_unified"
 
@@ -22,8 +22,8 @@ class Gemma4UnifiedProcessor(Gemma4Processor, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Gemma4UnifiedProcessor:
-    """Returns the processor that a file describes. The file's patches are smaller than the model's: patch_size times
-    pooling_kernel_size must be the side of the pixels that become one embedding. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. A square of patch_size times pooling_kernel_size
+    pixels a side must be the square that becomes one embedding. Raises CorruptModel."""
     patch, merge = (
         fields.integer(name, 1, 4096, default=usual) for name, usual in (("patch_size", 16), ("pooling_kernel_size", 3))
     )

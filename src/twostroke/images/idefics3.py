@@ -96,7 +96,7 @@ def multiples(width: int, height: int, side: int) -> tuple[int, int]:
 
 
 def read(fields: Fields, tiling: Tiling) -> Idefics3Processor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     largest, side = fields.group("max_image_size"), tiling.side
     own = 364 if largest is None else largest.integer("longest_edge", 1, LARGEST)
     if own != side:

@@ -56,7 +56,7 @@ class InternVLProcessor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> InternVLProcessor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({})
     require_side(fields, size, ("height", "width"), tiling.side, 384)
     colors = read_resizing(fields, CLIP, BICUBIC, ONE_SIZE)

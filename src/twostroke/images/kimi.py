@@ -21,8 +21,9 @@ GROUP = "media_proc_cfg"
 
 
 class KimiProcessor(OfColors, Struct, frozen=True):
-    """Makes one tile of each image. patches: the most patches of an image before black is added. longest: the most
-    patches of a side. rows: the most image rows (embeddings) of an image with the black around it."""
+    """Makes one tile of each image, with black added on the right and below. patches: the most patches of an image
+    without the added black. longest: the most patches along one side. rows: the most image rows (embeddings) of a tile,
+    black included."""
 
     family: ClassVar[str] = "kimi"
     patching: Patching
@@ -62,8 +63,8 @@ class KimiProcessor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> KimiProcessor:
-    """Returns the processor that a file describes. An image has at most `tiling.most_rows` rows. Raises CorruptModel.
-    """
+    """Returns the processor that a preprocessor_config.json describes. An image has at most `tiling.most_rows` rows.
+    Raises CorruptModel."""
     group, patching = fields.group(GROUP), tiling.patching
     fields = fields.changed(group.values) if group is not None else fields
     tower = {"patch_size": patching.patch, "merge_size": patching.merge, "merge_kernel_size": patching.merge}

@@ -83,7 +83,7 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Lfm2Processor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     patching = tiling.patching
     require_tower(fields, ("encoder_patch_size", "downsample_factor"), patching)
     most = min(fields.integer("max_image_tokens", 1, 1 << 20, default=256), tiling.most_rows)

@@ -11,5 +11,5 @@ from twostroke.types.spec.fields import Fields
 
 
 def read(fields: Fields, tiling: Tiling) -> pixtral.PixtralProcessor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     return structs.replace(pixtral.read(fields, tiling), mark=IMAGE, breaks_lines=False)

@@ -30,7 +30,8 @@ BEGIN, IMAGE, WHOLE, END = "<|image_start|>", "<|patch|>", "<|image|>", "<|image
 AFTER_TILE, AFTER_LINE = "<|tile_x_separator|>", "<|tile_y_separator|>"
 MOST_TILES = 16
 Scale = float | np.float32
-"""The quotient of two sides. Some quotients are float32, as in transformers: their rounding decides sizes in pixels."""
+"""The factor by which a side of an image is resized. Some factors are float32, as in transformers: their rounding
+decides sizes in pixels."""
 
 
 class Llama4Processor(OfColors, Struct, frozen=True):
@@ -93,8 +94,8 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return min((grid for grid, scale in scales.items() if scale == chosen), key=lambda grid: grid[0] * grid[1])
 
     def _shown(self, width: int, height: int, wide: int, high: int) -> tuple[int, int]:
-        """Returns the image's size on a grid of wide x high pixels. Unless `enlarges` is set, a side grows at most to
-        the side of a tile."""
+        """Returns the size to which the image is resized to fit a grid of wide x high pixels. Unless `enlarges` is set,
+        a side is enlarged at most to the side of one tile."""
         most_wide, across = self._scale(width, wide)
         most_high, down = self._scale(height, high)
         if _is_less(across, down):
@@ -134,7 +135,7 @@ def _floor(own: int, scale: Scale) -> int:
 
 
 def read(fields: Fields, tiling: Tiling) -> Llama4Processor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({})
     require_side(fields, size, ("height", "width"), tiling.side, 336)
     colors = read_resizing(fields, HALF, BILINEAR, ONE_SIZE)

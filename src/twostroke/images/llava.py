@@ -24,8 +24,8 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE = "<image>"
 MOST_PIXELS = 1 << 25
-"""The most pixels to which an image may be resized before its middle is taken. Only very narrow images would have more.
-"""
+"""The most pixels to which an image may be resized before its middle is cut out. An image so narrow that it would have
+more is refused."""
 
 
 class LlavaProcessor(OfColors, Struct, frozen=True):
@@ -59,7 +59,7 @@ class LlavaProcessor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> LlavaProcessor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({"shortest_edge": 224})
     stretched, both = not size.has("shortest_edge"), ("height", "width")
     require_side(fields, size, both if stretched else ("shortest_edge",), tiling.side, 224)

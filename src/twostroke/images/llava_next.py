@@ -41,8 +41,8 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
     """Makes tiles of images. side: the side of a tile in pixels. rows: image rows (embeddings) along one side of a
     tile. grids: heights and widths of all grids in pixels.
 
-    most: a grid with more image rows than this number of whole tiles is reduced to about so many; 0 for no bound.
-    apart: whether each of several images in a prompt becomes one square, padded with the mean colour.
+    most: the image rows of a grid are reduced to about as many as this number of tiles has; 0 for no bound. apart:
+    whether each image of a prompt with several images becomes one square tile, padded with the mean colour.
     """
 
     family: ClassVar[str] = "llava_next"
@@ -89,8 +89,8 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         return best
 
     def _sheet(self, width: int, height: int, wide: int, high: int) -> Sheet:
-        """Returns the image rows (embeddings) of a grid that show the image, and the size to which these rows are
-        reduced."""
+        """Returns which image rows (embeddings) of a grid the model gets: the part that shows the image, and the height
+        and width to which this part is reduced."""
         across, down = wide // self.side, high // self.side
         columns, lines = across * self.rows, down * self.rows
         left = top = 0
@@ -119,7 +119,7 @@ def _fitted(width: int, height: int, wide: int, high: int) -> tuple[int, int]:
 
 
 def read(fields: Fields, tiling: Tiling) -> LlavaNextProcessor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     size, side = fields.group("size") or fields.only({"shortest_edge": 224}), tiling.side
     both = ("height", "width")
     require_side(fields, size, both if not size.has("shortest_edge") else ("shortest_edge",), side, 224)
@@ -135,7 +135,8 @@ def read(fields: Fields, tiling: Tiling) -> LlavaNextProcessor:
 
 
 def read_grids(fields: Fields, usual: Grids) -> Grids:
-    """Returns image_grid_pinpoints of a file. Raises CorruptModel."""
+    """Returns the image_grid_pinpoints of a preprocessor_config.json: heights and widths in pixels. Raises
+    CorruptModel."""
     found = fields.value("image_grid_pinpoints", [list(each) for each in usual])
     try:
         made = tuple((int(high), int(wide)) for high, wide in found)

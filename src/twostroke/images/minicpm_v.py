@@ -131,14 +131,15 @@ def _multiple(length: float, unit: int) -> int:
 
 
 def most_rows(side: float) -> int:
-    """Returns the most image rows (embeddings) of a tile. side: the square root of the tile's area, in image rows.
-    Height and width of the tile are rounded, so each may be half a row longer. A tile has at least one line."""
+    """Returns the most image rows (embeddings) that a tile can have. side: the square root of the tile's area, counted
+    in image rows. Height and width are rounded, so each may be longer by half an image row. Neither is less than one
+    image row."""
     longest = math.sqrt(MOST_RATIO)
     return math.floor(max(side**2 + side / 2 * (longest + 1 / longest) + 0.25, side * longest + 0.5))
 
 
 def read(fields: Fields, tiling: Tiling) -> MiniCPMVProcessor:
-    """Returns the processor that a file describes. Raises CorruptModel, UnsupportedModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel, UnsupportedModel."""
     patching = tiling.patching
     require_tower(fields, ("patch_size",), patching)
     if MODES.get(mode := fields.text("downsample_mode", "4x" if patching.merge == MODES["4x"] else "16x")) is None:

@@ -12,5 +12,5 @@ IMAGE = "<|IMAGE_PLACEHOLDER|>"
 
 
 def read(fields: Fields, tiling: Tiling) -> QwenProcessor:
-    """Returns the processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. Raises CorruptModel."""
     return structs.replace(read_bounded(fields, tiling, 384 * 384, 1536 * 1536), mark=IMAGE, lift=Lift.EACH)

@@ -30,8 +30,8 @@ PNG_MODES = ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")
 
 class AskedImage(Struct, frozen=True):
     """An image that a message holds. data: the bytes of a file. url: the URL at which another machine has the file, in
-    place of its bytes. low: True where few tiles are asked for. among: True where a prompt has several images, and the
-    model cuts these otherwise than one."""
+    place of its bytes. low: True where few tiles are asked for. among: True for one of several images in a prompt, if
+    the model cuts them otherwise than a single image."""
 
     data: bytes
     low: bool

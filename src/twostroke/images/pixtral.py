@@ -56,8 +56,8 @@ class PixtralProcessor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> PixtralProcessor:
-    """Returns the processor that a file describes; an image has at most `tiling.most_rows` rows. Raises CorruptModel.
-    """
+    """Returns the processor that a preprocessor_config.json describes; an image has at most `tiling.most_rows` rows.
+    Raises CorruptModel."""
     patching = tiling.patching
     size = fields.group("size") or fields.only({"longest_edge": 1024})
     longest = size.optional_integer("longest_edge", 1, 1 << 16)

@@ -24,9 +24,9 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 class Tiling(Struct, frozen=True):
     """What a model allows its processor. side: the side of all tiles in pixels; 0 where the image decides. most_rows:
     the most image rows (embeddings) of a tile. grids: heights and widths in pixels of the grids of tiles that the model
-    knows. most_tiles: a grid with more image rows than this number of tiles is reduced to about so many; 0 for no
-    bound. apart: whether each of several images in a prompt becomes one tile. canvas: whether the tiles of an image
-    have places on one common plane."""
+    knows. most_tiles: the image rows of a grid are reduced to about as many as this number of tiles has; 0 for no
+    bound. apart: whether each image of a prompt with several images becomes one tile. canvas: whether the tiles of an
+    image have positions on a canvas, the plane of the whole image."""
 
     patching: Patching
     side: int
@@ -38,9 +38,9 @@ class Tiling(Struct, frozen=True):
 
 
 class Cut(Struct, frozen=True):
-    """How one image becomes tiles. steps: the steps that child.py runs. sizes: width and height of each tile. columns,
-    rows: the columns and rows of tiles, 0 where the image is one tile. sheets: None for a tile that is encoded as a
-    whole. A Sheet for a tile that consists of squares which are encoded one by one."""
+    """How one image becomes tiles. steps: the steps that the child process (child.py) runs. sizes: width and height of
+    each tile. columns, rows: the columns and rows of tiles, 0 where the image is one tile. sheets: for each tile, a
+    Sheet if the tile consists of squares that are encoded one by one, None if it is encoded as a whole."""
 
     steps: tuple[Step, ...]
     sizes: tuple[tuple[int, int], ...]
@@ -106,20 +106,20 @@ class Processor(Protocol):
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
         """Returns the text that stands in the prompt for an image: placeholders and the tags around them. lines: for
-        each tile, the number of lines of image rows (embeddings), and of rows in a line."""
+        each tile, (number of lines, image rows in a line). An image row is an embedding."""
 
     def ahead(self, place: int) -> str:
         """Returns the text that stands in the prompt before the text of an image, such as its number. place: the number
         of images before it in the prompt."""
 
     def canvases(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> Sequence[Canvas | None]:
-        """Returns, for each tile, its place on the plane of its image; None in families without such a plane. lines:
-        see `text`."""
+        """Returns the position of each tile on the canvas, the plane of the whole image; None for each tile in families
+        without a canvas. lines: see `text`."""
 
 
 class Colors(Struct, frozen=True):
-    """How a byte of a pixel becomes a value: (byte * factor - mean) / std. word: the number of Pillow's resizing
-    filter. resizes: whether images are resized at all."""
+    """How pixels are resized and normalized: the value of a byte is (byte * factor - mean) / std. word: the number of
+    Pillow's resizing filter. resizes: whether images are resized at all."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -194,8 +194,8 @@ def require_side(fields: Fields, size: Fields, names: Sequence[str], side: int, 
 def read_resizing(
     fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int, why: str
 ) -> Colors:
-    """Reads the settings that all families have (see read_colors). Also raises CorruptModel where images must keep
-    their size. why: the reason why that is impossible."""
+    """Reads how pixels are resized and normalized (see read_colors). Also raises CorruptModel where the file sets
+    do_resize to false. why: the reason that this error gives."""
     colors = read_colors(fields, usual, word)
     if not colors.resizes:
         raise fields.wrong("do_resize", why)
@@ -206,8 +206,8 @@ ONE_SIZE, MULTIPLES = "All tiles have one size.", "Sides of a tile are multiples
 
 
 def read_colors(fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int) -> Colors:
-    """Reads how bytes become values and how images are resized. usual: mean and deviation where the file has none.
-    word: the filter where the file names none. Raises CorruptModel."""
+    """Reads how pixels are normalized and images are resized. usual: mean and standard deviation where the file has
+    none. word: the number of Pillow's resizing filter where the file names none. Raises CorruptModel."""
     mean, std = (
         fields.numbers(name, 3, -1e6, 1e6) if fields.has(name) else silent
         for name, silent in zip(("image_mean", "image_std"), usual, strict=True)

@@ -44,7 +44,8 @@ class Lift(enum.Enum):
 class QwenProcessor(OfColors, Struct, frozen=True):
     """Makes one tile of each image. unit: the side in pixels of the square that becomes one image row (an embedding).
     least, most: the bounds of the area in pixels. mark: the text that the template writes for one image, and that the
-    processor writes for each image row. lift: how sides shorter than `unit` are enlarged."""
+    processor writes for each image row. lift: whether and how an image with a side shorter than `unit` is enlarged in
+    proportion."""
 
     family: ClassVar[str] = "qwen"
     unit: int
@@ -100,14 +101,14 @@ def smart_size(
 
 
 def read(fields: Fields, tiling: Tiling) -> QwenProcessor:
-    """Returns the processor that a file describes; an image has at most `tiling.most_rows` rows. Raises CorruptModel.
-    """
+    """Returns the processor that a preprocessor_config.json describes; an image has at most `tiling.most_rows` rows.
+    Raises CorruptModel."""
     return read_bounded(fields, tiling, 56 * 56, 28 * 28 * 1280)
 
 
 def read_bounded(fields: Fields, tiling: Tiling, least_usual: int, most_usual: int) -> QwenProcessor:
-    """Returns the processor that a file describes. least_usual, most_usual: the bounds of the area where the file has
-    none. Raises CorruptModel."""
+    """Returns the processor that a preprocessor_config.json describes. least_usual, most_usual: the bounds of an
+    image's area in pixels, where the file has none. Raises CorruptModel."""
     patching = tiling.patching
     require_tower(fields, ("patch_size", "merge_size"), patching)
     size = fields.group("size") or fields.only({})

@@ -26,12 +26,12 @@ def nearest_grid(width: int, height: int, side: int, least: int, most: int) -> t
 
 
 def squares(columns: int, rows: int, side: int) -> list[Step]:
-    """Returns the steps of child.py that cut a resized image into the squares of a grid, line by line. side: in pixels.
-    """
+    """Returns the steps, for the child process, that cut a resized image into the squares of a grid, line by line.
+    side: the side of a square in pixels."""
     return [("tile", column * side, row * side, side, side) for row in range(rows) for column in range(columns)]
 
 
 def with_squares(columns: int, rows: int, side: int, word: int) -> list[Step]:
-    """Returns the steps of child.py that stretch an image to a grid and cut it into squares. Steps after these see the
-    image in its former size."""
+    """Returns the steps, for the child process, that stretch an image to a grid, cut it into squares, and undo the
+    stretching. word: the number of Pillow's resizing filter."""
     return [("resize", columns * side, rows * side, word), *squares(columns, rows, side), ("again",)]

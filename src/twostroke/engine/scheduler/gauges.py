@@ -30,7 +30,8 @@ class Gauges:
 
     @classmethod
     def of(cls, queues: Queues, cache: CacheManager, preemptions: int, query_tokens: int, hit_tokens: int) -> Gauges:
-        """Returns the counts of this moment. preemptions, query_tokens, hit_tokens: the totals."""
+        """Returns the counts of this moment. preemptions, query_tokens, hit_tokens: the totals since the start of the
+        scheduler."""
         return cls(
             running=len(queues.running),
             waiting=len(queues.waiting),

@@ -12,21 +12,23 @@ from twostroke.engine.scheduler.queues import Queues
 from twostroke.engine.scheduler.sequence import Sequence
 
 GiveUp = Callable[[Sequence, str], None]
-"""Called with (sequence, request id): preempts the sequence, outside of a step. The id is reported as the request for
-which this is done."""
+"""A function that preempts a sequence between two steps. It is called with (sequence, id of the request that caused the
+preemption)."""
 
 
 class Parking:
-    """Pauses and resumes the sequences of clients that do not read. give_up: preempts a sequence; the next plan reports
-    it."""
+    """Pauses and resumes the sequences of clients that do not read. give_up: preempts a sequence, which the next plan
+    lists among the preempted ones."""
 
     def __init__(self, queues: Queues, give_up: GiveUp) -> None:
         self._queues, self._give_up = queues, give_up
 
     def park(self, request_id: str) -> None:
-        """Stop computing the request. Unknown ids are ignored, and so are beams, which their search pauses.
+        """Stop computing the request. Unknown ids are ignored. Beams are ignored too, since the beam search pauses them
+        itself.
 
-        If a plan that is not committed contains the sequence, it keeps its pages; park it again after that plan.
+        If a plan that is not committed contains the sequence, the sequence keeps its pages. Call `park` again after
+        that plan to take them.
         """
         sequence = self._queues.find(request_id)
         if sequence is None or sequence.request.steered:

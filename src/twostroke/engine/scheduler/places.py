@@ -11,18 +11,19 @@ from twostroke.engine.scheduler.sequence import Sequence
 LARGE_SHARE = 8
 FEWEST_LARGE = 4
 GiveUp = Callable[[Sequence, str], None]
-"""Called with (sequence, request id): preempts the sequence for the request of this id."""
+"""A function that preempts a sequence. It is called with (sequence, id of the request that gets its place)."""
 
 
 class Places:
-    """An API request may have many completions, each with a place in the batch. It is large when it has at least an
-    eighth of all places, and at least FEWEST_LARGE. A guest is a waiting sequence whose API request has no place.
+    """An API request may have many completions, each with a place in the batch. A request is called large when it has
+    at least an eighth of all places, and at least FEWEST_LARGE. A guest is a waiting sequence whose API request has no
+    place.
 
-    When a guest waits and no place is free, the largest API request gives up the place that it got last, if it stays
-    large without this place. The sequence that loses its place mostly finds its pages in the prefix cache again. While
-    a guest waits, a large API request takes no further place. Otherwise its completions, which enter as fast as steps
-    have room for prompts, could keep the guest waiting although places are free. An API request with a better priority
-    than the guest's gives up nothing.
+    When a guest waits and no place is free, the largest API request gives up the place that it got last, unless the
+    loss would make it smaller than large. The sequence that loses its place mostly finds its pages in the prefix cache
+    again. While a guest waits, a large API request takes no further place. Otherwise its completions, which enter as
+    fast as steps have room for prompts, could keep the guest waiting although places are free. An API request with a
+    better priority than the guest's gives up nothing.
     """
 
     def __init__(self, max_sequences: int) -> None:
@@ -30,8 +31,9 @@ class Places:
         self._large = max(FEWEST_LARGE, max_sequences // LARGE_SHARE)
 
     def make(self, queues: Queues, give_up: GiveUp) -> frozenset[str]:
-        """Preempt a sequence of the largest API request when a guest waits and no place is free. Returns the ids
-        (group_id) of the API requests of which no further sequence is admitted in this step."""
+        """Preempt a sequence of the largest API request when the batch is full and a sequence waits whose API request
+        runs no other. Returns the ids (group_id) of the API requests of which no further sequence is admitted in this
+        step."""
         running = queues.running
         if not queues.waiting or len(running) < self._large:
             return frozenset()

@@ -23,8 +23,9 @@ from twostroke.types.plan import (
 class PlanInWork(Struct):
     """A plan that the scheduler is still putting together. drafts: the guesses by request id, for the sequences that
     decode. load: the rows of the plan so far, for the limiters. made_room: the sequences that were preempted after the
-    last plan and before this one. held_calls: the API calls (request groups) of which no further sequence is admitted.
-    span: see Plan."""
+    last plan and before this one. held_calls: the API calls (request groups) of which no further sequence is admitted,
+    because they have many places in the batch (`Places`). span: the pieces of an image span that the step computes
+    after its sequences; see Plan."""
 
     now: float
     load: StepLoad = field(default_factory=StepLoad)
@@ -46,7 +47,8 @@ class PlanInWork(Struct):
         return set(self.planned) if self.span is None else {*self.planned, self.span.request_id}
 
     def plan(self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES, turn: EncodeTurn = NO_TURN) -> Plan:
-        """Returns the plan, now that all sequences are in it."""
+        """Returns the finished plan, now that all sequences are in it. held: why the first waiting request was not
+        admitted. turn: the image tile that the step encodes, and for how long."""
         sequences = tuple(self.planned.values())
         drafted = sum([len(each.draft_token_ids) for each in sequences]) if self.drafts else 0
         preempted = (*self.made_room, *self.preempted)

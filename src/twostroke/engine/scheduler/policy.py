@@ -43,7 +43,8 @@ class Policy(Protocol):
         """Note the load of a step, once it is planned and before it is computed."""
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float, disturbed: bool = False) -> None:
-        """Learn from a step that computed these parts and ended now."""
+        """Learn from a step that computed these parts and ended now. disturbed: whether the executor did other work in
+        the same step, whose time is not in measured_s."""
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
         """Learn from a step during which memory was being made ready: the next step may be as slow, later ones are not.
@@ -53,7 +54,8 @@ class Policy(Protocol):
         """Note that a sequence has ended."""
 
     def holds(self, sequence: Sequence) -> bool:
-        """Returns True when the sequence waits without a promise of its TTFT, because none can be given yet."""
+        """Returns True when the sequence waits without a promise of its TTFT, because it is not yet predicted to be in
+        time."""
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
         """Returns the waiting sequences that are refused after all, each with its refusal. Called after a step."""
@@ -71,8 +73,8 @@ class ArrivalPolicy:
         self.limiters = limiters
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Order sequences by priority, lower values first, then by arrival. A preempted sequence gets its old place
-        again."""
+        """Set the sequence's place in the queue, which is sorted by priority, lower values first, then by arrival. A
+        preempted sequence gets its old place again."""
         sequence.rank = (sequence.request.priority, 0, 0.0, sequence.number)
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
@@ -86,7 +88,7 @@ class ArrivalPolicy:
         return [*queues.prefilling, *queues.waiting]
 
     def may_run(self, sequence: Sequence, queues: Queues) -> bool:
-        """Returns True: only the limits of a step decide."""
+        """Returns True: unlike other policies, this one refuses no admission that the limits of a step allow."""
         return True
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
@@ -98,8 +100,8 @@ class ArrivalPolicy:
             self._times.observe(parts, measured_s, now, disturbed)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Correct the predicted step times by a step during which memory was being made ready. The correction holds
-        until the first step that is not cold."""
+        """Correct the predicted step times by a cold step, in which memory was still being made ready. The correction
+        is used until the first step that is not cold."""
         if self._times is not None:
             self._times.observe_cold(parts, measured_s)
 

@@ -68,8 +68,7 @@ class Scheduler:
 
     @property
     def unread_tokens(self) -> int:
-        """The tokens that sequences must still compute before their next output token: prompts, but not decoding
-        sequences."""
+        """The tokens of waiting and running prompts that are not computed yet. Decoding sequences are left out."""
         return sum(sequence.remaining for sequence in (*self._queues.waiting, *self._queues.prefilling))
 
     def add(self, request: Request) -> None:
@@ -91,7 +90,7 @@ class Scheduler:
         self._queues.enqueue(sequence)
 
     def holds(self, request_id: str) -> bool:
-        """Returns True when the request waits without a promise of its TTFT, because the policy can give none yet."""
+        """Returns True when the request waits without a promise of its TTFT: it is not predicted to be in time yet."""
         return (sequence := self._queues.find(request_id)) is not None and self._policy.holds(sequence)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
@@ -254,7 +253,7 @@ class Scheduler:
         step.planned[request_id] = planned
 
     def _give_up(self, sequence: Sequence, by: str) -> None:
-        """Preempt a sequence outside of a step."""
+        """Preempt a sequence between two steps. by: the id of the request that caused it."""
         self._preempt(sequence, by, self._given_up)
 
     def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
@@ -269,7 +268,8 @@ class Scheduler:
         self._queues.put_back(sequence)
 
     def _enter(self, sequence: Sequence, step: PlanInWork) -> Hold | None:
-        """Admit a waiting sequence, or return why not. Later ones wait too, unless the reason is in PASSED_BY."""
+        """Admit a waiting sequence, or return why not. If the reason is not in PASSED_BY, no later one is admitted
+        either."""
         if sequence.request.group_id in step.held_calls:
             return Hold.CALL
         if len(self._queues.running) >= self._limits.max_sequences:
@@ -301,7 +301,7 @@ class Scheduler:
         return Hold.PAGES if step.preempted else None  # after a preemption the sequence found no page after all
 
     def _why_full(self, step: PlanInWork) -> Hold:
-        """Returns why the first waiting sequence is not in a step to which no more is added."""
+        """Returns why the first waiting sequence is not in this step, which takes no more sequences."""
         if step.preempted:
             return Hold.PAGES
         if len(self._queues.running) >= self._limits.max_sequences:
@@ -332,8 +332,8 @@ class Scheduler:
             events.append(self._end(sequence, ending, now))
 
     def _settle_guesses(self, sequence: Sequence, planned: PlannedSequence) -> None:
-        """Give up pages of wrong guesses. If one was wrong, a state is reset to before the step, and the right tokens
-        are redone."""
+        """Give back the pages of wrong guesses. In a model with states, a wrong guess resets the state to the one
+        before the step, and the right tokens are computed again."""
         request_id, right = planned.request.request_id, sequence.computed == planned.start + planned.num_tokens
         if self._has_states and not right:
             sequence.computed = planned.start

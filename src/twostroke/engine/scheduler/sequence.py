@@ -13,8 +13,8 @@ from twostroke.types.request import Request
 NO_SCORES = range(0)
 Rank = tuple[int, int, float, int]
 """The key by which waiting sequences are sorted; the sequence with the least rank comes first. Without objectives it is
-(priority, 0, 0.0, order of arrival). With objectives it is (0 for interactive or 1 for batch work, class of
-PromiseOrder, 0.0, order of arrival)."""
+(priority, 0, 0.0, order of arrival). With objectives it is (0 for interactive or 1 for batch work, a class, 0.0, order
+of arrival). PromiseOrder numbers the classes: resumed, promised, held, too long."""
 
 
 class Sequence(Struct, eq=False):
@@ -99,7 +99,8 @@ class Sequence(Struct, eq=False):
         return not wanted or wanted.start == len(self.known) - 1
 
     def scores_in(self, end: int) -> range:
-        """Returns the positions of `to_score` that are computed if the sequence is computed up to `end`."""
+        """Returns the positions whose logits or rows the request wants (`to_score`) and that are computed if the
+        sequence is computed up to `end`."""
         asked = self.to_score
         return range(max(self.computed, asked.start), min(end, asked.stop))
 

@@ -25,7 +25,7 @@ GiveUp = Callable[[Sequence, str], None]
 
 class Steering:
     """Gives paused sequences their next token, or replaces them by copies of others, as the controller of a beam search
-    asks. give_up: preempts a sequence; the next plan reports it."""
+    asks. give_up: preempts a sequence, which the next plan lists among the preempted ones."""
 
     def __init__(self, cache: CacheManager, queues: Queues, give_up: GiveUp) -> None:
         self._cache, self._queues, self._give_up = cache, queues, give_up
@@ -40,11 +40,11 @@ class Steering:
         self._queues.resume(sequence)
 
     def branch(self, request: Request, source_id: str) -> None:
-        """Make the sequence of `request` a paused copy of the paused sequence `source_id`. If it exists already, its
-        former tokens and pages are dropped.
+        """Make the sequence of `request` a paused copy of the paused sequence `source_id`. If `request` has a sequence
+        already, its former tokens and pages are dropped.
 
-        Full pages are shared. The last page and the state are copied; when there is no room for that, the copy is
-        computed again when it goes on. Raises KeyError when the source is unknown.
+        The copy shares the full pages. The last page and the state are copied; when there is no room for that, the
+        whole copy is computed again when it is resumed. Raises KeyError when the source is unknown.
         """
         cache, queues, request_id = self._cache, self._queues, request.request_id
         source, sequence = self._paused(source_id), queues.find(request_id)
@@ -69,8 +69,8 @@ class Steering:
         return copied
 
     def give_up_copies(self, copied: list[str]) -> None:
-        """Preempts the sequences in `copied` after the plan that should copy their last page and state has failed:
-        perhaps not all of these copies were made."""
+        """Preempts the sequences in `copied`, which `branch` made. Called when the plan that should copy their last
+        page and state has failed: perhaps not all of these copies were made."""
         for request_id in copied:
             sequence = self._queues.find(request_id)
             if sequence is not None and sequence.admission is not None:

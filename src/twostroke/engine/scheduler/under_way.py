@@ -23,11 +23,12 @@ from twostroke.types.result import StepResult
 
 
 class PlanHeld(NamedTuple):
-    """The content of a plan. sequences: the plan's sequences in its order, each with its admission when the plan was
-    made. If the plan computes pieces of a span of image rows, the sequence of this span comes last.
+    """What a plan that is not committed contains. sequences: the plan's sequences in its order, each with its
+    `admission` when the plan was made. If the plan computes pieces of a span of image rows, the sequence of this span
+    comes last.
 
-    copied: the requests that are copied from others in this plan. since_s: the time at which the last step before the
-    plan ended.
+    copied: ids of the requests whose last page and state this plan copies from another sequence (`Steering.branch`).
+    since_s: the time at which the last step before the plan ended.
     """
 
     sequences: list[tuple[Sequence, int | None]]
@@ -40,10 +41,11 @@ Share = Callable[[list[Sequence]], int]
 
 
 class UnderWay:
-    """Keeps the plans that are not committed. most: the most plans at a time. follows: True when chunks of a prompt may
-    follow one another before they are computed.
+    """Keeps the plans that are not committed. most: the most plans at a time. follows: True when the next chunk of a
+    prompt may be planned before the chunk before it is committed.
 
-    share: returns how many of the decoding sequences a plan should hold; an even share by default.
+    share: a function that returns how many of the decoding sequences a plan should hold; by default they are divided
+    evenly among the plans.
     """
 
     def __init__(self, most: int, follows: bool) -> None:
@@ -61,7 +63,7 @@ class UnderWay:
         return len(self._open) < self._most
 
     def nothing_waited(self, now: float) -> None:
-        """Note that no sequence runs: nobody waits for the next plan before `now`."""
+        """Note that no sequence runs at `now`: the waiting time of the next plan's streams (`close`) begins here."""
         self._since_s = now
 
     def skipped_to(self, now: float) -> None:
@@ -83,13 +85,14 @@ class UnderWay:
         return -(-len(decoding) // self._most)
 
     def beside(self, decoding: list[Sequence], planned: Container[str]) -> list[Sequence]:
-        """Returns the decoding sequences that this plan does not hold. They wait while it is computed."""
+        """Returns the decoding sequences that are not in this plan: their next tokens wait while it is computed."""
         if self._most == 1:
             return []
         return [each for each in decoding if each.request.request_id not in planned]
 
     def may_plan(self, sequence: Sequence) -> bool:
-        """Returns True when the next plan may hold this sequence, which does not decode."""
+        """Returns True when a sequence in prefill may be in the next plan. A sequence that is in a plan already may be
+        in another one only for the next chunk of its prompt, and only if `follows`."""
         if not sequence.under_way:
             return True
         again = sequence.admission is None or sequence.request.pooling is not None
@@ -113,8 +116,8 @@ class UnderWay:
     def close(self, plan: Plan, result: StepResult, now: float) -> tuple[float, PlanHeld]:
         """Note that the plan was computed. Returns (how long its streams waited for it, in seconds; its content).
 
-        Streams wait from the end of the step before the plan was made, so pauses between steps are included. When the
-        executor's own time for the plan is longer, that time counts.
+        Streams wait from the end of the last step that ended before the plan was made, so pauses between steps are
+        included. When the executor's own time for the plan is longer, that time counts.
         """
         held = self._open.pop(plan.step_id)
         for sequence, _ in held.sequences:

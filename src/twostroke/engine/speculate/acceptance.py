@@ -16,9 +16,9 @@ FIRST_PRIOR, LATER_PRIOR = 0.3, 0.7
 for a token after an accepted one."""
 MOST_CHANCE = 0.99
 LEAST_RECORD = 0.1
-"""The least value of both sums in a GuessRecord: the accepted tokens and the expected ones. Without it, a request whose
-guesses all failed could not recover. As both sums have the same bound, failures that were expected hardly change their
-quotient."""
+"""The least value of each sum in a GuessRecord: the accepted tokens and the expected ones. Without it, a request whose
+guesses all failed could not recover. Both sums have the same bound, so the quotient stays near 1 for failures that were
+expected."""
 
 Kind = tuple[str, int, bool]
 """The kind of a guessed token, by which acceptance rates are kept: (proposer, size class of the matched text, whether a

@@ -21,9 +21,9 @@ class AheadProposer:
     """Proposes tokens with the layers that predict ahead (EAGLE, MTP). Satisfies `speculate.proposer.Proposer`.
 
     name: the name of this way to speculate. writer: runs plans on these layers. forget: drops the hidden states of a
-    request that has ended. layers: the number of layers. With n > 1, layer i guesses the i-th token of a guess. The
-    last n - 1 positions of the text are computed again at the next call, because the later layers have read guesses
-    there.
+    request that has ended. layers: the number of layers. With n > 1, layer i guesses the i-th token of a guess. At the
+    last n - 1 positions of the text, later layers have read guesses in place of known tokens, so the next call computes
+    these positions again.
     """
 
     computes = True
@@ -52,8 +52,8 @@ class AheadProposer:
         self._writer.ended(request, known)
 
     def _ahead(self, request: Request) -> Request:
-        """Returns the request as the layer runs it. Its prompt has no first token, because the layer reads token t + 1
-        at position t; the positions of output tokens in the output stay the same."""
+        """Returns the request with its prompt's first token removed, since the layer reads token t + 1 at position t.
+        The number of each output token, by which random draws are keyed, stays the same."""
         found = self._requests.get(request.request_id)
         if found is None:
             found = replace(request, prompt_token_ids=request.prompt_token_ids[1:])

@@ -54,12 +54,13 @@ class ProbeBudget:
         self._left_s = 0.0
 
     def step(self, seconds: float) -> None:
-        """Add a share of a step's time (PROBE_SHARE) to the time for calls of proposers that do not pay at present."""
+        """Add PROBE_SHARE of a step's time to the budget. It is spent on calls of proposers that take longer than they
+        save at present."""
         self._left_s += PROBE_SHARE * seconds
 
     def allows(self, seconds: float) -> bool:
-        """Returns True when the budget covers a call of the proposer that takes `seconds`. The budget is then set to 0.
-        """
+        """Returns True when the budget covers a call of the proposer that takes `seconds`. If it does, the budget is
+        set to 0."""
         if self._left_s < seconds:
             return False
         self._left_s = 0.0

@@ -134,7 +134,8 @@ class DraftProposer:
             del draft.tokens[length:]
 
     def _guesses(self, wanted: Sequence[GuessWanted]) -> dict[str, Guess]:
-        """Returns guesses by request id. A request gets none until the draft model has read all of its text."""
+        """Returns guesses by request id. A request gets none until the draft model has read all of the request's text.
+        """
         reading, ready = self._to_read(wanted)
         if not reading:
             return {}
@@ -152,8 +153,8 @@ class DraftProposer:
         return {name: Guess(each.text[len(each.wanted.known) :]) for name, each in ready.items() if each.guessed}
 
     def _to_read(self, wanted: Sequence[GuessWanted]) -> tuple[list[PlannedSequence], dict[str, _Writing]]:
-        """Returns the sequences of the first pass, which reads known tokens. Also returns, by request id, those of them
-        whose text is then read to the end, so that tokens can be guessed."""
+        """Returns the sequences of the draft model's first pass, which reads known tokens. Also returns, by request id,
+        the sequences whose text is complete after this pass, so that tokens can be guessed."""
         ready: dict[str, _Writing] = {}
         reading: list[PlannedSequence] = []
         room = PROMPT_ROWS
@@ -174,8 +175,8 @@ class DraftProposer:
         return reading, ready
 
     def _hold_states(self, ready: Mapping[str, _Writing]) -> None:
-        """Copy the states of sequences before they read their own guesses. A sequence without a free slot for the copy
-        guesses no more tokens."""
+        """Copy the states of sequences before the draft model reads its own guesses for them. A sequence without a free
+        slot for the copy guesses no more tokens."""
         if self._cache.states is not None:
             for name, each in ready.items():
                 each.ended = each.ended or (each.goes_on and not self._cache.hold_state(name))
@@ -234,8 +235,9 @@ class DraftProposer:
         return _Writing(wanted, draft, list(known))
 
     def _begun(self, wanted: GuessWanted, asked: Collection[str]) -> _Draft | None:
-        """Returns the draft model's new record of a request; the part of its text whose pages are cached counts as
-        read. Returns None when no slot is left for states."""
+        """Begins the draft model's record of a request: the tokens that the model has read. Tokens whose pages are
+        cached count as read. Returns None when no slot is left for states. asked: the requests of this call, whose
+        slots are not taken."""
         request, known = wanted.request, wanted.known
         states = self._cache.states
         if states is not None and not states.slots_left:
@@ -250,8 +252,9 @@ class DraftProposer:
         return draft
 
     def _reserved(self, writing: _Writing, num_tokens: int, asked: Collection[str]) -> bool:
-        """Reserve pages for num_tokens positions. When there are too few, requests for which this call wants no guesses
-        lose theirs. Returns False when there are still too few."""
+        """Reserve pages for num_tokens positions of a request. When there are too few, the pages of all requests that
+        are not in `asked` are freed. Returns False when there are still too few. asked: the requests that this call
+        wants guesses for."""
         request_id = writing.wanted.request.request_id
         if num_tokens > self._context_tokens:
             return False
@@ -281,8 +284,8 @@ class DraftProposer:
 
 
 def _agreeing(read: Sequence[int], known: Sequence[int]) -> int:
-    """Returns how many of the read tokens agree with the known ones, at most all but the last known token. This one is
-    read in any case, because its logits are needed."""
+    """Returns how many tokens at the beginning of `read`, which the draft model has read, are equal to those of
+    `known`. The last known token is not counted: it is computed again in any case, because its logits are needed."""
     kept = min(len(read), len(known) - 1)
     same = max(0, kept - DIFFERS_WITHIN)
     while same < kept and read[same] == known[same]:

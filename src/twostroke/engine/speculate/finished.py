@@ -58,7 +58,8 @@ class FinishedAnswers:
                 del self._salts[oldest]
 
     def texts(self, salt: str) -> Iterator[tuple[Sequence[int], Occurrences]]:
-        """Yields the lists of answers under this salt, each with its index, the newer list first."""
+        """Yields, for each of the two lists of answers under this salt, all tokens of the list and the index over them.
+        The young list comes first."""
         generations = self._salts.get(salt)
         if generations is not None:
             self._salts.move_to_end(salt)

@@ -20,17 +20,18 @@ MARGIN = 0.03
 errors of predictions are about as large."""
 LEAST_CHANCE = 0.05
 PROMPT_ROWS = 128
-"""In a step with prompts, one more row is assumed to cost what it costs in a step with this many rows of prompts."""
+"""In a step with prompts, one more row is assumed to take as long as one more row does in a step that computes this
+many rows of prompts."""
 _FINE = 8
 _COARSE = 4
 
 
 class StepShape(Struct, frozen=True):
-    """The decoding streams of a step. position: the position in their texts that the streams have about reached.
-    beside_prompts: True when prompts wait to be computed, too.
+    """The decoding streams of a step. position: about how many tokens a stream's text has, on average. beside_prompts:
+    True when prompts wait to be computed, too.
 
-    room_rows: the rows that are left for guesses. bound_s: the most seconds that the step may take, when that was
-    promised.
+    room_rows: the rows that are left for guesses. bound_s: the most seconds that the step may take; infinity without
+    objectives.
     """
 
     streams: int
@@ -102,8 +103,8 @@ class GuessLimiter:
         return taken
 
     def _beside_prompts(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:
-        """Returns how many guesses pay in a step with prompts. A guess costs one more row. Its gain is its chance times
-        the time of a token in a step without prompts."""
+        """Returns how many guesses are worth their time in a step with prompts. The cost of a guess is one more row.
+        Its gain is its chance times the time of a token in a step without prompts."""
         row_s = self.times.row_s(shape.streams, shape.position, PROMPT_ROWS) * (1 + self._margin)
         worth_s = self.token_s(shape)
         return sum(chance * worth_s > row_s for chance, _ in ranked)

@@ -59,7 +59,8 @@ class Totals(Struct):
     lost_s: float = 0.0
 
     def add(self, guessed: int, accepted: int, won_s: float, lost_s: float) -> None:
-        """Add the tokens and seconds of one step to the sums."""
+        """Add the figures of one step to the sums. won_s: the seconds that accepted guesses saved. lost_s: the seconds
+        that guessing and verifying took."""
         self.guessed += guessed
         self.accepted += accepted
         self.steps += 1
@@ -69,8 +70,8 @@ class Totals(Struct):
 
 class _Trial(Struct):
     """A guess whose outcome is not known yet. at: the number of tokens that the sequence had when the guess was made.
-    probe: True when the proposer was called although that does not pay. verified: how many tokens of the guess the next
-    step verifies; 0 for a free trial."""
+    probe: True when calling the proposer was predicted to take longer than it saves. verified: how many tokens of the
+    guess the next step verifies; 0 when the guess is only compared with the tokens sampled later (a free trial)."""
 
     proposer: Proposer
     guess: Guess
@@ -80,8 +81,9 @@ class _Trial(Struct):
 
 
 class _State(Struct):
-    """What the guesser knows of one request: its open trial, its record of accepted guesses, and the length of its next
-    rest."""
+    """What the guesser knows of one request. trial: the guess whose outcome is not known yet. record: how often its
+    guesses were accepted. next_rest: for how many tokens no proposer is called for it, the next time that guessing does
+    not pay."""
 
     proposers: Sequence[Proposer]
     record: GuessRecord = field(default_factory=GuessRecord)
@@ -99,8 +101,8 @@ class Guesser:
     by name, each with its proposers in order. The first proposer that has a guess is used; `off` has no proposers.
     default: the way of requests that name none.
 
-    asleep: for each request that rests, the length of its text, in tokens, from which on `guess` must get it again. The
-    scheduler reads this and changes nothing.
+    asleep: the requests for which no proposer is called at present, each with the length of its text (in tokens) from
+    which on `guess` must get it again. The scheduler only reads this.
     """
 
     def __init__(
@@ -152,7 +154,8 @@ class Guesser:
         """Note the end of the step for which `guess` was last called. accepted: for each request that had guesses, how
         many tokens were accepted.
 
-        measured_s: the seconds that the step took; 0 when its time is no measure of other steps.
+        measured_s: the seconds that the step took; 0 for a step that nothing can be learned from (cold, faulty, or with
+        pieces of an image span).
         """
         shape, self._shape = self._shape, None
         if shape is None:
@@ -227,8 +230,9 @@ class Guesser:
     def _worth_asking_for(
         self, proposer: Proposer, asked: AskRecord, everybody: Sequence[_Asking], shape: StepShape
     ) -> tuple[list[_Asking], list[int]]:
-        """Returns the streams for which the proposer is called, and how many tokens it should guess for each; 0 means a
-        probe. The other streams rest: they are not asked about for some tokens."""
+        """Returns the streams for which the proposer is called, and how many tokens it should guess for each. The
+        number is 0 when a call does not pay, but the probe budget allows it. For the other streams, no proposer is
+        called for some tokens."""
         members: list[_Asking] = []
         worth: list[int] = []
         for each in everybody:
@@ -253,9 +257,9 @@ class Guesser:
         return most if asked.is_judged else max(PROBE_TOKENS, most)
 
     def _wants_a_guess(self, state: _State, stream: Stream) -> bool:
-        """Returns True when a proposer should be called for this stream now. Returns False while its last guess is a
-        free trial (no step verifies it) that has agreed with all tokens sampled since, but with too few to judge it.
-        The outcome of a finished trial is recorded first."""
+        """Returns True when a proposer should be called for this stream now. If its last guess is a free trial (no step
+        verifies it), the result is False until enough tokens were sampled to judge the guess, or one differs. The
+        outcome of a finished trial is recorded first."""
         trial = state.trial
         if trial is None:
             return stream.most > 0

@@ -22,7 +22,8 @@ class GuessingHeads(Protocol):
     """Guesses for streams whose last token was sampled in the step before."""
 
     def guess(self, wanted: Sequence[GuessWanted]) -> Sequence[Sequence[int]]:
-        """Returns at most `most` tokens for each stream; none when its hidden state is not known."""
+        """Returns the guessed tokens of each stream, at most as many as its `GuessWanted.most`; none when the stream's
+        hidden state is not known."""
 
 
 class MedusaProposer:

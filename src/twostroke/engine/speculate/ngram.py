@@ -13,7 +13,8 @@ from twostroke.engine.speculate.running_texts import RunningTexts
 from twostroke.types.request import Request
 
 MOST_MATCHED = 16
-"""The most tokens of agreement that count: longer agreement is no more evidence."""
+"""The most equal tokens that are counted when the end of the text is compared with an earlier place. More equal tokens
+are no more evidence."""
 MOST_PLACES = 8
 """The most places that are compared, the latest first, so that a token costs the same in any text."""
 

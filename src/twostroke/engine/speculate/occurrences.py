@@ -27,7 +27,8 @@ class Occurrence(NamedTuple):
 
 
 class _Chains:
-    """The positions that come after each run of `size` tokens."""
+    """The hash chains of one text: they lead from a run of `size` tokens to all positions after such a run, the latest
+    first."""
 
     __slots__ = ("latest", "previous", "size")
 
@@ -58,8 +59,8 @@ class Occurrences:
         self._chains = tuple(_Chains(size) for size in _RUNS)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Add those of `tokens` that were not added yet. A run of tokens can be found once another token comes after
-        it."""
+        """Index the tokens that are new since the last call. `tokens` is the whole text. A run of tokens can be found
+        once another token comes after it."""
         for chains in self._chains:
             chains.add(tokens)
 

@@ -12,12 +12,13 @@ from twostroke.engine.speculate.occurrences import SHORTEST, Occurrence
 
 _RUNS = (8, SHORTEST)  # the longest comes first
 _CHARACTERS = 0x110000
-"""The number of characters that a string can hold. A token becomes the character chr(id % this number), so two ids may
-become the same one. A match of characters counts only if the token ids are equal too."""
+"""How many different characters there are for strings. A token becomes the character chr(id % this number), so two ids
+may become the same one. A match of characters counts only if the token ids are equal too."""
 
 
 class SearchedText:
-    """A list of tokens in which runs are searched. The list only grows, and the caller keeps it."""
+    """A growing list of tokens, kept as a string, in which runs of tokens are searched. The caller keeps the list
+    itself."""
 
     __slots__ = ("_characters",)
 
@@ -28,7 +29,7 @@ class SearchedText:
         return len(self._characters)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Add those of `tokens` that were not added yet."""
+        """Add the tokens that are new since the last call. `tokens` is the whole list."""
         new = tokens[len(self._characters) :]
         self._characters += "".join([chr(token_id % _CHARACTERS) for token_id in new])
 

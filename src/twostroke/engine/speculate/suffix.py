@@ -21,14 +21,15 @@ from twostroke.types.request import Request
 
 DEPTH = 24
 MOST_PLACES = 16
-"""The most places in each text that are compared: the latest ones."""
+"""In each text, at most this many places where the end of the text occurred are looked at: the latest."""
 
 
 class SuffixProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
-    factor: the most tokens of a guess for each token that agrees. least_chance: the least probability of a guess's last
-    token, multiplied by the probabilities of all tokens before it.
+    factor: the most tokens of a guess for each token by which the end of the text agrees with an earlier place.
+    least_chance: the least probability of a guess's last token, multiplied by the probabilities of all tokens before
+    it.
     """
 
     name = "suffix"
@@ -55,7 +56,8 @@ class SuffixProposer:
         self._finished.add(request.cache_salt, known[len(request.prompt_token_ids) :])
 
     def _best(self, tokens: Sequence[int], places: list[Occurrence], most: int, best: Guess) -> Guess:
-        """Returns the better of `best` and the best path after these places."""
+        """Returns the guess with the most expected tokens: `best`, or a guess made of the tokens that came after these
+        places."""
         score = expected_tokens(best.chances)
         for matched in sorted({each.matched for each in places}, reverse=True):
             longest = min(most, int(matched * self._factor))

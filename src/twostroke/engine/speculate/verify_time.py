@@ -18,8 +18,8 @@ EXPIRES_STEPS = 512
 """Evidence that is older than this many steps is dropped, so that one slow hour does not end guessing for ever."""
 LEAST, MOST = 0.001, 1000.0
 """The bounds of the ratio of a measured time to a predicted one. They are wide, because predictions for a machine
-without calibration may be far off. Guessing is judged by the difference of two ratios: narrow bounds would make both
-the same."""
+without calibration may be far off. Whether guessing pays depends on the difference between the ratios of steps with and
+without guesses. Narrow bounds would cut both to the same value."""
 _KEPT_PREDICTIONS = 4096
 
 
@@ -87,8 +87,8 @@ class VerifyTime:
         self._classes.setdefault((streams.bit_length(), size), _Ratios()).add(ratio, self._step, prior)
 
     def plain_is_known(self, streams: int) -> bool:
-        """Returns True when steps without guesses were seen lately, with about the same number of streams. Without them
-        nothing can be compared: the cost model may be wrong by one factor for one stream, and by another for many."""
+        """Returns True when steps without guesses were seen lately, with about the same number of streams. Steps with
+        guesses are compared with them, because the cost model's error is not the same for each number of streams."""
         if not self._step:
             return True  # no step was seen, neither with guesses nor without
         plain = self._classes.get((streams.bit_length(), 0))
@@ -97,8 +97,8 @@ class VerifyTime:
 
     def _ratio(self, streams: int, size: int) -> float:
         """Returns measured divided by predicted time of steps with about this many streams. size: the bit length of the
-        number of guesses. If no step of this size was seen lately, the ratio of the next smaller size with such steps
-        is returned. The last of them is size 0, the steps without guesses."""
+        number of guesses. If no such step was seen lately, the next smaller size is tried, down to 0 for steps without
+        guesses."""
         for each in range(size, 0, -1):
             ratios = self._classes.get((streams.bit_length(), each))
             if ratios is not None and self._step - ratios.last_step <= EXPIRES_STEPS:

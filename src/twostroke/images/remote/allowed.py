@@ -51,8 +51,8 @@ def is_remote(url: str) -> bool:
 
 
 class AllowedHosts(Struct, frozen=True):
-    """listed: scheme, host and port of each entry; the host * stands for any host. addresses: the hosts that were
-    listed as addresses."""
+    """The hosts from which images may be fetched. listed: scheme, host and port of each entry; the host * stands for
+    any host. addresses: the entries that are IP addresses; they may be private."""
 
     listed: frozenset[tuple[str, str, int]] = frozenset()
     addresses: frozenset[IPv4Address | IPv6Address] = frozenset()
@@ -111,7 +111,7 @@ class FetchesImages(Protocol):
         """Returns the host of a URL. Raises InvalidRequest where nothing may be fetched from that host."""
 
     def fetch(self, url: str) -> bytes:
-        """Returns the file. Raises InvalidRequest for every failure."""
+        """Returns the bytes of the file at an allowed URL. Raises InvalidRequest for every failure."""
 
 
 class FetchesNothing:

@@ -164,7 +164,7 @@ class _Wire:
         return io.BufferedReader(_Reads(self._own, self._until_s))
 
     def close(self) -> None:
-        """Does nothing: the answer is read after this call, and the caller that connected closes the connection."""
+        """Does nothing: http.client calls it before the body is read. The code that opened the socket closes it."""
 
 
 class _Reads(io.RawIOBase):

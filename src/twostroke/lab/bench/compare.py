@@ -45,9 +45,9 @@ two measurements."""
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine in a comparison, and the Python that runs it. weights: a weight format of this engine, or a type of
-    GGUF files; of such a type, all engines read the same file. kv: the format in which the engine keeps K and V. With
-    another format than bf16, only the cases about K and V are run."""
+    """An engine in a comparison, and the Python that runs it. weights: a weight format of Twostroke, or a type of GGUF
+    files, in which case all engines read the same file. kv: the format in which the engine keeps K and V. With another
+    format than bf16, only the cases in NARROW are run."""
 
     peer: Peer
     python: Path
@@ -65,14 +65,16 @@ class Contestant:
         return self.kv is not KVKind.BF16
 
     def asked(self, cases: Sequence[Case]) -> list[Case]:
-        """Returns the cases that this engine is asked to run."""
+        """Returns the cases that this engine runs: all, or with K and V in another format than bf16 only those in
+        NARROW."""
         return [case for case in cases if case in NARROW or not self.is_narrow]
 
 
 @dataclass(slots=True)
 class Column:
-    """The figures of one contestant. values: figures by case name, one for each round. limits: the machine's limits
-    measured around each figure, for this engine alone. faults: why a case has no figures, keyed by case name."""
+    """The figures of one contestant. values: figures by case name, one for each round. limits: the machine's limits by
+    case name, measured before and after each figure; only Twostroke's column has them. faults: why a case has no
+    figures, keyed by case name."""
 
     contestant: Contestant
     values: dict[str, list[float]] = field(default_factory=dict)
@@ -106,8 +108,9 @@ class Setup:
 
 
 class Comparison:
-    """Runs the rounds. clock: returns seconds. measure: returns the machine's limits at the moment. truth: the log
-    probabilities of a published checkpoint in float32; None for random weights, with which texts cannot be judged."""
+    """Runs the engines in rounds, one after the other; each round measures all cases. clock: returns seconds. measure:
+    returns the machine's limits at the moment. truth: the log probabilities of a published checkpoint in float32; None
+    for random weights, with which texts cannot be judged."""
 
     def __init__(
         self,
@@ -250,7 +253,7 @@ class Row:
 
     @property
     def ours(self) -> float | None:
-        """The figure of this engine."""
+        """Twostroke's figure for this case; None where it has none."""
         return self.values.get(OURS.name)
 
     @property
@@ -272,7 +275,8 @@ class Row:
 
     @property
     def times_best(self) -> float | None:
-        """How many times better this engine's figure is than the best other engine's; None without one of the two."""
+        """How many times better Twostroke's figure is than the best figure of any other engine. None without
+        Twostroke's figure, or without any other."""
         others = [value for name, value in self.values.items() if name != OURS.name and value is not None]
         return None if self.ours is None else ratio_to_best(self.case, self.ours, others)
 
@@ -294,7 +298,8 @@ def rows(
     columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, Contestant, Limits], Bound | None]
 ) -> list[Row]:
     """Returns the rows of the table, one kind of weights after the other. Each kind ends with the cases in which this
-    engine keeps K and V in another format. In these, the other engines' figures are repeated from the rows above."""
+    engine keeps K and V in another format. The rows of these cases repeat the figures that other engines reached with K
+    and V in bf16."""
     made = []
     for weights in dict.fromkeys(column.contestant.weights for column in columns):
         plain = [

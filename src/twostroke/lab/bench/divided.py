@@ -51,7 +51,7 @@ class DividedFigures:
 
 @dataclass(eq=False)
 class _Turns:
-    """The measurements of one case so far, a value for each round."""
+    """The measurements of one case so far; each list has one value for each round."""
 
     whole: list[float]
     divided: list[float]
@@ -68,8 +68,8 @@ class DividedBench:
         self._benches = (PhaseBench(whole, clock), PhaseBench(divided, clock))
 
     def run(self, asked: PhasesAsked, note: Note) -> list[DividedFigures]:
-        """Measures every case. The first round is a warm-up and does not count. Raises ConfigError where a case is
-        longer than the context."""
+        """Measures every case of prefill and decode, once in each round, with the divided model and with one process.
+        The first round is a warm-up and does not count. Raises ConfigError where a case is longer than the context."""
         found = {case: _Turns([], [], [], []) for case in self._benches[0].cases(asked)}
         self._whole.settle()
         self._divided.settle()

@@ -48,7 +48,7 @@ class BoundVerdict(StrEnum):
 class Situation:
     """A workload on which generation with and without guesses is compared. lengths: the lengths of its prompts, which
     are random tokens; empty for a single request with a question. tokens: the tokens of each answer. promised: whether
-    objectives are on."""
+    the engine has TTFT and ITL objectives."""
 
     name: str
     lengths: tuple[int, ...]
@@ -59,8 +59,8 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times as fast the engine was with guesses as without. low, high: the ends of the interval around the
-    median."""
+    """How many times as fast the engine was with guesses as without: the median over the rounds. low, high: the ends of
+    the 95% confidence interval of the median."""
 
     median: float
     low: float
@@ -112,8 +112,9 @@ class NeverLose:
 
 
 def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
-    """Returns the workloads to measure. tokens: the tokens that one stream writes; with many streams, each writes a
-    quarter of them."""
+    """Returns the workloads to measure: random text and the model's own text, one stream and many, with prompts in
+    between, with objectives. tokens: the tokens that one stream writes; with many streams, each writes a quarter of
+    them."""
     few = max(8, tokens // 4)
     mixed = tuple(300 if index % 2 else 16 for index in range(6))
     return (
@@ -152,8 +153,8 @@ class _Taken:
 
 
 class NeverLoseBench:
-    """Runs each workload with guesses and without, by turns. way: the name of the way to guess. clock, processor_clock:
-    functions that return seconds."""
+    """Measures workloads with guesses and without, in turn, and compares the times. way: the name of the way to guess,
+    such as `ngram`. clock, processor_clock: functions that return seconds."""
 
     def __init__(self, way: str, rounds: int, clock: Callable[[], float], processor_clock: Callable[[], float]) -> None:
         self._way, self._rounds = way, rounds
@@ -202,8 +203,9 @@ class NeverLoseBench:
 
 
 def never_lose(make: MakeLLM, bench: NeverLoseBench, asked: Sequence[Situation], note: Note) -> list[SituationFigures]:
-    """Measures all workloads of `asked`. make: loads an LLM and takes objectives as further options. The LLM is loaded
-    once with objectives and once without, as far as workloads need them."""
+    """Measures, for each workload of `asked`, how fast the engine is with guesses compared with none. make: loads an
+    LLM and takes objectives as further options. Workloads with objectives share one LLM, and those without share
+    another."""
     rows: list[SituationFigures] = []
     for promised in (False, True):
         some = [each for each in asked if each.promised is promised]

@@ -92,9 +92,9 @@ def _draws(program: Program, embedding_std: float) -> Iterator[_Draw]:
 
 
 def _factors(program: Program) -> set[Vector]:
-    """Returns the vectors whose numbers multiply rows, such as those of norms: operands named `weight`, and vectors of
-    pointwise calls that read a number for each column. Vectors of the form DIFFERENCE are left out: their tensors hold
-    small numbers, not factors near 1."""
+    """Returns the vectors by whose numbers rows are multiplied, such as those of norms. They are the operands named
+    `weight`, and the vectors of pointwise calls that read a number for each column. Vectors of the form DIFFERENCE are
+    left out: their tensors hold small numbers, not factors near 1."""
     return {
         item
         for call in program.calls

@@ -58,10 +58,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that was measured so far; one Result is made after each engine's turn. rounds: the largest number of
-    rounds in which an engine was measured. Engines whose turn is still to come have fewer raw figures. limits: the
-    machine's rates of reading and of products, the highest of those measured at the beginning and around each case.
-    positions: the number of tokens over which the errors are means."""
+    """Everything that was measured so far; one Result is made each time an engine has run. rounds: the largest number
+    of rounds in which an engine was measured; engines that have not run in the last round have one figure less.
+    columns: the figures of each engine, one for each round. limits: the machine's rates of reading and of products, the
+    highest of those measured at the beginning and around each case. positions: the number of tokens over which the
+    errors are means."""
 
     model: str
     machine: str
@@ -180,8 +181,9 @@ def _writer(files: Sequence[str], peers_folder: Path) -> Path | None:
 
 
 def _write_files(subject: Subject, setup: Setup, files: Sequence[str], python: Path) -> None:
-    """Lets llama.cpp write and quantize the files next to the checkpoint. Raises ConfigError for a published checkpoint
-    whose weights cannot be written as GGUF, because llama.cpp's driver knows random weights alone."""
+    """Writes a GGUF file for each type in `files` next to the checkpoint: llama.cpp quantizes it. Of a published
+    checkpoint, Twostroke writes the exact weights first, since llama.cpp's driver can only write random ones. Raises
+    ConfigError where that is impossible."""
     why = write_exact_file(subject) if subject.is_published else None
     if why is not None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Gives a model places for adapters, for a plan. Small matrices are then added to its products."""
+"""Adds adapters (LoRA) to a model that is planned: the program then has their small matrices next to its products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twostroke.ops.program.model import Model
 
 
 def with_places(spec: Model, count: int, rank: int) -> Model:
-    """Returns the model with places for `count` adapters of this rank next to every product of its layers; with 0 the
+    """Returns the model with operands for `count` adapters of this rank next to every product of its layers; with 0 the
     model as it is. The head is left out: few adapters change it."""
     if count == 0:
         return spec

@@ -52,7 +52,7 @@ class Ask:
 
     @property
     def one_adapter(self) -> int:
-        """The adapter of a single sequence: number 0, or -1 where there are no adapters."""
+        """The number of the adapter that a single predicted sequence uses: 0, or -1 where the plan has no adapters."""
         return 0 if self.adapters else -1
 
     @property
@@ -94,9 +94,10 @@ def make_ask(
     output_tokens: int | None = None,
     concurrency: int = 1,
 ) -> Ask:
-    """Makes an `Ask` and fills in what was not given, as the engine would. It has no objectives and no price.
+    """Returns what a user asks of a plan (`Ask`). Options that are None are filled in as the engine would. Objectives
+    and price stay empty.
 
-    Raises ConfigError that names the impossible option.
+    Raises ConfigError that names the option with an impossible value.
     """
     chosen = weights or usual_weights(spec)
     kept = kv_format or usual_kv_format(chosen, spec.has_latents or bool(spec.hard_keys))

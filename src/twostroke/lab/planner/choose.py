@@ -16,8 +16,8 @@ from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entry of the catalogue with the smallest number of devices that suffices, or the largest number that was
-    tried. lacks: see `lacking`."""
+    """Hardware of the catalogue, with the smallest number of devices that suffices, or the largest number that was
+    tried. lacks: what is not sufficient: "memory", "ttft", "itl"; empty where all is."""
 
     hardware: HardwareSpec
     expectation: Expectation

@@ -26,8 +26,8 @@ MOST_LISTED = 8
 """The most ranks whose memory is computed for each. With more ranks only the leader's is computed, which needs as much
 as any."""
 MOST_TRIED = 6
-"""How many numbers of processes are tried for each way of dividing a model. The first is the least number for which the
-weights fit."""
+"""For ranks and for stages, at most this many numbers of processes are tried. The first is the smallest whose memory
+holds the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,10 @@ class PartPlan:
     """The memory of one rank's or stage's part, in bytes. kv_bytes_per_token: the bytes in layers that keep every
     position.
 
-    sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: what the part
-    sends in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: the bytes sent in a decode step and in a
-    prefill step of the plan. encoder_bytes: the image encoder and the rows that it keeps; 0 where the part has none.
+    sequence_bytes: K, V and states of one sequence as long as the context. meetings: how often processes wait for one
+    another in a step. row_bytes, logit_row_bytes: the bytes sent for each row, and for each row that needs logits.
+    decode_sent_bytes, prefill_sent_bytes: the bytes sent in a decode step and in a prefill step of the plan.
+    encoder_bytes: the image encoder and the rows that it keeps; 0 where the part has none.
     """
 
     name: str
@@ -142,15 +143,16 @@ def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divide
 
 
 def _loop_cost(spec: Model, ask: Ask, target: Target, divided: ParallelPlan, cost: StepCost) -> StepCost:
-    """Returns the cost model for the closed loop. Its step time is how long a stream waits for its next token."""
+    """Returns the cost model for the closed loop, in which each user sends the next request when the answer is
+    complete. The step time that it predicts is how long a stream waits for its next token."""
     stages = stage_costs(spec, ask.weights, ask.kv_kind, target.machine, divided)
     return RoundCost(cost, StageTimes(stages)) if stages else cost
 
 
 def _named_parts(spec: Model, division: Division, seeing: bool) -> Iterator[tuple[str, Model]]:
     """Yields the name and the model of each rank's or stage's part. Where there are too many ranks to list, one entry
-    stands for all of them; a leader with an image encoder then has an entry before it. seeing: whether one part has an
-    image encoder."""
+    stands for all of them; if `seeing`, the leader's entry comes before it. seeing: whether the leader has an image
+    encoder."""
     if division.way == TENSOR and division.count > MOST_LISTED:
         if seeing:
             yield f"{division.noun} {division.leader}", division.own(spec)
@@ -222,7 +224,7 @@ def _too_big(
 
 
 def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int, encoder_bytes: int) -> Iterator[Division]:
-    """Yields at most one division: the one of this way with the fewest processes whose parts fit."""
+    """Yields the division into the fewest processes whose parts fit into memory, or nothing. way: ranks or stages."""
     whole = memory_needs(spec, [spec], sizes)
     room = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - whole.process_bytes
     if room <= 0:

@@ -25,13 +25,14 @@ MEMORY, ARITHMETIC = "memory", "arithmetic"
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The memory of a model, in bytes. sequences: how many sequences of the asked context fit next to weights and
-    buffers; 0 where the weights do not fit.
+    """The memory that a model needs, in bytes, and what fits into it. sequences: how many sequences of the asked
+    context fit next to weights and buffers; 0 where the weights do not fit.
 
     active_parameters: the parameters that one token uses; of experts only the chosen ones count. kv_bytes_per_token:
-    the bytes in layers that keep every position. window_bytes_per_sequence: the most bytes in layers that keep a
-    window. kv_bytes_per_sequence: the bytes of both. state_bytes: the bytes of a sequence's states, which do not depend
-    on its length. adapter_bytes: the bytes of all places for adapters. encoder_bytes: the memory of the image encoder.
+    the bytes of K and V in layers that keep all positions. window_bytes_per_sequence: the most bytes in layers that
+    keep a window. kv_bytes_per_sequence: the bytes of both. state_bytes: the bytes of a sequence's states, which do not
+    depend on its length. adapter_bytes: the bytes reserved for adapters. encoder_bytes: the memory of the image
+    encoder.
     """
 
     parameters: int
@@ -66,8 +67,8 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One kind of step. rate_tokens_per_s: the tokens a second of all streams. ceiling_tokens_per_s: the rate that the
-    limits allow.
+    """One kind of step of the planned model, such as prefill or decode, as predicted. rate_tokens_per_s: the tokens a
+    second of all streams. ceiling_tokens_per_s: the rate that the machine's bandwidth and arithmetic allow.
 
     memory_share: the share of the predicted seconds in which memory is the bound.
     """

@@ -24,7 +24,8 @@ _FIRST, _UNKNOWN = ord(" "), ord("?")
 
 
 def columns_of(letter: str) -> bytes:
-    """Returns five columns of dots and an empty one; a question mark for letters that the font does not have."""
+    """Returns the picture of a letter: five columns of dots, then an empty column; one byte each. A letter that the
+    font does not have becomes a question mark."""
     known = letter if _FIRST <= ord(letter) < _FIRST + len(_COLUMNS) // GLYPH_COLUMNS else chr(_UNKNOWN)
     at = (ord(known) - _FIRST) * GLYPH_COLUMNS
     return _COLUMNS[at : at + GLYPH_COLUMNS] + b"\x00"

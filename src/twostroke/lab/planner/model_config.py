@@ -33,8 +33,8 @@ from twostroke.weights.tensors import with_prefix
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
     """A model to plan. source: the name that was asked for. spec: its shape. quantized: how its weights are quantized,
-    for people; "" for plain weights, and where only config.json is present. keys: the content of its key_factors.json,
-    by whose factors K is divided before it is stored. folder: the folder of its config.json."""
+    for people; "" for plain weights, or where only config.json is present. keys: the factors of its key_factors.json; K
+    is divided by them before it is stored. folder: the folder of its config.json."""
 
     source: str
     spec: Model

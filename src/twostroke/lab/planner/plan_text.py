@@ -202,7 +202,7 @@ def _catalogue(plan: ModelPlan) -> list[str]:
 
 def _candidate_lines(found: list[Candidate]) -> Iterator[str]:
     """Yields a line for each of the fastest candidates (devices of the catalogue and how many of them), the fastest
-    first, and only the names of the rest."""
+    first. One more line names all slower ones."""
     ordered = sorted(found, key=lambda each: -_written(each))
     for each in ordered[:MOST_CANDIDATES]:
         target, load = each.expectation.target, each.expectation.load
@@ -220,7 +220,8 @@ def _written(candidate: Candidate) -> float:
 
 
 def _lacking_lines(found: list[Candidate]) -> Iterator[str]:
-    """Yields one line for each reason why candidates of hardware are not sufficient."""
+    """Yields a line for each way in which hardware falls short, such as too little memory, with the names of that
+    hardware."""
     by_lack: dict[str, list[str]] = {}
     for each in found:
         by_lack.setdefault(", ".join(LACK_WORDS[lack] for lack in each.lacks), []).append(each.hardware.name)

@@ -13,7 +13,7 @@ class RoundFigure:
     """A published figure of a KV cache. layers, kv_elements: the shape of the model that was published with it
     (kv_elements: elements of K in one layer and token). tokens: the tokens in the KV cache.
 
-    published_bytes: the published figure in bytes, which may differ from that of the formula.
+    published_bytes: the published figure in bytes, which may differ from formula_bytes().
     """
 
     said: str

@@ -28,7 +28,7 @@ class Axes:
         return LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT)
 
     def y(self, flops_per_s: float) -> float:
-        """Returns the pixels from the top."""
+        """Returns where a number of FLOPs a second lies in the picture, in pixels from the top."""
         share = (math.log10(flops_per_s) - self.low) / (self.high - self.low)
         return HEIGHT - BOTTOM - min(1.0, max(0.0, share)) * (HEIGHT - TOP - BOTTOM)
 

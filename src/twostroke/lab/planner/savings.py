@@ -132,8 +132,8 @@ def _pages(spec: Model, ask: Ask) -> Saving:
 
 
 def _disk(spec: Model, ask: Ask, target: Target) -> Saving:
-    """Returns the saving of a disk for a prompt that was sent before and whose pages are no longer in memory: reading
-    them compared with computing them."""
+    """Returns what a KV disk saves when a prompt comes again and its pages are no longer in memory: the seconds of
+    reading the pages from the disk, and those of computing the prompt."""
     price = DiskPrice(step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine), target.step_tokens)
     num_bytes = spec.kv_bytes_seen(ask.kv_kind, ask.prompt_tokens) + spec.state_bytes()
     reading_s, computing_s = price.reading_s(num_bytes), price.computing_s(0, ask.prompt_tokens)

@@ -27,7 +27,8 @@ MEASURE = "twostroke doctor --fresh"
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The memory nodes of a machine. threads: the number of threads that compute on each node. far: see Topology."""
+    """The memory (NUMA) nodes of a machine. threads: the number of threads that compute on each node. far: the mean
+    distance from a node to another node's memory, where the distance to its own memory is 1."""
 
     count: int
     threads: int

@@ -23,8 +23,8 @@ class StepTime:
         return cls(cost, CostCorrection(GUESS_PRIOR, believed=False) if guessed else CostCorrection())
 
     def at(self, now: float) -> None:
-        """Set the time from which the next predictions are made. The longer no step has ended before `now`, the less a
-        learned correction counts."""
+        """Set the time from which the next predictions are made. What was learned from measured steps counts less the
+        longer ago the last of them ended."""
         self._correction.at(now)
 
     @property
@@ -55,8 +55,8 @@ class StepTime:
         return self.high_s(segments) * self._correction.cold_high
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Learn from a step during which memory was being made ready. It corrects only the predictions of steps until
-        the first one that is not cold."""
+        """Learn from a cold step, in which memory was still being made ready. What is learned corrects only the
+        predictions until the first step that is not cold."""
         held = tuple(parts)
         self._correction.observe_cold(_class_of(held), self._cost.predict(held).seconds, measured_s)
 

@@ -13,8 +13,8 @@ ROOM_SHARE = 0.5
 
 
 class BatchDecodes:
-    """Chooses the batch streams of a step; they have no promise. When a step would be too long, the batch streams that
-    went on most recently are left out first.
+    """Chooses the streams of batch work (priority above 0, without objectives) in a step. When a step would be too
+    long, the batch streams that went on most recently are left out first.
 
     At least one is in every step, and the one that was left out longest comes first. Each of k batch streams therefore
     goes on at least every k-th step.
@@ -24,8 +24,8 @@ class BatchDecodes:
         self._seconds = seconds
 
     def chosen(self, interactive: list[Running], batch: list[Running], bound_s: float | None) -> list[Running]:
-        """Returns the batch streams that go on in this step. bound_s: the most seconds of the step; None when nothing
-        was promised."""
+        """Returns the streams of `batch` (batch work) that go on in this step; all streams of `interactive` do.
+        bound_s: the most seconds of the step; None when nothing was promised."""
         if not batch or not interactive or bound_s is None:
             return batch
         room_s = ROOM_SHARE * bound_s

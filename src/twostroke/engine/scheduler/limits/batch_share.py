@@ -11,8 +11,8 @@ class BatchShare:
     Bound. Let b be the prefill tokens of batch work so far, and s the tokens of the largest step. While batch work is
     pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens. Whenever it has had more than the
     first term, batch work is first in the next step, unless AgeingTurns puts the oldest sequence first. Let n be the
-    tokens of one batch request and of all batch work before it. Once the batch has a place for this request, it waits
-    for at most n * (1 - share) / share + 2 s tokens of interactive prefill.
+    prefill tokens of one batch request and of all batch work before it. Once max_sequences allows this request to run,
+    at most n * (1 - share) / share + 2 s tokens of interactive prefill come before its first token.
     """
 
     def __init__(self, share: float = BATCH_SHARE) -> None:

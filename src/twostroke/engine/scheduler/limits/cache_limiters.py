@@ -1,4 +1,5 @@
-"""The limits that caches set for chunks: room for a chunk next to a window, and ends where a snapshot is taken."""
+"""How caches limit the chunks of prompts. A cache with a window limits their length, and a cache with states ends a
+chunk where a snapshot of the states is taken."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from twostroke.engine.scheduler.sequence import Sequence
 
 
 class WindowRoom(Struct, frozen=True):
-    """Satisfies Limiter: a chunk has at most max_chunk_tokens. A pool of pages with a window has room for so many
-    positions in addition to the window."""
+    """Satisfies Limiter: a chunk has at most max_chunk_tokens. This is the number of positions for which a sequence has
+    pages in addition to its window, in a page pool with a window."""
 
     max_chunk_tokens: int
 
@@ -23,7 +24,8 @@ class SnapshotPoints:
     """A chunk ends where a snapshot of the sequence's state is to be taken."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Returns the tokens up to the next point, when there is one within the chunk."""
+        """Returns the tokens up to the next position of the chunk at which a snapshot is to be taken; all wanted tokens
+        where there is none."""
         computed = sequence.computed
         for point in sequence.points:
             if computed < point < computed + wanted_tokens:
@@ -32,7 +34,7 @@ class SnapshotPoints:
 
 
 def cache_limiters(cache: CacheManager, limits: SchedulerLimits) -> tuple[Limiter, ...]:
-    """Returns the limiters that this cache needs."""
+    """Returns the limiters of chunks that this cache needs: WindowRoom for windows, SnapshotPoints for states."""
     found: list[Limiter] = []
     if cache.chunk_tokens < limits.max_step_tokens:
         found.append(WindowRoom(cache.chunk_tokens))

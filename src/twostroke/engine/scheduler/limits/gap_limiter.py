@@ -17,8 +17,8 @@ from twostroke.types.plan import Role
 LEAST_GAP_S = 0.25
 GAP_DECODE_STEPS = 8
 MOST_DECODE_SHARE = 0.2
-"""When a step without prompts takes more than this share of `least_s`, GapRule's bound in decode steps counts instead
-of the bound in seconds."""
+"""A step without prompts is called slow when it takes more than this share of `GapRule.least_s`. Then a gap may last
+`GapRule.decode_steps` such steps."""
 
 
 class GapRule(Struct, frozen=True):
@@ -40,10 +40,11 @@ class GapRule(Struct, frozen=True):
         )
 
     def bound_s(self, seconds: Seconds, streams: list[Segment]) -> float:
-        """Returns the seconds that a step with these streams may take.
+        """Returns the most seconds of a step with these streams: least_s, or decode_steps times the time of a slow
+        step.
 
-        seconds: predicts the time of a step that nothing disturbs. With the usual, measured time the bound would follow
-        the load of the machine. Another busy program that doubles each decode step would double the allowed gap.
+        seconds: predicts the time of a step that nothing disturbs. The usual, measured time is longer while other
+        programs are busy, so the allowed gaps would grow with the load of the machine.
         """
         decode_s = seconds(streams)
         if decode_s <= MOST_DECODE_SHARE * self.least_s:
@@ -84,8 +85,8 @@ class GapLimiter:
         return chunk.num_tokens if chunk.within or not step.num_prefill_tokens else 0
 
     def left_s(self, step: StepLoad) -> float:
-        """Returns the seconds that the GapRule leaves of the step as planned so far; infinity when no sequence decodes.
-        """
+        """Returns how many seconds the step as planned so far may still take under the GapRule; infinity when no
+        sequence decodes."""
         streams = step.streams()
         if not streams:
             return inf

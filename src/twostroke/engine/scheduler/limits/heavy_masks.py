@@ -11,8 +11,8 @@ from twostroke.engine.scheduler.sequence import Sequence
 HEAVY_S = 0.5e-3
 """A mask that takes more seconds than this is heavy. Most take a tenth of it."""
 BESIDE_S, ALONE_S = 5e-3, 50e-3
-"""The most seconds that all heavy masks of one step may take together: BESIDE_S when sequences without a heavy mask are
-in the step, ALONE_S when none is. One heavy mask is always made."""
+"""The most seconds that all heavy (slow) grammar masks of one step may take together: BESIDE_S when sequences without a
+heavy mask are in the step, ALONE_S when none is. One heavy mask is made in any case."""
 
 
 def mask_s(sequence: Sequence) -> float:
@@ -21,10 +21,10 @@ def mask_s(sequence: Sequence) -> float:
 
 
 def without_late_masks(decoding: list[Sequence], others: bool) -> list[Sequence]:
-    """Returns the decoding sequences that go into this step. Those with heavy masks take turns: the ones that were in
-    no step for longest come first.
+    """Returns the decoding sequences that go into this step. Sequences with a heavy (slow) grammar mask are left out
+    when the masks would take too long together. The sequences that were left out longest come first.
 
-    others: True when the step is to compute prompts too.
+    others: True when the step is to compute prompts too; less time is allowed then.
     """
     heavy = [each for each in decoding if mask_s(each) > HEAVY_S]
     if len(heavy) < 2:

@@ -2,12 +2,12 @@
 tile is ready.
 
     num_tokens = turns.limit(sequence, num_tokens, step, limiters)     before other limits: it cuts this sequence only
-    turn = turns.take(step, limiters)        the tile that the step works on, for how long, and how pieces are predicted
+    turn = turns.take(step, limiters)        the tile that the step works on, and for how many seconds
     turns.done(result.encodes, sequences)
 
 A step works on a tile for the seconds that the limiters leave (`left_s`), so no gap between tokens becomes longer than
-they allow. Without streams a tile is encoded in the step that computes its positions, one tile of a sequence in one
-step. A tile is ready when it was encoded lately and is kept.
+the limiters allow. When no sequence decodes, a tile is encoded in the step that computes its positions. One step
+encodes one tile of a sequence. A tile is ready when it was encoded lately and its rows are kept.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ it."""
 
 
 class ImageTurns:
-    """The first sequence that waits for a tile has the turn until the tile is encoded.
+    """Works on one tile of an image at a time: the tile for which a sequence waited first, until it is encoded.
 
-    cost: predicts the time of encodes; None when there is no prediction. times: corrects it by measured pieces.
+    cost: predicts the time of encodes; None when there is no prediction. times: corrects the predictions by measured
+    pieces.
     """
 
     def __init__(self, cost: EncodeCost | None = None) -> None:
@@ -58,8 +59,8 @@ class ImageTurns:
         sequence.encode_s = sum(self.times.usual_s(self._predicted.get(key, {})) for key in keys)
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad, limiters: Positions[Limiter] = ()) -> int:
-        """Returns the tokens up to the first tile that is not ready. The tile is included when the step has no streams.
-        """
+        """Returns the tokens up to the first tile that is not ready. When no sequence decodes, the tile's own tokens
+        are included, since the step then encodes the whole tile."""
         images = sequence.request.images
         if not images or sequence.role is Role.DECODE:
             return wanted_tokens
@@ -78,8 +79,8 @@ class ImageTurns:
         return wanted_tokens
 
     def reserve(self, step: StepLoad, limiters: Positions[Limiter]) -> None:
-        """Keep time for a tile that was begun, once all decoding sequences are planned: otherwise prompts may fill
-        every step."""
+        """Keep a share of the step's time for the tile that is being encoded. A scheduler calls this once all decoding
+        sequences are planned, so that prompts cannot fill every step."""
         if self._open is not None:
             step.encode_s = max(0.0, SHARE * min(time_left_s(step, limiters), UNBOUND_S / SHARE))
 

@@ -16,8 +16,8 @@ from twostroke.engine.scheduler.sequence import Sequence as Waiting
 from twostroke.types.plan import Role
 
 TTFT_SHARE = 0.25
-"""The share of the TTFT objective that a step may take in which no interactive sequence decodes. A request that arrives
-now waits for the step's end."""
+"""A step in which no interactive sequence decodes may take this share of the TTFT objective. A request that arrives now
+waits for the step's end."""
 
 
 class ItlLimiter:
@@ -54,8 +54,8 @@ class ItlLimiter:
         return inf if bound_s is None else bound_s - self._times.now_s(step.segments())
 
     def bound_s(self, others: Sequence[Waiting]) -> float | None:
-        """Returns the seconds that a step with these sequences may take; None when it has no bound. A step without
-        streams is bounded by TTFT_SHARE of the TTFT objective, when there is one.
+        """Returns the most seconds of a step in which the sequences in `others` wait for tokens; None when it has no
+        bound. If no interactive one of them decodes, the bound is TTFT_SHARE of the TTFT objective, when there is one.
         """
         streams = [s for s in others if s.num_output and s.interactive]
         if not streams:
@@ -63,8 +63,9 @@ class ItlLimiter:
         return self.bound_beside_s(streams, [decode_segment(s) for s in streams])
 
     def bound_beside_s(self, promised: Sequence[Waiting], streams: list[Segment]) -> float | None:
-        """Returns the bound in seconds for a step with these streams; see `bound_s`. promised: the sequences whose
-        objectives count."""
+        """Returns the most seconds of a step that computes `streams` next to prompts; None when it has no bound.
+        promised: the sequences whose ITL objectives count. Without sequences in `promised`, TTFT_SHARE of the TTFT
+        objective is the bound."""
         if not promised or not streams:
             return self._idle_bound_s
         promises = [s.objectives.itl_s for s in promised if s.objectives.itl_s is not None]

@@ -11,13 +11,14 @@ from twostroke.engine.scheduler.sequence import Sequence
 LAST_SHARE = 32
 """The last chunk has about one in LAST_SHARE tokens of the prompt."""
 LEAST_PAGES = 2
-"""The fewest pages of a last chunk: a step reads all weights, however few rows it has."""
+"""The fewest pages of a prompt's last chunk. A smaller chunk would hardly be faster, since each step reads all weights.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SmallLastChunk:
-    """Satisfies Limiter for replicas that only compute prompts: it divides a long chunk that would finish a prompt into
-    two. The second one, the prompt's last chunk, is small."""
+    """Satisfies Limiter for replicas that only compute prompts. It divides a long chunk that would finish a prompt into
+    two: the second is small, and the pages of the first are sent while it is computed."""
 
     page_tokens: int
 

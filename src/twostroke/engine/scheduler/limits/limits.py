@@ -42,8 +42,8 @@ class SchedulerLimits:
 
 class SpanTurn(Struct, frozen=True, eq=False):
     """A decision that the step computes pieces of an image span (positions of one image) for `left_s` seconds.
-    sequence: the span's sequence. end: the position after the span. walk: the pieces that are left. least: whether the
-    smallest piece is computed even when it takes longer."""
+    sequence: the span's sequence. end: the position after the span. walk: gives the pieces of the span that are not
+    computed yet, in order. least: whether the smallest next piece is computed even when it takes longer than left_s."""
 
     sequence: Sequence
     end: int
@@ -54,12 +54,13 @@ class SpanTurn(Struct, frozen=True, eq=False):
 
 class StepLoad(Struct):
     """What a step computes, as far as it is planned; limiters look at it. parts: each sequence with its number of rows.
-    num_decode_tokens: the rows of the sequences that decode, once all of them are in; they come first.
+    num_decode_tokens: the rows of the decoding sequences, which are planned before all others; 0 until all of them are
+    planned.
 
     full: True when a limit cut one sequence short, so no further sequence is added. beside: the sequences that decode
-    in other plans, which the pipeline computes before or after this plan: they wait for it, too. encode_s: the seconds
-    that an image encode in this step may take. span: the image span whose pieces the step computes; its sequence is not
-    in `parts`. span_s: the predicted seconds of these pieces.
+    in other plans of a pipeline; a long step delays their tokens, too. encode_s: the seconds that an image encode in
+    this step may take. span: the image span whose pieces the step computes; its sequence is not in `parts`. span_s: the
+    predicted seconds of these pieces.
     """
 
     num_tokens: int = 0
@@ -73,7 +74,7 @@ class StepLoad(Struct):
 
     @property
     def num_sequences(self) -> int:
-        """The number of sequences so far."""
+        """The number of sequences that the step has so far."""
         return len(self.parts)
 
     @property
@@ -100,8 +101,8 @@ class StepLoad(Struct):
         return own + [Segment.decode(s.computed, s.request.adapter) for s in self.beside] if self.beside else own
 
     def waiting(self) -> list[Sequence]:
-        """Returns all sequences whose next tokens come after the step: those of the step, and those that decode in
-        other plans."""
+        """Returns all sequences whose next tokens this step delays: its own sequences, and those that decode in other
+        plans of a pipeline."""
         return [*(sequence for sequence, _ in self.parts), *self.beside]
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:

@@ -8,13 +8,13 @@ from twostroke.cost.shape import Segment, StepCost
 from twostroke.engine.scheduler.sequence import Sequence
 
 POSITIONS_APART = 4096
-"""Whether sharing pays is predicted again when the sum of the sequences' positions has changed by about this number."""
+"""PredictedShare predicts again when the sum of the sequences' positions has changed by about this number."""
 
 
 class PredictedShare:
-    """Returns how many decoding sequences a plan of a pipeline should compute: all of them, or an even part (one in
-    `plans`) where this is predicted to be faster. Satisfies `scheduler.under_way.Share`. cost: predicts the time of a
-    step through all stages. plans: the number of plans that are in flight at once."""
+    """Decides how many of the decoding sequences one plan of a pipeline computes. It is all of them, or one in `plans`
+    where dividing them among the plans is predicted to be faster. Satisfies `scheduler.under_way.Share`. cost: predicts
+    the time of a step through all stages. plans: the number of plans that are in flight at once."""
 
     def __init__(self, cost: StepCost, plans: int) -> None:
         self._cost, self._plans = cost, plans

@@ -1,12 +1,12 @@
 """Rows of an image that see each other go through the language model in pieces while other sequences decode.
 
-    wanted = turns.before(sequence, wanted)              ends before a span, while another sequence's span is computed
+    wanted = turns.before(sequence, wanted)              stops at a span while another sequence's is computed
     num_tokens = turns.limit(sequence, num_tokens, step, limiters)     is asked after all limiters
     work = turns.work(planned, step)                     the pieces that the step computes; None for a usual chunk
     turns.left(sequence)                                 the pages are gone, so the sequence begins again
 
 In each step, a span gets the seconds that the decoding sequences leave. Its rows count as computed when the last piece
-is done. When no sequence decodes, a span is a part of a chunk, as any other positions.
+is done. When no sequence decodes, a span is computed whole, as a part of a chunk.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from twostroke.types.plan import PlannedSequence, Role, SpanWork
 
 
 class OpenSpan(Struct):
-    """An image span of which some pieces are still to be planned. end: the position after its last row. walk: these
-    pieces."""
+    """An image span of which some pieces are still to be computed. end: the position after its last row. walk: gives
+    these pieces in order."""
 
     sequence: Sequence
     end: int
@@ -52,8 +52,8 @@ class SpanTurns:
         return self._open is not None and self._open.sequence is sequence
 
     def before(self, sequence: Sequence, wanted_tokens: int) -> int:
-        """Returns how many of the wanted positions the step may compute. While a span of another sequence is computed
-        in pieces, these are only the positions before this sequence's next span."""
+        """Returns how many of the wanted positions the step may compute: all of them as a rule. While a span of another
+        sequence is computed in pieces, only the positions before this sequence's next span may be computed."""
         if self._open is None or self._open.sequence is sequence or sequence.role is Role.DECODE:
             return wanted_tokens
         start = sequence.computed
@@ -62,8 +62,8 @@ class SpanTurns:
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad, limiters: Positions[Limiter] = ()) -> int:
         """Returns how many positions of a sequence the step may compute. When the step computes pieces of a span, this
-        is the number of the span's rows, of which the step computes a part of the model only. A span without pieces
-        follows WholeSpans."""
+        is the number of the span's rows, although these pieces are a part of the model only. Without pieces, WholeSpans
+        limits the chunk."""
         start, cost = sequence.computed, self.cost
         if self._open is not None and self._open.sequence is sequence:
             return self._turn(sequence, self._open.end, self._open.walk, step, limiters) if wanted_tokens else 0
@@ -76,9 +76,9 @@ class SpanTurns:
         return self._turn(sequence, cut.end, cost.walk(start, rows), step, limiters)
 
     def _turn(self, sequence: Sequence, end: int, walk: SpanWalk, step: StepLoad, limiters: Positions[Limiter]) -> int:
-        """Let the step compute pieces of a span in the time that is left, and return the span's rows. Returns 0 when
-        the step has no time for a piece and already computes rows of other prompts; without such rows the smallest
-        piece is computed."""
+        """Let the step compute pieces of a span in the time that is left, and return the span's rows. If the time is
+        too short for any piece, a step that has rows of other prompts computes none, and 0 is returned. A step without
+        such rows computes the smallest piece nevertheless."""
         left_s, least = time_left_s(step, limiters) - step.encode_s, not step.num_prefill_tokens
         if not least and not walk.fits(left_s, self._times.pace()):
             return 0

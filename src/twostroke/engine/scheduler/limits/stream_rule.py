@@ -16,7 +16,7 @@ BATCH_SLOTS_SHARE = 0.75
 
 
 class StreamRule:
-    """One more stream may enter when decoding all streams keeps the ITL objective; the first stream always may."""
+    """Admits one more stream when decoding all streams keeps the ITL objective. The first stream is always admitted."""
 
     def __init__(self, seconds: Callable[[Sequence[Segment]], float], max_sequences: int) -> None:
         self._seconds = seconds
@@ -27,7 +27,8 @@ class StreamRule:
         return sum(not s.interactive for s in running) < self._max_batch
 
     def has_room(self, sequence: Running, running: Sequence[Running]) -> bool:
-        """Returns True when the sequence may enter next to the running ones."""
+        """Returns True when the sequence may be admitted next to the running ones: decoding then keeps the ITL
+        objective, or for batch work, a place is left."""
         if not sequence.interactive:
             return self.has_batch_place(running)
         promises = [s.objectives.itl_s for s in (*running, sequence) if s.interactive and s.objectives.itl_s]

@@ -13,9 +13,12 @@ from twostroke.types.plan import Role
 
 class WholeSpans(Struct, frozen=True):
     """Satisfies `limits.Limiter` for image spans whose rows see each other: no chunk ends inside one. A span at the
-    beginning of a chunk gets all of its rows, even when an earlier limit would have cut it. If sequences decode in the
-    step, it computes no other prompt, so that the gap between their tokens grows by one image at most. This limit is
-    the last of a scheduler's limits. max_step_tokens, max_chunk_tokens: the most tokens of any chunk."""
+    beginning of a chunk gets all of its rows, even when an earlier limit would have cut it. A span is not added to a
+    step in which sequences decode and another prompt is computed. The gap between tokens therefore grows by one image
+    at most. This limit is the last of a scheduler's limits.
+
+    max_step_tokens: the most rows of a step. max_chunk_tokens: the most rows of one chunk.
+    """
 
     max_step_tokens: int
     max_chunk_tokens: int

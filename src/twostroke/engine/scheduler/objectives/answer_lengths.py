@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from twostroke.engine.scheduler.sequence import Sequence as Answer
 
 ENDED_KEPT = 64
-"""Lengths are learned from the answers that were admitted last. These are as many as run at present, plus this many."""
+"""Lengths are learned from the answers that were admitted last. Their number is that of the answers that run at
+present, plus this one."""
 RATE_SAFETY = 0.5
-"""The safety margin of a rate of ends: n observed ends count as (sqrt(n) - 0.5)^2. The true rate is at least that high
-in about 85% of the cases."""
+"""The safety margin of a rate of ends (ended answers for each generated token): n observed ends count as (sqrt(n) -
+0.5)^2. The true rate is at least that high in about 85% of the cases."""
 COUNT_SAFETY = 0.7
-"""The safety margin of the expected number of ends: this many standard deviations are subtracted."""
+"""The safety margin of the number of running answers that are expected to end: this many standard deviations are
+subtracted."""
 EDGES = (0, *(round(16 * 2 ** (i / 2)) for i in range(34)))
 """The numbers of tokens at which the classes of lengths begin: 0, 16, 23, 32, 45 and so on. The last class has no end.
 """
@@ -77,8 +79,9 @@ class AnswerLengths:
 
 
 class EndRates:
-    """The rate of ends for each token, by class of lengths (EDGES). lengths: the number of tokens of each answer so
-    far, and whether it stopped there."""
+    """The probability that an answer stops at its next token, for each class of lengths (EDGES). lengths: for each
+    observed answer, its number of tokens so far, and True when it stopped there (False: it still runs, or reached its
+    limit)."""
 
     def __init__(self, lengths: Sequence[tuple[int, bool]]) -> None:
         reached, made, ends = [0] * len(EDGES), [0] * len(EDGES), [0] * len(EDGES)
@@ -98,8 +101,8 @@ class EndRates:
             total += rate * wide
 
     def until(self, num_tokens: float) -> float:
-        """Returns the sum of the rates of all tokens before num_tokens. The share of answers that are longer than
-        num_tokens is exp(-sum)."""
+        """Returns the sum of the probabilities of ending, over all tokens before num_tokens. The share of answers that
+        are longer than num_tokens is exp(-sum)."""
         index = _class_of(num_tokens)
         return self._sums[index] + self._each[index] * (num_tokens - EDGES[index])
 

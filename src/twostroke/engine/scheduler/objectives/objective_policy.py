@@ -115,8 +115,8 @@ class ObjectivePolicy:
         self._times.observe(parts, measured_s, now, disturbed)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Correct the predicted step times by a step during which memory was being made ready. The correction holds
-        until the first step that is not cold."""
+        """Correct the predicted step times by a cold step, in which memory was still being made ready. The correction
+        is used until the first step that is not cold."""
         self._times.observe_cold(parts, measured_s)
 
     def ended(self, sequence: Sequence) -> None:
@@ -153,7 +153,7 @@ def objective_policy(
 ) -> ObjectivePolicy:
     """Returns the policy for these objectives on a machine that `cost` predicts. refuses: False refuses no request.
 
-    guessed: True when the machine was not measured.
+    guessed: True when the machine was not measured, so `cost` is trusted less until steps were measured.
     """
     times = StepTime.of(cost, guessed)
     limiter = ItlLimiter(times, page_tokens, objectives.ttft_s)

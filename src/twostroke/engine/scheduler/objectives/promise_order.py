@@ -27,8 +27,8 @@ class PromiseOrder:
     """
 
     def rank(self, sequence: Sequence) -> Rank:
-        """Returns the sequence's sort key among the waiting, by what is known when it is added. A preempted sequence
-        gets a new one."""
+        """Returns the key by which a waiting sequence is sorted. It is computed when the sequence is queued, and again
+        after a preemption."""
         if not sequence.interactive:
             return (BATCH, PROMISED, 0.0, sequence.number)
         if sequence.num_output:

@@ -1,4 +1,5 @@
-"""Which requests are promised their TTFT objective, which are held until that is possible, and which are refused."""
+"""Which requests are promised their TTFT objective, which wait until the promise can be given, and which are refused.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ HOPELESS_FACTOR = 4.0
 """A request is refused at once when its predicted TTFT is more than this many times the objective, and the prediction
 rests on measured steps."""
 LOOKED_AT = 4
-"""The number of held requests that are checked before each step."""
+"""The number of held requests for which is predicted, before each step, whether their TTFT can be promised now."""
 
 
 class TtftGate:
-    """Promises a sequence its TTFT objective when it is predicted to be in time. No later sequence makes it late then.
-    The others are held: they wait after all promised ones, and each gets its promise as soon as it is predicted to be
-    in time. A held request is refused when it could not be in time any more even if it were alone. So a refusal rests
-    on what was measured up to the last moment. Only a request whose prediction is hopeless (HOPELESS_FACTOR) is refused
-    at once.
+    """Promises a sequence its TTFT objective when it is predicted to be in time. Sequences that come later cannot delay
+    it then. Every other sequence is held: it waits after all promised ones, and gets its promise as soon as it is
+    predicted to be in time. A held request is refused when it could not be in time any more even if it were alone. So a
+    refusal rests on what was measured up to the last moment. Only a request whose prediction is hopeless
+    (HOPELESS_FACTOR) is refused at once.
 
     A prompt that even alone takes longer than its objective is not refused for that, or it would never be served. It
     waits after all promised requests. It is refused only when its prediction is hopeless compared with the time that it
@@ -40,8 +41,9 @@ class TtftGate:
         self._held: list[Sequence] = []  # in the order of arrival
 
     def check(self, sequence: Sequence, queues: Queues, now: float) -> None:
-        """Promise a new sequence its TTFT, or hold it. Raises Overloaded when its prediction is hopeless. Its rank and
-        prefill_tokens must be set."""
+        """Decide on a new sequence: its TTFT is promised, or the sequence is held, which means that it waits without a
+        promise. Raises Overloaded when its prediction is hopeless. The sequence's rank and prefill_tokens must be set.
+        """
         wanted_s = sequence.objectives.ttft_s
         if wanted_s is None or not sequence.interactive or not self._refuses or not self._busy(sequence, queues):
             return
@@ -67,12 +69,13 @@ class TtftGate:
             self._held.append(sibling)
 
     def holds(self, sequence: Sequence) -> bool:
-        """Returns True when the sequence waits without a promised TTFT."""
+        """Returns True when the sequence is held: it waits, and its TTFT is not promised yet."""
         return sequence in self._held
 
     def promise(self, queues: Queues, now: float) -> None:
         """Promise their TTFT to held sequences that are predicted to be in time now: they get their usual rank. When no
-        sequence runs and all waiting ones are held, the first gets it too, so that it begins. Call it before a step."""
+        sequence runs and all waiting ones are held, the first gets the promise in any case, so that there is work. Call
+        it before a step."""
         self._held = [s for s in self._held if queues.find(s.request.request_id) is s]
         for sequence in self._held[:LOOKED_AT]:
             late = self._predicted_s(sequence, queues, now) > self._wanted_s(sequence)
@@ -93,7 +96,8 @@ class TtftGate:
         return [(each, refusal) for each, refusal in found if queues.find(each.request.request_id) is each]
 
     def _take_group(self, sequence: Sequence) -> list[Sequence]:
-        """Returns all held completions of the sequence's request, and removes them from the held ones."""
+        """Returns all completions of the sequence's request that wait without a promise, and removes them from the list
+        of held sequences."""
         group = sequence.request.group_id
         taken = [s for s in self._held if s.request.group_id == group]
         self._held = [s for s in self._held if s.request.group_id != group]
@@ -109,13 +113,13 @@ class TtftGate:
 
     @staticmethod
     def _others_go_on(queues: Queues) -> bool:
-        """Returns True when there is anything to compute except held sequences. Otherwise the first held sequence must
-        begin, promise or not."""
+        """Returns True when a sequence runs, or one waits that is not held. If none does, the first held sequence must
+        begin even without a promise."""
         return bool(queues.running) or any(s.rank[1] != HELD for s in queues.waiting)
 
     @staticmethod
     def _busy(sequence: Sequence, queues: Queues) -> bool:
-        """Returns True when another request waits or runs."""
+        """Returns True when a request other than the sequence's own waits or runs."""
         group = sequence.request.group_id
         return any(s.request.group_id != group for s in (*queues.running, *queues.waiting))
 

@@ -16,21 +16,21 @@ from twostroke.engine.scheduler.queues import Queues
 from twostroke.engine.scheduler.sequence import Sequence as Waiting
 
 MAX_GROUPS = 6
-"""The number of groups into which the prompts before a sequence are divided for the prediction; within a group the
-number of decoding sequences is taken to be constant."""
+"""The number of groups into which the prompts before a sequence are divided when its TTFT is predicted; within a group
+the number of decoding sequences is taken to be constant."""
 MARGIN = 1.1
-"""The factor on predicted seconds. It makes up for steps that take longer than the median, and for the rest of the
-current step, which must end first."""
+"""The factor by which the predicted seconds until a first token are multiplied. It makes up for steps that take longer
+than the median, and for the rest of the current step, which must end first."""
 UNSURE_MARGIN = 1.6
-"""The factor on predicted seconds instead of MARGIN while no prediction was corrected by measured steps: a late promise
-is better than a broken one."""
+"""The factor that is used instead of MARGIN until measured steps have corrected the predictions: a late promise is
+better than a broken one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
     """The limits of a scheduler that predictions need. max_sequences: how many sequences may run at once.
-    max_chunk_tokens: the most prefill tokens of a step. batch_share: the share of prefill that batch work gets.
-    turn_share: the share of steps that AgeingTurns reserves for the oldest sequence."""
+    max_chunk_tokens: the most prefill tokens of a step. batch_share: the share of prefill that batch work (priority
+    above 0) gets. turn_share: the share of steps that AgeingTurns reserves for the oldest sequence."""
 
     max_sequences: int
     max_chunk_tokens: int
@@ -86,8 +86,8 @@ class WorkAhead:
         return max(prompts_s, place_s + self.alone_s(sequence, queues))
 
     def _others_share(self, sequence: Waiting, queues: Queues) -> float:
-        """Returns the share of prefill that sequences after this one get in any case. Batch work has its share.
-        Sequences whose prompts take longer than their objective have the steps that AgeingTurns reserves."""
+        """Returns the share of prefill that sequences with a later rank get before this one is done. Batch work has a
+        fixed share. Prompts that take longer than their objective have the share of steps that AgeingTurns reserves."""
         others = [s for s in (*queues.prefilling, *queues.waiting) if s.rank[1] == TOO_LONG or not s.interactive]
         share = self._room.batch_share if any(not s.interactive for s in others) else 0.0
         return share + (self._room.turn_share if any(s.interactive for s in others) else 0.0)
@@ -132,8 +132,8 @@ class WorkAhead:
 
 
 def _before(other: Waiting, sequence: Waiting) -> bool:
-    """Returns True when `other` is predicted to be computed before `sequence`. Returns False when `other` is held,
-    which means that it waits without a promised TTFT."""
+    """Returns True when `other` is predicted to be computed before `sequence`. A held `other` (it waits without a
+    promised TTFT) is computed after `sequence`, so the result is False."""
     if other.rank[1] == HELD or other is sequence:
         return False
     return other.rank < sequence.rank if sequence.rank[1] == TOO_LONG else other.rank[1] < HELD

@@ -21,8 +21,8 @@ TIMEOUT_S = 5.0
 @dataclass(frozen=True, slots=True)
 class GuessTotals:
     """The totals of speculative decoding that a server counts: tokens guessed and accepted. won_s: the predicted
-    seconds of the steps that were spared. lost_s: the predicted seconds of verifying. Both are None where the server
-    gives no figure."""
+    seconds of the steps that accepted guesses saved. lost_s: the predicted seconds of verifying. Both are None where
+    the server gives no figure."""
 
     guessed: float
     accepted: float
@@ -46,7 +46,7 @@ class GuessTotals:
         return f"{line}: about {won} of steps spared, {lost} for verifying, as the server predicts"
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the totals as plain values."""
+        """Returns the counts and seconds as plain values for a report in JSON."""
         return asdict(self)
 
 
@@ -67,8 +67,8 @@ async def guess_totals(client: httpx2.AsyncClient, base_url: str) -> GuessTotals
 
 
 def _sums(text: str) -> Mapping[str, float]:
-    """Returns the values of the counters GUESSED, ACCEPTED, WON and LOST in a text of Prometheus metrics. Values with
-    different labels are summed."""
+    """Returns the values of four counters in a text of Prometheus metrics: GUESSED and ACCEPTED (tokens), WON and LOST
+    (seconds that guessing saved and cost). Values with different labels are summed."""
     found: dict[str, float] = {}
     for line in text.splitlines():
         name = line.split("{")[0].split(" ")[0]

@@ -128,7 +128,7 @@ def _labels(lines: Sequence[Line], place: Place, edges: Box) -> list[str]:
 
 
 def _covered(along: Sequence[tuple[float, float]]) -> list[Box]:
-    """Returns small boxes that cover the points and the lines between them."""
+    """Returns small boxes that cover the points and the lines between them, so that no label is placed there."""
     boxes = [_box(x - 5, y + 5, 10, 10) for x, y in along]
     for (x0, y0), (x1, y1) in zip(along, along[1:], strict=False):
         count = 1 + int(max(abs(x1 - x0), abs(y1 - y0)) / 5)

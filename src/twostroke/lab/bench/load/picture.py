@@ -14,7 +14,8 @@ WORDS_IN_A_LINE, LINE_HEIGHT = 150, 15
 
 
 def sweep_svg(found: Sweep) -> str:
-    """Returns an SVG document. A sweep without numbers of users, or without prompt lengths, has no panels for them."""
+    """Returns an SVG document with the panels of a sweep. If no numbers of users, or no prompt lengths, were measured,
+    their panels are left out."""
     panels = [*_users_panels(found), *_length_panels(found)]
     columns = 2
     rows = max(1, -(-len(panels) // columns))

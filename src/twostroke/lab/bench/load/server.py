@@ -18,9 +18,9 @@ MAX_BODY_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of the server. model: the id to ask for. context_tokens: the most tokens of prompt and answer
-    together, None where the server gives no number. base: whether the server reports that the model has no chat
-    template."""
+    """What is known of the server under load. model: the id to send in requests. context_tokens: the most tokens of
+    prompt and answer together, None where the server gives no number. base: True when the server reports that the model
+    has no chat template."""
 
     base_url: str
     model: str

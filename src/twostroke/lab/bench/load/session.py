@@ -50,8 +50,9 @@ class Target:
 
 @dataclass(slots=True)
 class Measured:
-    """The result of one run. indexes: for each observation, the index of its request in `asked`. asked: the workload as
-    it was sent. guesses: the guessed tokens that the server counted meanwhile; None where it counts none."""
+    """The result of one run. seen: the observations of the requests. indexes: for each observation, the index of its
+    request in `asked`. asked: the workload as it was sent. guesses: the guessed tokens that the server counted during
+    the run; None where it counts none."""
 
     seen: list[Observation]
     indexes: list[int]
@@ -127,8 +128,8 @@ class Session:
 
 @contextlib.asynccontextmanager
 async def open_session(target: Target, clock: Callable[[], float], count_words: bool) -> AsyncIterator[Session]:
-    """Finds the server and its model. count_words: whether some prompts have no text of their own, so that words for
-    them must be found. Raises ConfigError where the server does not answer as required."""
+    """Finds the server and its model. count_words: True when prompts must be made up, so that words of one token each
+    are looked for. Raises ConfigError where the server does not answer as required."""
     address = base_url(target.url)
     async with open_connections(target.api_key, target.silence_s) as connections:
         facts = await find_model(connections.kept, address, target.model)

@@ -66,8 +66,8 @@ class UsersPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the cost model predicts for the points of a sweep. ttft, itl: pairs (tokens, seconds). words: names the
-    model and the measurement of the machine from which predictions are made."""
+    """What the cost model predicts for the points of a sweep. ttft, itl: for each prompt length, (tokens of the prompt,
+    seconds). words: names the model and the measurement of the machine from which predictions are made."""
 
     words: str
     users: tuple[UsersPrediction, ...]

@@ -1,4 +1,4 @@
-"""The engines to compare with, and what each needs."""
+"""The engines that Twostroke is compared with, and the packages that each needs."""
 
 from __future__ import annotations
 

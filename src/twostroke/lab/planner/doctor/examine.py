@@ -109,8 +109,8 @@ class Quiet:
 
     def measure(self, what: str, work: Callable[[], Found]) -> Found:
         """Runs `work` up to TRIES times, until no other program disturbs it, and returns the least disturbed result.
-        others_share becomes the largest share of the cores that other programs used during any returned result. Raises
-        MachineBusy."""
+        `others_share` then holds the largest share of the cores that other programs used during any result returned so
+        far. Raises MachineBusy."""
         if self._lasts_s > self._most_s and self.others_share > DISTURBED_SHARE:
             raise machine_busy(self.others_share)
         self._tell(what)
@@ -206,10 +206,10 @@ def examine(
 
 
 def with_limits_again(timed: Calibration, measure: Callable[[], Limits]) -> Calibration:
-    """Measures the machine's limits once more and keeps the higher of each. While the kernels were faster than the
-    limits, this is repeated up to TRIES times.
+    """Measures the machine's limits once more and keeps the higher of each. The measurement is repeated up to TRIES
+    times, as long as kernels were faster than these limits allow.
 
-    A machine whose speed changes may have been slow when its limits were measured and fast during the kernels.
+    A machine whose speed changes may have been slow when its limits were measured and fast when its kernels were.
     """
     for _ in range(TRIES):
         again = measure()

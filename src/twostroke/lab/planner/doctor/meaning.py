@@ -34,13 +34,15 @@ MEANT = ("int8", "int4")
 """The weight formats for which `twostroke doctor` reports the speed of a model of the size of Llama-3.2-1B."""
 
 TOLERANCE = 0.05
-"""Kernels may exceed a limit by this share, because the machine's speed may change between the two measurements."""
+"""The share by which a measured kernel may be faster than the machine's measured limits. The machine's speed may change
+between the two measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The speed of a 1 B model in one weight format on the measured machine. The ceilings are what the machine's limits
-    allow; the other rates are what the kernels will reach."""
+    """The predicted speed of a model of a billion parameters in one weight format on the measured machine. The ceilings
+    are the rates that bandwidth and arithmetic allow; the other rates are those that the measured kernels will reach.
+    """
 
     weights: str
     weight_bytes: int

@@ -48,22 +48,22 @@ SMALL_VOCABULARY, LARGE_VOCABULARY = 1 << 10, 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The seconds of a whole step, and of its model."""
+    """The seconds of a whole step (whole_s), and the seconds of it in which the model's program ran (model_s)."""
 
     whole_s: float
     model_s: float
 
     def beside(self, kernels_s: float) -> float:
-        """Returns the seconds of the step without the kernels' predicted time. Where kernels_s is larger than model_s,
-        only model_s is subtracted."""
+        """Returns the seconds of the step without the predicted seconds of its kernels (kernels_s). At most the
+        measured time of the model is subtracted."""
         return self.whole_s - min(kernels_s, self.model_s)
 
 
 class HostMeter(NoObserver):
-    """An observer that records the time of decode steps, from the end of one to the end of the next.
+    """An observer that records the time of steps. The time of a decode step begins at the end of the step before, so it
+    includes the time in which the caller reads the tokens.
 
-    So the time in which the caller reads the tokens is included. A step that reads a prompt is timed from its own
-    beginning.
+    The time of a step that computes a prompt begins when that step begins.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -79,7 +79,7 @@ class HostMeter(NoObserver):
         self.prompts.clear()
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """Records the times of a step. Decode steps are those in which all sequences decode."""
+        """Records the time of a step among `decodes` when all of its sequences decode, else among `prompts`."""
         before, self._last_s = self._last_s, self._clock()
         if any(sequence.role is Role.PREFILL for sequence in plan.sequences):
             self.prompts.append(Taken(duration_s, result.model_s))
@@ -88,8 +88,8 @@ class HostMeter(NoObserver):
 
 
 def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration) -> HostRates:
-    """Measures the host's seconds: fixed for each step, and for each sequence, each logit, each prompt and each row of
-    a prompt.
+    """Measures the seconds of a step that its kernels do not explain: a fixed part, and more for each sequence, each
+    logit, each prompt and each row of a prompt.
 
     kernels: the rates of the kernels, measured with the same number of threads; its host rates are zero.
     """

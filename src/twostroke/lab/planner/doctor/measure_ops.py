@@ -51,9 +51,9 @@ PRODUCTS, LAYER_OPS = 3, 8
 
 DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4
 DECODE_BATCHES, WARM_BATCHES = 16, 2
-"""The numbers of batches, each with its own K and V, that are used in turn. With DECODE_CONTEXT, K and V of
-DECODE_BATCHES take 134 MB in bf16 and come from memory. Those of WARM_BATCHES take 17 MB and stay in caches, and so do
-those of DECODE_BATCHES with SHORT_CONTEXT."""
+"""The numbers of batches, each with its own K and V, that attention computes in turn. With DECODE_CONTEXT, the K and V
+of DECODE_BATCHES take 134 MB in bf16 and come from memory. Those of WARM_BATCHES take 17 MB and stay in caches. With
+SHORT_CONTEXT, those of DECODE_BATCHES stay in caches, too."""
 
 PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
@@ -74,11 +74,12 @@ class OpTimer:
         self._numbers = np.random.default_rng(1)
 
     def linear(self, weight_format: WeightFormat, start_s: float, rows: Sequence[int] = ROWS) -> LinearRates:
-        """Times products and returns three curves by the number of rows. Two give the seconds for each weight, read
-        from memory or from caches. The third gives the seconds for each input or output element of each row.
+        """Times products and returns three curves over the number of rows. The first gives the seconds for each weight
+        when weights come from memory, the second when they come from caches. The third gives the seconds for each
+        element of a row's inputs and outputs.
 
-        Two layers of different sizes separate the time of weights from that of inputs and outputs. start_s: the seconds
-        of starting one op, which are counted elsewhere.
+        Two layers of different sizes are timed, which separates the time of weights from that of inputs and outputs.
+        start_s: the seconds of starting one op, which are counted elsewhere.
         """
         few = [count for count in rows if count < WARM_ROWS_LIMIT]
         cold = self._linear(LARGE, weight_format, self._memory.nbytes, rows)
@@ -173,10 +174,10 @@ class OpTimer:
         return _rising({count: usual(times) for count, times in found.items()})
 
     def _decode(self, layer: KVLayer, heads: int, context: int, batches: int) -> float:
-        """Returns the seconds of one new row in each of DECODE_SEQUENCES sequences. Their pages are spread over the
-        memory.
+        """Returns the seconds of attention for one new row in each of DECODE_SEQUENCES sequences. Their pages are
+        spread over the memory.
 
-        batches: the number of batches of different sequences that are used in turn.
+        batches: the number of batches of different sequences that are computed in turn.
         """
         q, pages = self._queries(layer, DECODE_SEQUENCES, heads), context // PAGE_TOKENS
         out = np.empty_like(q)

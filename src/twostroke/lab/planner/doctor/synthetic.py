@@ -63,7 +63,7 @@ class LayerShape:
         return sum(rows + columns for rows, columns in self.matrices.values())
 
     def other_bytes(self) -> int:
-        """Returns the activation bytes that one row moves in ops that are neither products nor attention, without the
+        """Returns the activation bytes that one row moves in the remaining ops: all but products, attention and
         embedding."""
         table = work_of(self.model, "f32", KVKind.BF16)
         return table.other_row.activation_bytes - F32_BYTES * self.hidden
@@ -73,8 +73,8 @@ LARGE = LayerShape(2048, 8192, 32, 8, 64)
 """The layer of Llama-3.2-1B. Nearly all of a product's time is spent on the weights."""
 
 SMALL = LayerShape(256, 768, 4, 2, 64)
-"""The layer of the demo model that Twostroke brings. A product of this size takes about as long for quantizing inputs
-and writing outputs as for its weights."""
+"""The layer of the demo model that Twostroke brings. In a product of this size, quantizing inputs and writing outputs
+takes about as long as reading the weights."""
 
 
 def random_memory(num_bytes: int) -> U8Array:

@@ -1,8 +1,8 @@
 """The production scheduler for a simulator that knows all tokens in advance, so that it need not plan each stream.
 
-A stream is a sequence that decodes and can only go on by one token a step. `schedule` begins a step for all streams at
-once where their pages are available, and plans the other sequences next to them as usual. `skip` does many steps at
-once if they contain only streams. The result is the same as that of single steps (tests/sim/test_steady.py).
+A stream is a sequence that gets exactly one token in each step. `schedule` adds one token to all streams at once where
+their pages are available, and plans only the other sequences as usual. `skip` does many steps at once if they contain
+only streams. The result is the same as that of single steps (tests/sim/test_steady.py).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from twostroke.types.result import StepResult
 
 
 class LoadBeside(StepLoad):
-    """The load of a step that also computes streams: sequences that only get one token a step, and that the step's plan
-    does not list. stream_starts: the position that each stream computes."""
+    """The load of a step that also computes streams: sequences that get exactly one token a step, so the plan need not
+    list them. stream_starts: for each stream, the position that the step computes."""
 
     stream_starts: Positions[int] = ()
 
     @property
     def num_sequences(self) -> int:
-        """The number of streams, and of the sequences that were added to the step's plan so far."""
+        """The number of all sequences in the step: the streams, and those that the plan lists so far."""
         return len(self.stream_starts) + len(self.parts)
 
     def segments(self) -> list[Segment]:
@@ -53,15 +53,15 @@ class LoadBeside(StepLoad):
 
 
 class AdmissionBeside(PageAdmission):
-    """Decides whether a waiting sequence can be admitted. The pages that streams need are counted at once, without a
-    loop over all streams."""
+    """A PageAdmission that gives the same answers faster while many streams decode: the pages that streams need are
+    known as one sum."""
 
     def __init__(self, cache: CacheManager, watermark_pages: int, streams: Streams) -> None:
         super().__init__(cache, watermark_pages)
         self._streams = streams
 
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
-        """Returns whether the sequence can be admitted now, with the same answer as PageAdmission gives."""
+        """Returns whether the sequence can be admitted now: what PageAdmission would return."""
         streams = self._streams
         if not len(streams):
             return super().fits_now(sequence, matched, running)
@@ -82,9 +82,9 @@ class LookAheadScheduler(Scheduler):
     each step. continuation: returns the tokens that a stream will get. on_tokens: called with a stream's tokens when it
     ends or is planned again.
 
-    A policy does not observe steps that contain only streams: they take the predicted time, so its estimates would not
-    change. The reasons of prefix misses are not looked for: they belong to records of steps, and a simulation keeps
-    none. Raises ValueError for a cache whose pages do not stay until their sequence ends.
+    The policy is not told of steps that contain only streams. These steps take exactly the predicted time, so the
+    policy's estimates would not change. The reasons of prefix misses are not looked for, because a simulation keeps no
+    records of steps. Raises ValueError for a cache whose pages do not stay until their sequence ends.
     """
 
     def __init__(
@@ -118,7 +118,8 @@ class LookAheadScheduler(Scheduler):
         return plan or Plan(self._num_steps, ())
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
-        """Takes in the result of a step. Streams that have got their last token are ended first."""
+        """Takes in the result of a step. First, the streams get their tokens, and those with their last token end; then
+        the planned sequences follow."""
         events: list[Event] = list(self.skip(1, now)) if self.beside else []
         if plan.sequences:
             events += super().commit(plan, result, now)

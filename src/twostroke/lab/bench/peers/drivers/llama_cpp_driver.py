@@ -152,7 +152,7 @@ class Driver:
         return [(token, i, stream, i == tokens - 1) for i, token in enumerate(ids)]
 
     def prefill(self, tokens):
-        """Returns tokens a second, from the call to the first logits."""
+        """Returns the tokens of the prompt divided by the seconds from the call to the first logits."""
         self._forget()
         rows = self._prompt(tokens)
         began = time.perf_counter()
@@ -184,7 +184,6 @@ class Driver:
         return batch * new_tokens / (time.perf_counter() - began)
 
     def logprobs(self, texts, top):
-        """See protocol.py."""
         import numpy as np
 
         width = self.lib.llama_vocab_n_tokens(self.lib.llama_model_get_vocab(self.model))
@@ -197,7 +196,6 @@ class Driver:
         return found
 
     def weight_bytes(self):
-        """See protocol.py."""
         return self.lib.llama_model_size(self.model)
 
     def gap(self, context, new_tokens):

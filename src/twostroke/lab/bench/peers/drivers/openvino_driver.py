@@ -70,7 +70,7 @@ class Driver:
         return random_ids(tokens, self.seed)
 
     def prefill(self, tokens):
-        """Returns tokens a second, from the call to the first token."""
+        """Returns the tokens of the prompt divided by the seconds from the call to the first token."""
         inputs, config = self._inputs([self._ids(tokens)]), self._config(1)
         began = time.perf_counter()
         self.pipeline.generate(inputs, config)
@@ -99,9 +99,9 @@ class Driver:
         return time.perf_counter() - began
 
     def logprobs(self, texts, top):
-        """See protocol.py. LLMPipeline returns the likeliest token alone, so the exported model itself is run by
-        OpenVINO's runtime, with the pipeline's settings. The model reads each text in one step, so K and V are not
-        rounded."""
+        """Returns the likeliest next tokens, as protocol.py describes. LLMPipeline returns a single token, so the
+        exported model itself is run by OpenVINO's runtime, with the pipeline's settings. The model reads each text in
+        one step, so K and V are not rounded."""
         import numpy as np
         import openvino
 
@@ -120,7 +120,6 @@ class Driver:
         return found
 
     def weight_bytes(self):
-        """See protocol.py."""
         return os.path.getsize(os.path.join(self.folder, "openvino_model.bin"))
 
 

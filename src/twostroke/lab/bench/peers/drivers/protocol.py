@@ -96,7 +96,8 @@ def long_gap(arrivals):
 
 
 def serve(driver):
-    """Answers commands until standard input ends."""
+    """Reads commands from standard input, calls the driver's method of the same name, and writes each result. Returns
+    when the input ends. driver: an object as the module describes."""
     answers = Answers()
     for line in sys.stdin:
         asked = json.loads(line)

@@ -30,7 +30,7 @@ class Driver:
         return self.torch.tensor([random_ids(tokens, self.seed * 1000 + row) for row in range(rows)])
 
     def prefill(self, tokens):
-        """Returns tokens a second, from the call to the first token."""
+        """Returns the tokens of the prompt divided by the seconds from the call to the first token."""
         ids = self._ids(1, tokens)
         began = time.perf_counter()
         with self.torch.inference_mode():
@@ -47,7 +47,6 @@ class Driver:
             return batch * new_tokens / (time.perf_counter() - began)
 
     def logprobs(self, texts, top):
-        """See protocol.py."""
         with self.torch.inference_mode():
             rows = [self.model(self.torch.tensor([ids])).logits[0, :-1].float().numpy() for ids in texts]
         return [[likeliest(row, top) for row in text] for text in rows]

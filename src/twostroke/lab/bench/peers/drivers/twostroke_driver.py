@@ -53,8 +53,9 @@ class Driver:
         return Prompt(ids, SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True))
 
     def prefill(self, tokens):
-        """Returns tokens a second, from the call to the first token. All calls but the first wait until the weights lie
-        in huge pages. The first call after `load` does not: the benchmark counts it as part of the engine's start."""
+        """Returns the tokens of the prompt divided by the seconds from the call to the first token. All calls but the
+        first wait until the weights lie in huge pages. The first call after `load` does not: the benchmark counts it as
+        part of the engine's start."""
         if self.started:
             self.llm.settle()
         self.started = True
@@ -81,7 +82,6 @@ class Driver:
         return steady_rate(arrivals)
 
     def logprobs(self, texts, top):
-        """See protocol.py."""
         from twostroke import SamplingParams
         from twostroke.types.output import Prompt
 
@@ -90,7 +90,6 @@ class Driver:
         return [[list(zip(*each.top, strict=True)) for each in output.prompt_logprobs] for output in outputs]
 
     def weight_bytes(self):
-        """See protocol.py."""
         from twostroke.ops.quant.formats import format_choice
 
         formats, weights = format_choice(self.llm.resolved.model.weights), self.llm.spec.plain.weights

@@ -67,7 +67,7 @@ class LLM:
 
     @property
     def resolved(self) -> Any:
-        """Every setting with its reason."""
+        """The value of every setting, with the reason why it has this value."""
         return self._built.resolved
 
     @property

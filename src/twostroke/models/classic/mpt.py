@@ -1,4 +1,4 @@
-"""MPT: slopes by distance in place of positions, layer norms without biases (MosaicML 2023)."""
+"""MPT: ALiBi slopes in place of position embeddings, layer norms without biases (MosaicML 2023)."""
 
 from __future__ import annotations
 

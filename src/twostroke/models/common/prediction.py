@@ -32,10 +32,11 @@ MOST_LAYERS = 8
 """The most prediction layers of a checkpoint, which is also the largest number of tokens guessed."""
 
 NAMES_ALONE = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm")
-"""The names of the norms and the product in files that have them next to the layers (Qwen3-Next, EXAONE MoE)."""
+"""The names of both norms, the product and the last norm in files that store them once, outside the prediction layers
+(Qwen3-Next, EXAONE MoE)."""
 
 PredictionLayer = Callable[[Tracer, Value], Value]
-"""layer(trace, residual) returns the residual after the layer."""
+"""The body of a prediction layer (MTP): layer(trace, residual) returns the residual after the layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ _readers: dict[str, PredictionReader] = {}
 
 
 def predicts(*names: str) -> Callable[[PredictionReader], PredictionReader]:
-    """Registers the function that reads the prediction layers of these architectures, in order. The function returns no
-    layer where config.json counts none."""
+    """Registers the function that reads the prediction layers (MTP) of these architectures. The function returns the
+    layers in order, and an empty sequence for a config whose model has none."""
 
     def add(read: PredictionReader) -> PredictionReader:
         _readers.update(dict.fromkeys(names, read))
@@ -92,7 +93,7 @@ def prediction_program(
     stored: StoredChoice = nothing_stored,
 ) -> AheadProgram:
     """Returns the program of a prediction layer. embedding, matrix: the model's embedding and output matrix. stored:
-    see Tracer."""
+    chooses for a matrix the format that keeps the checkpoint's numbers."""
     t = Tracer(stored)
     norm, states = prediction.norm, t.given(hidden_size)
     word = states.fresh()

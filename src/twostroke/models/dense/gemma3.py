@@ -26,8 +26,8 @@ THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attenti
 
 
 BOTH_WAYS = "use_bidirectional_attention"
-"""The field of models whose positions also see later ones. The window is then the number of positions in both
-directions together."""
+"""The config field of models whose positions also see later ones. In these models, sliding_window counts the positions
+of both directions together."""
 
 
 @architecture("Gemma3ForCausalLM", model_type="gemma3_text")

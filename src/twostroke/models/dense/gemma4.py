@@ -1,8 +1,8 @@
 """Gemma 4: heads and rotations by type of layer, shared K and V, per-layer embeddings, experts next to a dense block.
 
-Some checkpoints also take images or sounds: this file reads only their language model. transformers skips the layers
-without K and V of their own for rows that need no logits. This module computes all rows, and gives the same numbers in
-the rows that need logits.
+Some checkpoints also take images or sounds: this file reads only their language model. For rows that need no logits,
+transformers leaves out the layers that have no K and V of their own. This file computes all layers for all rows; the
+logits are the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ LayerFeed = Callable[[Tracer, Value, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class SharingLayer:
-    """owner: the layer whose K and V this layer reads, None for its own."""
+    """One layer, which may read K and V of an earlier layer. owner: the number of that layer; None where this layer has
+    its own K and V."""
 
     heads: NormedHeads
     owner: int | None

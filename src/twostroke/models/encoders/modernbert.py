@@ -32,7 +32,8 @@ def modernbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("ModernBertForSequenceClassification", model_type="modernbert", form=SCORES)
 def modernbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Scores come from a text's first row by a product, a function, a norm and a product."""
+    """Reads ModernBERT's classifiers. The head multiplies a text's first row by a matrix, applies classifier_activation
+    and a norm, and multiplies by the matrix of classes."""
     word = fields.text("classifier_pooling", "cls")
     if word != "cls":
         raise UnsupportedModel(

@@ -31,7 +31,8 @@ TABLE = "embeddings.position_embedding"
 @dataclass(frozen=True, slots=True)
 class Siglip:
     """side, patch: the sides of a tile and of a patch, in pixels. turn: the rotation of heads by line and column of a
-    patch. fitted: whether the learned places are fitted to each tile and given before each step. flat: see Patches."""
+    patch. fitted: whether the learned position embeddings are interpolated to the grid of each tile and written before
+    each step. flat: the matrix that multiplies pixels is stored as (width, pixels and colours), not as a kernel."""
 
     side: int
     patch: int
@@ -66,7 +67,7 @@ class Siglip:
 
     @property
     def tower(self) -> Tower:
-        """The layers."""
+        """The transformer layers of the encoder, with the names of their tensors."""
         return Tower("encoder.layers.", self.layers, self.heads, self.feed, self.norm, turn=self.turn)
 
     def of_layers(self, t: Tracer, x: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Hunyuan 3: Qwen3's attention, experts by biased sigmoids next to a shared one (Tencent 2026)."""
+"""Hunyuan 3: Qwen3's attention; experts chosen by sigmoids plus a bias, and a shared expert (Tencent 2026)."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def _gated_norm(t: Tracer, parts: LatentParts, rank: int, name: str, x: Value) -
 
 
 def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
-    """Returns the block's output for the normed rows h. Queries and gate are made from the latent in two forms side by
-    side: normed, and as it is."""
+    """Returns the block's output for the normed rows h. Queries and gate are made by one product from the normed latent
+    joined with the same latent before its norm."""
     heads, rank, name = shape.num_heads, shape.query_rank, shape.name
     cache = keep_latents(t, shape, h)
     made = linear(h, t.matrix("q_latent", {f"{name}.q_a_proj": rank}, shape.hidden_size, bias=shape.bias))

@@ -1,6 +1,5 @@
-"""DeepSeek-V4: windows and compressed entries, four streams of the residual, experts by token or by score (DeepSeek-AI
-2026).
-"""
+"""DeepSeek-V4 (DeepSeek-AI 2026). Attention sees the last positions one by one, and earlier positions as compressed
+entries. The residual consists of four streams. The token or the router's scores choose the experts."""
 
 from __future__ import annotations
 
@@ -50,7 +49,8 @@ class ClampedExperts:
     vocab_size: int
 
     def __call__(self, t: Tracer, h: Value, *, by_token: bool) -> Value:
-        """Returns the block's output for the normed rows h."""
+        """Returns the block's output for the normed rows h. by_token: whether the token's id chooses the experts, and
+        not the scores."""
         banks = EachExpert("ffn.experts", "w1", "w3", "w2")
         block = Mixture(self.shape, self._router(by_token), banks, ExpertRule(Activation.SILU, self.limit))
         width, inner = self.shape.hidden_size, self.shape.inner_size

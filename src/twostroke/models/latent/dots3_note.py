@@ -123,9 +123,9 @@ def _windowed(fields: Fields, kinds: tuple[str, ...]) -> Fields:
 
 
 def _parts(fields: Fields, kind: str) -> LatentParts:
-    """Reads the model's blocks, with the heads of one kind of layer. Latents are scaled after their norms. The scale of
-    the queries' latent is applied as a part of the scores' factor. The index reads the same latent without the scale,
-    because it only compares scores."""
+    """Reads the model's parts, with the attention heads of one kind of layer. Latents are scaled after their norms; the
+    scale of the queries' latent is applied as a part of the scores' factor. The index that chooses positions reads this
+    latent without the scale: a positive scale does not change which scores are largest."""
     groups = fields.group("rope_parameters") or Fields({}, fields.place)
     name, usual = THETAS[kind]
     theta = fields.number(name, 1.0 + 1e-6, 1e15, default=usual)

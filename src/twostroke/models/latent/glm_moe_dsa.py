@@ -1,4 +1,5 @@
-"""GLM-5: DeepSeek-V3.2's layers, some of which attend to the positions that an earlier one has chosen (Z.ai 2026)."""
+"""GLM-5: DeepSeek-V3.2's layers. Some of them attend to the positions that the index of an earlier layer has chosen
+(Z.ai 2026)."""
 
 from __future__ import annotations
 

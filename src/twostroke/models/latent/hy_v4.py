@@ -1,4 +1,5 @@
-"""Hunyuan 4: latent attention over chosen positions with sinks and a gate, between several streams (Tencent 2026)."""
+"""Hunyuan 4: latent attention to chosen positions, with sinks and a gate; several residual streams, which each block
+reads and adds to (Tencent 2026)."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
-    """Returns the block's output and the positions that each row attends to. See attend_found."""
+    """Returns the block's output and the positions that each row attends to. found: the positions that an earlier layer
+    has chosen; None where this layer chooses them."""
     cache, latent, name = keep_latents(t, shape, h), query_latent(t, shape, h), shape.name
     chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)

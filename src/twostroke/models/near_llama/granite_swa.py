@@ -1,4 +1,5 @@
-"""Granite with windows: a sink for each head, a window in three of four layers, rotations by layer (IBM 2026).
+"""Granite with windows: a sink for each head, a window in three of four layers, a rotation base for each layer (IBM
+2026).
 
 The variant with experts has Granite MoE's block in the same layers.
 """

@@ -1,4 +1,5 @@
-"""HyperCLOVA X SEED: Granite with multiplied logits and a norm after each block (NAVER 2025)."""
+"""HyperCLOVA X SEED: Granite with a norm after each block; logits_scaling multiplies the logits, and does not divide
+them (NAVER 2025)."""
 
 from __future__ import annotations
 

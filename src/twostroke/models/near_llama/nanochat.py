@@ -1,5 +1,5 @@
-"""nanochat: norms without weights, rotations in the opposite direction, a plain block of squared relu (Karpathy 2025).
-"""
+"""nanochat: norms without weights, rotations by the negative of Llama's angles, a feed-forward block of squared ReLU
+without a gate (Karpathy 2025)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""RWKV-7 "Goose": no attention; each layer keeps one matrix a head, and the last row at two places in the layer (Peng
-et al. 2025).
+"""RWKV-7 "Goose": no attention (Peng et al. 2025). The state of a layer is one matrix for each head, and the row of the
+token before, for the layer's two blocks.
 
-The names of tensors are those of the conversions by flash-linear-attention. The norm of each head's removed direction
-is that of the published code, x / max(|x|, 1e-12).
+The names of tensors are those of the conversions by flash-linear-attention. Each step removes from a head's matrix what
+it holds in one direction; this direction is normed as in the published code, x / max(|x|, 1e-12).
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _shape(fields: Fields, hidden: int) -> Rwkv7Sizes:
 
 
 def _time_mix(t: Tracer, shape: Rwkv7Sizes, h: Value, first: Value | None) -> tuple[Value, Value]:
-    """Returns the block's output for the normed rows h, and the block's values."""
+    """Returns the block's output for the normed rows h, and the block's values v. first: the values v of the first
+    layer, which are mixed into those of this layer; None in the first layer."""
     width, heads = shape.hidden_size, shape.heads
     mix = t.vector_of(tuple(Tensor(t.name(f"attn.x_{way}"), (1, 1, width)) for way in WAYS), len(WAYS) * width)
     mixed = dict(zip(WAYS, token_shift(h, mix), strict=True))

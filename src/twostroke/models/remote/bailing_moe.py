@@ -91,7 +91,8 @@ def _parts(
 
 
 def _model(parts: Parts, turn: RopeSpec, router: LinearRouter, shared: int) -> tuple[CommonFacts, ProgramText]:
-    """Returns facts and program. shared: the inner size of the shared expert, which every row uses; 0 for none."""
+    """Returns facts and program of a model whose layers after the first dense ones have experts. shared: the inner size
+    of the shared expert, which every row uses; 0 for none."""
     fields, facts = parts.fields, parts.facts
     inner, biased = fields.integer("moe_intermediate_size", 1, LARGEST), parts.feed.bias
     block = Mixture(

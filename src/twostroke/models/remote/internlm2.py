@@ -1,4 +1,5 @@
-"""InternLM 2 and 2.5: Llama whose q, k and v lie KV head by KV head in one tensor (InternLM team 2024)."""
+"""InternLM 2 and 2.5: Llama with q, k and v in one tensor. After the query heads of a KV head, the tensor has this
+head's rows of k and v (InternLM team 2024)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""GLM-5.3-Flash: three layers of Kimi delta attention for one of latent attention, between several streams (Z.ai 2026).
+"""GLM-5.3-Flash: three layers of Kimi delta attention for one of latent attention; several residual streams, which each
+block reads and adds to (Z.ai 2026). There are no rotations.
 
-Layers with latent attention choose groups of index_kpool positions. As long as there are no more groups than may be
-chosen, these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as
-fit into these groups. Longer sequences would need the choice, whose tensors are not read. There are no rotations.
+Layers with latent attention attend to groups of index_kpool positions that they choose. This choice is not implemented.
+Up to a certain length all groups would be chosen, so these layers see all positions; the longest sequence has this
+length.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def glm5_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types defines which layers have attention; where it is absent, every fourth layer has attention."""
+    """Reads the language model. layer_types defines which layers have latent attention; where it is absent, every
+    fourth layer has it."""
     parts = _read(fields)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     layers, blocks = facts.num_layers, _blocks(parts)

@@ -1,4 +1,5 @@
-"""Granite 4 hybrid: Mamba-2 layers with a few of attention without positions, and Granite's factors (IBM 2025)."""
+"""Granite 4 hybrid: Mamba-2 layers and a few layers of attention without positions (IBM 2025). As in Granite 3, factors
+multiply the embedding, the scores, the blocks' outputs and the logits."""
 
 from __future__ import annotations
 

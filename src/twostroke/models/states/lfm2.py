@@ -32,7 +32,7 @@ CORRECTION = "feed_forward.expert_bias"
 
 @architecture("Lfm2ForCausalLM", model_type="lfm2")
 def lfm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Older configs have the fields tie_embedding, block_ff_dim and full_attn_idxs."""
+    """Reads LFM2. Older configs have tie_embedding, block_ff_dim and full_attn_idxs in place of newer fields."""
     return _read(with_silent(fields, SILENT))
 
 

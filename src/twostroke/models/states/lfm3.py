@@ -1,6 +1,5 @@
-"""LFM3: LFM2's gated convolutions, with windows, a gate for each head, and norms on both sides of blocks
-(Liquid AI 2026).
-"""
+"""LFM3: LFM2's gated convolutions; attention with windows and a gate for each head; norms before and after blocks
+(Liquid AI 2026)."""
 
 from __future__ import annotations
 

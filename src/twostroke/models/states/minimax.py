@@ -37,13 +37,13 @@ TABLES = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Adds rows, times alpha, and a block's output for these rows, times beta."""
+    """Adds two values: the rows that a block has read, times alpha, and the block's output, times beta."""
 
     alpha: float
     beta: float
 
     def __call__(self, rows: Value, made: Value) -> Value:
-        """Returns the sum of the rows and the block's output `made`, each times its factor."""
+        """Returns alpha times the rows plus beta times the block's output `made`."""
         return add(scale(rows, self.alpha), scale(made, self.beta))
 
 

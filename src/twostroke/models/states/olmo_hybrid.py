@@ -26,8 +26,9 @@ GATE_EPS = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class OlmoDelta:
-    """key_dim, value_dim: the sizes of one head. strength: the largest factor of a change of the state; 2 where
-    linear_allow_neg_eigval lets states change sign, else 1."""
+    """The sizes of a layer with the gated delta rule. key_dim, value_dim: the sizes of one head. taps: how many
+    positions the convolution reads. strength: the largest value of beta, by which a change of the state is multiplied;
+    2 where linear_allow_neg_eigval lets states change sign, else 1."""
 
     hidden_size: int
     key_heads: int

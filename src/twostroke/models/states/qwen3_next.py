@@ -49,7 +49,8 @@ NOT_TEXT = ("model.visual.", "mtp.")
 
 @dataclass(frozen=True, slots=True)
 class Hybrid:
-    """The shape of a model. attending: for each layer, whether it has attention."""
+    """What Qwen3-Next and Qwen3.5 have in common, read from a config. heads: the layers with attention. delta: the
+    layers with the gated delta rule. attending: for each layer, whether it has attention."""
 
     fields: Fields
     facts: CommonFacts
@@ -77,7 +78,7 @@ def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen3_5ForCausalLM", model_type="qwen3_5_text")
 def qwen3_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has a dense feed-forward block."""
+    """Reads Qwen3.5. Every layer has a dense feed-forward block."""
     shape = _read_dense(fields)
     return shape.facts, _program(shape, (_dense(shape.fields, shape.facts),) * shape.facts.num_layers)
 
@@ -114,7 +115,7 @@ def next_prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 @predicts("Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration")
 def dense_prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads a prediction layer with attention."""
+    """Reads the layer that predicts a further token (MTP) of a model without experts. The layer has attention."""
     shape = _read_dense(text_fields(fields))
     return _prediction(shape, _dense(shape.fields, shape.facts))
 
@@ -192,7 +193,8 @@ def _dense(fields: Fields, facts: CommonFacts) -> FeedForwardText:
 
 
 def gated_mixture(fields: Fields, facts: CommonFacts, count: int) -> Mixture:
-    """Returns a mixture of experts, and one that every token uses, scaled by a gate of the token."""
+    """Returns a block of `count` experts and a shared expert, which every token uses. A gate, computed from the token's
+    row, scales the shared expert's output."""
     hidden = facts.hidden_size
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", True))
     feed = named_feed(hidden, fields.integer("shared_expert_intermediate_size", 1, 1 << 20), "mlp.shared_expert")

@@ -33,9 +33,9 @@ NAMES = AttentionNames("q_proj", "k_proj", "v_proj", "o_proj")
 
 @dataclass(frozen=True, slots=True)
 class RecurrentBlock:
-    """width: channels of the recurrence, shared evenly by the heads of its gates. activation: the activation of the
-    other branch.
-    """
+    """A block of two branches, whose results are multiplied: one is a short convolution and an RG-LRU, the other a
+    product and `activation`. width: channels of the recurrence, shared evenly by the heads of its gates. taps: how many
+    positions the convolution reads."""
 
     hidden_size: int
     width: int

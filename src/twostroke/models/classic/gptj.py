@@ -35,7 +35,7 @@ SLICES = 4
 
 @architecture("GPTJForCausalLM", model_type="gptj")
 def gptj(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rotary_dim elements of each head are rotated; null means all of them."""
+    """Reads GPT-J. rotary_dim elements of each head are rotated; null means all of them."""
     return _program(*_read(fields))
 
 

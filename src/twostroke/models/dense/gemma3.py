@@ -32,8 +32,8 @@ of both directions together."""
 
 @architecture("Gemma3ForCausalLM", model_type="gemma3_text")
 def gemma3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every sixth layer sees all earlier positions, unless layer_types overrides this. Each head of q and k has a
-    norm."""
+    """Reads Gemma 3. Every sixth layer sees all earlier positions, unless layer_types overrides this. Each head of q
+    and k has a norm."""
     return _read(fields, lambda window: window, (0, 0))
 
 

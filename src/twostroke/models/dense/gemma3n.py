@@ -167,8 +167,8 @@ class StreamLayer:
 
 @architecture("Gemma3nForCausalLM", model_type="gemma3n_text")
 def gemma3n(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last num_kv_shared_layers layers have no K and V of their own. Each reads those of the last earlier layer
-    that is of its type and has some."""
+    """Reads Gemma 3n. The last num_kv_shared_layers layers have no K and V of their own. Each reads those of the last
+    layer of its type that has its own."""
     own = fields.value("intermediate_size")
     sizes = fields.integers("intermediate_size") if isinstance(own, list) else ()
     usual = {**fields.values, "intermediate_size": max(sizes)} if sizes else fields.values

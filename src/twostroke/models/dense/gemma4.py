@@ -54,7 +54,8 @@ class SharingLayer:
     "Gemma4ForCausalLM", "Gemma4UnifiedForCausalLM", model_type="gemma4_text", other_types=("gemma4_unified_text",)
 )
 def gemma4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Each of the last num_kv_shared_layers layers reads K and V of the last layer of its type before them."""
+    """Reads Gemma 4. Each of the last num_kv_shared_layers layers reads K and V of the last layer of its type before
+    them."""
     if fields.text("use_bidirectional_attention", "") == "all":
         refuse_setting(fields, "use_bidirectional_attention", "Each position would see those after it.")
     parts = read_parts(fields, defaults("gemma4_text"), act=("hidden_activation", "gelu_pytorch_tanh"))

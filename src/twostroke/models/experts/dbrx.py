@@ -31,8 +31,8 @@ BANKS = RowsOfExperts(*(f"ffn.experts.mlp.{name}" for name in ("w1", "v1", "w2")
 
 @architecture("DbrxForCausalLM", model_type="dbrx")
 def dbrx(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attn_config has kv_n_heads, clip_qkv and rope_theta. ffn_config has the sizes of the experts and how they are
-    chosen."""
+    """Reads DBRX. attn_config has kv_n_heads, clip_qkv and rope_theta. ffn_config has the sizes of the experts and how
+    they are chosen."""
     refuse_setting(fields, "tie_word_embeddings", "The head of this family is a matrix of its own.")
     attention, blocks = (_group(fields, name) for name in ("attn_config", "ffn_config"))
     parts = _parts(fields, attention, blocks)

@@ -21,8 +21,8 @@ CORRECTION = "mlp.moe_statics.e_score_correction_bias"
 
 @architecture("Ernie4_5_MoeForCausalLM", model_type="ernie4_5_moe")
 def ernie4_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """From layer moe_layer_start_index to layer moe_layer_end_index (-1: the last), every moe_layer_interval-th layer
-    has experts."""
+    """Reads ERNIE 4.5 MoE. From layer moe_layer_start_index to layer moe_layer_end_index (-1: the last), every
+    moe_layer_interval-th layer has experts."""
     silu_only(fields)
     refuse_setting(fields, "use_bias", "Products with biases are not implemented in this family.")
     parts, turn = _parts(fields)

@@ -29,8 +29,8 @@ AttentionText = Callable[[Tracer, int, Value], Value]
 
 @architecture("Llama4ForCausalLM", model_type="llama4_text")
 def llama4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers with rotations see their own chunk of attention_chunk_size positions. The others see everything, and their
-    queries grow with the logarithm of the position."""
+    """Reads Llama 4. Layers with rotations see their own chunk of attention_chunk_size positions. The others see all
+    earlier positions, and their queries grow with the logarithm of the position."""
     silu_only(fields)
     parts = read_parts(fields, defaults("llama4_text"), kv_absent=8)
     fields, facts, norm = parts.fields, parts.facts, parts.norm

@@ -19,8 +19,8 @@ from twostroke.ops.rows.multiply import multiply
 
 @architecture("AXK2ForCausalLM", model_type="axk2")
 def axk2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The norms before attention and before experts have a gate of rank gated_norm_rank. Norms before dense blocks have
-    no gate."""
+    """Reads A.X K2. The norms before attention and before experts have a gate of rank gated_norm_rank. Norms before
+    dense blocks have no gate."""
     parts, index = indexed_parts(fields, defaults("axk2"), heads=16)
     fields = parts.fields
     block, sparse = biased_experts(parts), layers_with_experts(parts, 1)

@@ -73,8 +73,8 @@ class ClampedExperts:
 
 @architecture("DeepseekV4ForCausalLM", model_type="deepseek_v4")
 def deepseek_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types (or compress_ratios) defines the attention of each layer, mlp_layer_types (or num_hash_layers) how
-    its experts are chosen."""
+    """Reads DeepSeek-V4. layer_types (or compress_ratios) defines the attention of each layer, mlp_layer_types (or
+    num_hash_layers) how its experts are chosen."""
     silu_only(fields)
     for name in ("attention_bias", "mlp_bias", "tie_word_embeddings"):
         refuse_setting(fields, name, "No published model of this family sets it.")

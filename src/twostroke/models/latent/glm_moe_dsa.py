@@ -21,8 +21,8 @@ SILENT = defaults("glm_moe_dsa")
 
 @architecture("GlmMoeDsaForCausalLM", model_type="glm_moe_dsa")
 def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """indexer_types gives for each layer whether it chooses positions (full) or takes those that the last full layer
-    chose (shared)."""
+    """Reads GLM-5. indexer_types gives for each layer whether it chooses positions (full) or takes those that the last
+    full layer chose (shared)."""
     parts, index = indexed_parts(fields, SILENT, heads=32, interleaved=True)
     layers = parts.facts.num_layers
     block, sparse, own = biased_experts(parts), layers_with_experts(parts, 3), choosing_layers(parts.fields, layers)

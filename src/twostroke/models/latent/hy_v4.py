@@ -35,8 +35,8 @@ STREAMS = "hc_pre.hc_attn_layer.hc", "hc_pre.hc_mlp_layer.hc"
 
 @architecture("HYV4ForCausalLM", model_type="hy_v4")
 def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """indexer_types gives for each layer whether it chooses positions (full) or takes those that the last full layer
-    chose (shared)."""
+    """Reads Hunyuan 4. indexer_types gives for each layer whether it chooses positions (full) or takes those that the
+    last full layer chose (shared)."""
     refuse_setting(fields, "attention_bias", "No published model of this family has biases in its attention.")
     parts, index = indexed_parts(fields, SILENT, heads=16, side_by_side=False)
     fields, facts = parts.fields, parts.facts

@@ -51,7 +51,8 @@ class PartlyIdle:
 
 @architecture("LongcatFlashForCausalLM", model_type="longcat_flash")
 def longcat_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """num_layers counts layers of two blocks of attention each. zero_expert_num counts experts that compute nothing."""
+    """Reads LongCat-Flash. num_layers counts layers of two blocks of attention each. zero_expert_num counts experts
+    that compute nothing."""
     parts = _parts(fields)
     choice = _experts(parts)
     heads = [replace(parts.heads, name=f"self_attn.{half}") for half in HALVES]

@@ -16,7 +16,7 @@ LARGEST = 1e6
 
 @architecture("HyperCLOVAXForCausalLM", model_type="hyperclovax")
 def hyperclovax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """With use_post_norm, each block's output is normed before it is added to the residual."""
+    """Reads HyperCLOVA X SEED. With use_post_norm, each block's output is normed before it is added to the residual."""
     parts = read_parts(fields, defaults("hyperclovax"))
     fields, norm = parts.fields, parts.norm
     turn = parts.rope()

@@ -53,8 +53,8 @@ class Rwkv7Sizes:
 
 @architecture("RWKV7ForCausalLM", model_type="rwkv7")
 def rwkv7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The first layer's values are mixed into those of the other layers. The first layer's own tensors for this mixing
-    are not read."""
+    """Reads RWKV-7 "Goose". The values v of the first layer are mixed into those of the other layers. The first layer's
+    own tensors for this mixing are not read."""
     fields = with_silent(fields, SILENT)
     refuse_setting(fields, "attn", "Layers of attention among those of RWKV are not implemented.")
     for name, wanted in (("norm_first", True), ("norm_bias", True), ("tie_word_embeddings", False)):

@@ -20,8 +20,8 @@ from twostroke.types.spec.rope import rope_from_config
 
 @architecture("GraniteMoeHybridForCausalLM", model_type="granitemoehybrid")
 def granite_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The small models have no experts: num_local_experts is 0. Attention has rotations only where
-    position_embedding_type is "rope"."""
+    """Reads Granite 4's hybrid models. The small models have no experts: num_local_experts is 0. Attention has
+    rotations only where position_embedding_type is "rope"."""
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=2048, ignored=("lm_head.weight",) if tied else ())
     silu_only(fields)

@@ -38,8 +38,8 @@ def lfm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Lfm2MoeForCausalLM", model_type="lfm2_moe")
 def lfm2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """All layers after the first num_dense_layers have experts. The inner size of the dense layers is intermediate_size
-    itself."""
+    """Reads LFM2 with experts. All layers after the first num_dense_layers have experts. intermediate_size is the exact
+    inner size of the dense layers."""
     fields = with_silent(fields, {**SILENT, **defaults("lfm2_moe"), "block_auto_adjust_ff_dim": False})
     silu_only(fields)
     count, hidden = expert_count(fields), fields.integer("hidden_size", 2, 1 << 17)

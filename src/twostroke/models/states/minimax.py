@@ -49,7 +49,8 @@ class Mixed:
 
 @architecture("MiniMaxForCausalLM", "MiniMaxText01ForCausalLM", model_type="minimax", other_types=("minimax_text_01",))
 def minimax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A config.json that was published has attn_type_list; transformers writes layer_types."""
+    """Reads MiniMax-Text-01. The kind of each layer is in attn_type_list in published configs, and in layer_types in
+    configs that transformers has saved."""
     published = bool(fields.integers("attn_type_list"))
     parts = read_parts(_published(fields) if published else fields, defaults("minimax"), kv_absent=8)
     fields, dim, layers = parts.fields, parts.heads.head_dim, parts.facts.num_layers

@@ -41,9 +41,9 @@ class OlmoDelta:
 
 @architecture("OlmoHybridForCausalLM", model_type="olmo_hybrid")
 def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer has attention; in a model of fewer than four layers, the last one has. layer_types overrides
-    this. Heads are rotated only where rope_parameters or rope_theta name a base. Layers with attention have their norms
-    after the blocks."""
+    """Reads OLMo Hybrid. Every fourth layer has attention; in a model of fewer than four layers, the last one has.
+    layer_types overrides this. Heads are rotated only where rope_parameters or rope_theta name a base. Layers with
+    attention have their norms after the blocks."""
     parts = read_parts(fields, defaults("olmo_hybrid"))
     fields, layers, heads = parts.fields, parts.facts.num_layers, parts.heads.num_heads
     usual = [index % 4 == 3 for index in range(layers)]

@@ -63,7 +63,8 @@ class Hybrid:
 
 @architecture("Qwen3NextForCausalLM", model_type="qwen3_next")
 def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Most layers have experts with a shared one; decoder_sparse_step and mlp_only_layers define which."""
+    """Reads Qwen3-Next. Most layers have experts and a shared expert; decoder_sparse_step and mlp_only_layers define
+    which layers."""
     shape = _read_next(fields)
     fields, layers = shape.fields, shape.facts.num_layers
     count = fields.integer("num_experts", 0, MOST_EXPERTS)
@@ -91,7 +92,8 @@ def qwen3_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen3_5MoeForCausalLM", model_type="qwen3_5_moe_text")
 def qwen3_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has experts with a shared one. Files hold a tensor for each expert, or stacks of all experts."""
+    """Reads Qwen3.5 with experts. Every layer has experts and a shared expert. Files hold a tensor for each expert, or
+    stacks of all experts."""
     shape, block = _read_moe(fields)
     return replace(shape.facts, stacks=STACKS), _program(shape, (block,) * shape.facts.num_layers)
 

@@ -82,8 +82,8 @@ class MambaHeads:
 
 @architecture("ZambaForCausalLM", model_type="zamba")
 def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layers_block_type has mamba or hybrid for each layer. Where it is absent, attn_layer_period and attn_layer_offset
-    decide."""
+    """Reads Zamba. layers_block_type has mamba or hybrid for each layer. Where it is absent, attn_layer_period and
+    attn_layer_offset decide."""
     fields = with_silent(fields, defaults("zamba"))
     if not fields.boolean("tie_word_embeddings", True):
         raise fields.wrong("tie_word_embeddings", "Without a tied head, transformers ties no shared blocks either.")

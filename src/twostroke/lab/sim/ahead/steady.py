@@ -57,8 +57,9 @@ class SteadyDecode:
         return most
 
     def begin_one(self) -> bool:
-        """Begins the next step for the streams: takes the pages that they need. Returns False, and takes no pages,
-        where the scheduler must plan every sequence of that step itself."""
+        """Begins the next step for the streams (sequences that decode one token in each step): takes the pages that
+        they need. Returns False, and takes no pages, where the scheduler must plan every sequence of that step
+        itself."""
         queues, streams = self._queues, self._streams
         if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
             return False

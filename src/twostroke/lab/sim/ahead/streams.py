@@ -105,8 +105,8 @@ class Streams:
 
     def skip(self, steps: int) -> list[Live]:
         """Gives every stream (a sequence that decodes one token in each step) the tokens of `steps` steps at once, and
-        takes the pages for them; `begin_step` may have taken those of the first step. Returns the sequences that got
-        their last token; they are no longer streams.
+        takes the pages that it needs. `begin_step` may have taken the pages of the first step already. Returns the
+        sequences that got their last token; they are no longer streams.
 
         steps: not more than `steps_left`.
         """

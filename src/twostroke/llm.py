@@ -268,7 +268,8 @@ class LLM:
         instruction: str | None = None,
         truncate_prompt_tokens: int | None = None,
     ) -> list[Ranked]:
-        """Returns the documents' places and scores, the best first. Raises as `embed` does."""
+        """Returns the index and the score of each document, the best first; at most `top_n` of them. Raises as `embed`
+        does."""
         if top_n is not None and top_n < 1:
             raise InvalidRequest(f"top_n must be at least 1, not {top_n}.", param="top_n")
         scores = self.score(query, documents, instruction=instruction, truncate_prompt_tokens=truncate_prompt_tokens)

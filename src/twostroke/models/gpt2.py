@@ -1,5 +1,5 @@
-"""GPT-2: layer norms, learned positions, biases everywhere, matrices stored as (columns, rows) (Radford et al. 2019).
-"""
+"""GPT-2: layer norms, learned positions, biases everywhere, matrices stored as (inputs, outputs) (Radford et al.
+2019)."""
 
 from __future__ import annotations
 

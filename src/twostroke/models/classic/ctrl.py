@@ -1,4 +1,4 @@
-"""CTRL: GPT with relu, a scaled embedding, and sines as positions (Keskar et al. 2019)."""
+"""CTRL: GPT with ReLU, a scaled embedding, and sinusoidal position embeddings (Keskar et al. 2019)."""
 
 from __future__ import annotations
 

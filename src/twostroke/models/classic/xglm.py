@@ -1,4 +1,4 @@
-"""XGLM: OPT with a scaled embedding, gelu, and sines as positions (Lin et al. 2022)."""
+"""XGLM: OPT with a scaled embedding, GELU, and sinusoidal position embeddings (Lin et al. 2022)."""
 
 from __future__ import annotations
 

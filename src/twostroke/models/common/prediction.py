@@ -2,8 +2,8 @@
 
     x = eh_proj([enorm(E(token t + 1)); hnorm(h_t)]); x = layer(x); h = norm(x); logits of the token t + 2: M h
 
-h_t is the hidden state after the model's last norm, or the layer's own h where it guesses on. E and M are those of the
-model: copies of them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and
+h_t is the hidden state after the model's last norm; after the first guess, it is the layer's own h. E and M are those
+of the model: copies of them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and
 token t + 1 + k. It predicts token t + 2 + k.
 
     @predicts("DeepseekV3ForCausalLM")
@@ -72,13 +72,15 @@ def predicts(*names: str) -> Callable[[PredictionReader], PredictionReader]:
 
 
 def read_prediction(fields: Fields) -> Sequence[MtpHead]:
-    """Reads the prediction layers of a config.json; none where its architecture or the config has no such layers."""
+    """Reads the layers of a config.json that predict further tokens (MTP); none where its architecture or the config
+    has no such layers."""
     read = _readers.get(architecture_of(fields))  # architecture_of imports the model files, which register readers
     return () if read is None else read(fields)
 
 
 def behind_the_last(fields: Fields, norm: Norm, layer: PredictionLayer) -> tuple[MtpHead, ...]:
-    """Reads prediction layers that are numbered on after the model's layers (DeepSeek-V3, GLM-4.5)."""
+    """Reads the layers that predict further tokens (MTP), where their numbers follow those of the model's layers
+    (DeepSeek-V3, GLM-4.5)."""
     first = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
     prefixes = [f"model.layers.{number}." for number in range(first, first + count)]

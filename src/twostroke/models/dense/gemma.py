@@ -1,4 +1,4 @@
-"""Gemma: Llama's decoder with a scaled embedding, a gate of gelu and norms stored as w - 1 (Gemma team 2024)."""
+"""Gemma: Llama's decoder with a scaled embedding, a GELU gate and norms stored as w - 1 (Gemma team 2024)."""
 
 from __future__ import annotations
 

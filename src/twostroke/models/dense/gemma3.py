@@ -73,7 +73,7 @@ def _read(fields: Fields, seen: Callable[[int], int], ahead: tuple[int, int]) ->
 
 @architecture("Gemma3ForConditionalGeneration", model_type="gemma3")
 def gemma3_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     text = fields.group("text_config")
     if text is not None:
         refuse_setting(text, "final_logit_softcapping", "transformers ignores it where there are images.")

@@ -209,7 +209,7 @@ def gemma3n(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Gemma3nForConditionalGeneration", model_type="gemma3n")
 def gemma3n_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also takes images and sounds."""
+    """Reads only the language model of a checkpoint that also has encoders for images and sounds."""
     return language_model(fields, "Gemma3nForCausalLM")
 
 

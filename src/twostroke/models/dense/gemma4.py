@@ -100,7 +100,7 @@ def gemma4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     other_types=("gemma4_unified",),
 )
 def gemma4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also takes images and sounds."""
+    """Reads only the language model of a checkpoint that also has encoders for images and sounds."""
     return language_model(fields, "Gemma4ForCausalLM")
 
 

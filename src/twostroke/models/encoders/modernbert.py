@@ -61,11 +61,9 @@ def _norm(fields: Fields) -> Norm:
 
 
 def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
-    """Every third layer sees everything. The others see `sliding_window` positions, or half of `local_attention`, in
-    each direction. Layer 0 has no first norm.
-
-    head: makes the result from the rows after the last norm.
-    """
+    """Reads ModernBERT. Every third layer sees everything. The others see `sliding_window` positions, or half of
+    `local_attention`, in each direction. Layer 0 has no first norm. head: makes the result from the rows after the last
+    norm."""
     fields = with_silent(fields, SILENT)
     facts = read_facts(fields, positions=8192, ignored=UNUSED, optional_prefix="model.")
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)

@@ -1,4 +1,4 @@
-"""Aria: Llama with small experts in stacks next to shared ones in every layer (Rhymes AI 2024)."""
+"""Aria: Llama with small experts, stored in stacks, and shared experts in every layer (Rhymes AI 2024)."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def aria_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("AriaForConditionalGeneration", model_type="aria")
 def aria(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return language_model(fields, "AriaTextForCausalLM")

@@ -1,4 +1,4 @@
-"""DBRX: q, k and v held within a limit, layer norms without biases, 16 experts in three tensors (Databricks 2024)."""
+"""DBRX: q, k and v are clipped, layer norms without biases, 16 experts in three tensors (Databricks 2024)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def _parts(fields: Fields, attention: Fields, blocks: Fields) -> Parts:
 
 
 def _mixture(blocks: Fields, parts: Parts) -> Mixture:
-    """moe_normalize_expert_weights: the order of the norm that weights are divided by; null for none."""
+    """Reads the experts. moe_normalize_expert_weights: the order of the norm by which the experts' weights are divided;
+    null for none. Only order 1 is implemented."""
     count = blocks.integer("moe_num_experts", 1, MOST_EXPERTS, default=4)
     order = blocks.optional_number("moe_normalize_expert_weights", 0.0, 1e6)
     if not blocks.has("moe_normalize_expert_weights"):

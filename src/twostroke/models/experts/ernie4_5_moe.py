@@ -1,4 +1,4 @@
-"""ERNIE 4.5 MoE: interleaved rotary pairs, experts chosen by biased softmax, shared ones (Baidu 2025)."""
+"""ERNIE 4.5 MoE: interleaved rotary pairs, experts chosen by a softmax plus a bias, shared experts (Baidu 2025)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def ernie4_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _of_vl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """moe_intermediate_size: the inner size of an expert for text, then that of an expert for images. Both kinds have
-    equally many experts, in one list of tensors. mlp_layer_types defines which layers have experts."""
+    """Reads the language model of a checkpoint that also sees images. moe_intermediate_size: the inner size of an
+    expert for text, then that of an expert for images. Both kinds have equally many experts, in one list of tensors.
+    mlp_layer_types defines which layers have experts."""
     silu_only(fields)
     refuse_setting(fields, "use_bias", "Products with biases are not implemented in this family.")
     sizes = fields.integers("moe_intermediate_size") or (1536, 512)

@@ -58,7 +58,8 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec, int]:
-    """Reads the model's blocks, the rotation of the layers that are rotated, and the window."""
+    """Reads the model's attention and feed-forward settings, the rotation of the layers that are rotated, and the
+    window."""
     parts = read_parts(fields, defaults("exaone_moe"))
     parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
     turn = parts.rope()

@@ -97,8 +97,8 @@ def jetmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _parts(fields: Fields) -> Parts:
-    """Reads the model's blocks. num_key_value_heads is the number of query heads of one attention expert, and also the
-    number of K and V heads that all experts share."""
+    """Reads the model's attention and feed-forward settings. num_key_value_heads is the number of query heads of one
+    attention expert, and also the number of K and V heads that all experts share."""
     fields = with_silent(fields, SILENT)
     chosen, heads = fields.integer("num_experts_per_tok", 1, 4096), fields.integer("num_key_value_heads", 1, 4096)
     if fields.integer("num_attention_heads", 1, 1 << 20, default=chosen * heads) != chosen * heads:

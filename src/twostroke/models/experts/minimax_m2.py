@@ -1,6 +1,5 @@
-"""MiniMax-M2: norms over the whole of q and of k, half of each head is rotated, experts by biased sigmoids (MiniMax
-2025).
-"""
+"""MiniMax-M2: norms over the whole of q and of k, half of each head is rotated, experts chosen by sigmoids plus a bias
+(MiniMax 2025)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ MOE = "block_sparse_moe"
 
 @architecture("MiniMaxM3SparseForConditionalGeneration", model_type="minimax_m3_vl")
 def minimax_m3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     facts, text = text_model(fields, Architecture("MiniMaxM3Text", "minimax_m3_vl_text", _text))
     return replace(facts, ignored=(*facts.ignored, "patch_merge_mlp.")), text
 

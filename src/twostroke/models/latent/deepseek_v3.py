@@ -26,7 +26,7 @@ def deepseek_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("DeepseekV3ForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers after the last layer."""
+    """Reads the layers that predict further tokens (MTP), which are stored after the model's last layer."""
     return mixed_prediction(_parts(fields))
 
 

@@ -34,5 +34,6 @@ def deepseek_v32(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("DeepseekV32ForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers after the last layer, which have experts and an index of their own."""
+    """Reads the layers that predict further tokens (MTP), stored after the last layer. They have experts, and an index
+    of their own."""
     return indexed_prediction(*indexed_parts(fields, SILENT, heads=64))

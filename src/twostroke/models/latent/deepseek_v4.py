@@ -40,8 +40,7 @@ BEHIND_SUM = 1e-20
 
 @dataclass(frozen=True, slots=True)
 class ClampedExperts:
-    """The feed-forward block: experts chosen by score, or by the token where `by_token`, and one that every row uses.
-    """
+    """The feed-forward block: experts chosen by score, or by the token where `by_token`, and a shared expert."""
 
     shape: BankShape
     rule: RouteRule

@@ -25,7 +25,7 @@ def glm4_moe_lite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("Glm4MoeLiteForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers after the last layer."""
+    """Reads the layers that predict further tokens (MTP), which are stored after the model's last layer."""
     return mixed_prediction(_parts(fields))
 
 

@@ -96,7 +96,7 @@ class Layers:
 
 @architecture("MistralLarge4ForConditionalGeneration", model_type="mistral_large4")
 def mistral_large4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return text_model(fields, Architecture("MistralLarge4Text", "mistral_large4_text", _text), SILENT)
 
 

@@ -17,7 +17,7 @@ from twostroke.ops.rows.expressions import add
 
 @architecture("MuseGlimmerForConditionalGeneration", model_type="muse_glimmer")
 def muse_glimmer(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return text_model(fields, Architecture("MuseGlimmerText", "muse_glimmer_text", _text))
 
 

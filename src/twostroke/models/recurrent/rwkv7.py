@@ -29,12 +29,13 @@ SILENT = {
     **{"v_low_rank_dim": 16, "norm_eps": 1e-5, "hidden_ratio": 4.0, "hidden_act": "sqrelu"},
 }
 WAYS = ("r", "w", "k", "v", "a", "g")
-"""The ways in which a row is mixed with the one before it."""
+"""The mixtures of a row with the row before it: for r, w, k, v, a and g each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rwkv7Sizes:
-    """decay, rate, gate, value: the ranks of the small products."""
+    """The sizes of an RWKV-7 model. decay, rate, gate, value: the ranks of the low-rank products that make w, a, g, and
+    the share of the first layer's values."""
 
     hidden_size: int
     head_dim: int
@@ -134,7 +135,8 @@ def _small(
     *,
     biased: bool = True,
 ) -> Value:
-    """Applies two products with few columns between them. middle: a function of these columns."""
+    """Applies a low-rank product: a matrix with `rank` outputs, the function `middle`, and a matrix with `width`
+    outputs."""
     low = linear(h, t.matrix("low", {f"attn.{name}_lora.lora.0": rank}, width))
     low = low if middle is None else middle(low)
     return linear(low, t.matrix("high", {f"attn.{name}_lora.lora.2": width}, rank, bias=biased))

@@ -68,8 +68,8 @@ def _second(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _parts(
     fields: Fields, silent: Mapping[str, object], *, normed: bool, partial: float | None
 ) -> tuple[Parts, RopeSpec]:
-    """Reads the model's blocks and the rotation that all layers share. normed: whether heads of q and k have norms.
-    partial: the share of a head that is rotated, by default."""
+    """Reads the model's attention and feed-forward settings, and the rotation that all layers share. normed: whether
+    heads of q and k have norms. partial: the share of a head that is rotated, by default."""
     silu_only(fields)
     parts = read_parts(fields, silent)
     fields = parts.fields

@@ -1,4 +1,5 @@
-"""DeepSeek MoE 16B: Llama's attention, fine-grained experts by a softmax next to shared ones (Dai et al. 2024)."""
+"""DeepSeek MoE 16B: Llama's attention, fine-grained experts chosen by a softmax, and shared experts (Dai et al.
+2024)."""
 
 from __future__ import annotations
 

@@ -33,14 +33,14 @@ GROUP = {
     **{"head_dim": "linear_head_dim", "num_heads": "linear_num_heads", "gate_lower_bound": "linear_lower_bound"},
     "short_conv_kernel_size": "linear_conv_kernel_dim",
 }
-"""The members of linear_attn_config, each with the field that transformers writes for it."""
+"""The fields of linear_attn_config in published configs, each with the name that transformers has for it."""
 LINEAR, ATTENDING = "linear_attention", ("indexed_attention", "full_attention")
 LOWEST = -5.0
 
 
 @architecture("Glm5NextForConditionalGeneration", model_type="glm5_next")
 def glm5_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return text_model_or_flat(fields, Architecture("Glm5NextText", "glm5_next_text", _text))
 
 

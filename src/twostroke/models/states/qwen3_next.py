@@ -86,7 +86,7 @@ def qwen3_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen3_5ForConditionalGeneration", model_type="qwen3_5")
 def qwen3_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return language_model(fields, "Qwen3_5ForCausalLM")
 
 
@@ -100,13 +100,13 @@ def qwen3_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe")
 def qwen3_5_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return language_model(fields, "Qwen3_5MoeForCausalLM")
 
 
 @predicts("Qwen3NextForCausalLM")
 def next_prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads a prediction layer with attention, and with experts where the model has them."""
+    """Reads the layer that predicts a further token (MTP). It has attention, and experts where the model has them."""
     shape = _read_next(fields)
     count = shape.fields.integer("num_experts", 0, MOST_EXPERTS)
     return _prediction(
@@ -124,12 +124,13 @@ def dense_prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 @predicts("Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration")
 def moe_prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads a prediction layer with attention and experts."""
+    """Reads the layer that predicts a further token (MTP) of a model with experts. The layer has attention and
+    experts."""
     return _prediction(*_read_moe(text_fields(fields)))
 
 
 def _prediction(shape: Hybrid, block: FeedForwardText) -> tuple[MtpHead, ...]:
-    """Returns the prediction layer. Its tensors have names of their own, next to those of the model."""
+    """Returns the layer that predicts a further token (MTP). Its tensors are stored outside the model's layers."""
     norm, turn = shape.norm, turn_of(shape)
 
     def layer(t: Tracer, x: Value) -> Value:
@@ -154,7 +155,8 @@ def _read_moe(fields: Fields) -> tuple[Hybrid, FeedForwardText]:
 
 
 def read_hybrid(fields: Fields, *, by_key_head: bool) -> Hybrid:
-    """Reads the shape of a model, from a config whose defaults are filled in. by_key_head: see DeltaNetShape."""
+    """Reads what both families have in common, from a config whose defaults are filled in. by_key_head: whether the
+    tensors of the gated delta rule are grouped by key head."""
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=32_768, ignored=(*NOT_TEXT, *(("lm_head.weight",) if tied else ())))
     silu_only(fields)

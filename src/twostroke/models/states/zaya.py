@@ -43,8 +43,8 @@ WHOLE, WINDOW = THETAS
 PARTIAL = 0.5
 """The share of a head that is rotated."""
 UNIT = Norm(1e-14, NormKind.UNIT)
-"""The norm of the heads of q and k: each is divided by its length. transformers replaces lengths below this epsilon by
-it."""
+"""The norm of the heads of q and k: each is divided by its length. As in transformers, a length below this epsilon
+counts as the epsilon."""
 PROJECTION, GATE = "self_attn.qkv_proj.", "mlp.gate."
 
 

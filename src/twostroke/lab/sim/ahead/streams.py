@@ -83,7 +83,7 @@ class Streams:
         return sum([(base + then) // size - (base + now) // size for base in self._bases.values()])
 
     def join(self, sequence: Live) -> None:
-        """Adds a sequence that decodes."""
+        """Makes a stream of a sequence that decodes."""
         size, clock, computed = self._cache.page_tokens, self._clock, sequence.computed
         self._bases[sequence] = computed - clock
         self._since[sequence] = clock

@@ -186,8 +186,9 @@ def attend(
 
 
 def _may_shift_keys(shape: Heads, turn: RopeSpec | None) -> bool:
-    """Returns whether one vector may be taken from all keys of a head: their scores then change by one number, which a
-    softmax does not see. This needs a bias that reaches the keys as it is, and scores that nothing else compares."""
+    """Returns whether the same vector may be subtracted from all keys of a head. All scores of a query then change by
+    the same number, which a softmax ignores. The keys must have a bias, and no norm or clipping of q and k, sinks or
+    soft cap must see the change."""
     changed = shape.wide_norm or shape.head_norm or shape.clip or (turn and (turn.power or turn.back or turn.still))
     compared = shape.names.sinks or shape.soft_cap
     return shape.qkv_bias and not shape.ahead and not changed and not compared

@@ -29,8 +29,8 @@ COLORS = 3
 class Patches:
     """The product that makes a row of each patch. The names of tensors have no ".weight".
 
-    side: the side of a patch in pixels. frames: how often a patch repeats its pixels; 0 for a kernel without an axis of
-    frames. flat: the matrix is stored as (width, pixels and colours), not as a kernel.
+    side: the side of a patch in pixels. frames: how many times the pixels of an image are repeated in a patch; 0 for a
+    kernel without an axis of frames. flat: the matrix is stored as (width, pixels and colours), not as a kernel.
     """
 
     side: int
@@ -83,8 +83,8 @@ def turn_by_turns(head_dim: int, theta: float) -> Rope:
 
 
 def turn_by_pairs(head_dim: int, theta: float) -> Rope:
-    """Returns a rotation whose even pairs are rotated by the column of a patch, and whose odd pairs by its line. Pairs
-    2 i and 2 i + 1 have the same frequency."""
+    """Returns a two-dimensional rotation of heads: even pairs are rotated by the column of a patch, and odd pairs by
+    its line. Pairs 2 i and 2 i + 1 have the same frequency."""
     quarter = head_dim // 4
     turns = RowTurns((1, 0) * quarter, tuple(2 * (pair // 2) for pair in range(2 * quarter)))
     return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)

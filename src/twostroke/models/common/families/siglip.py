@@ -1,4 +1,4 @@
-"""SigLIP: a tower over square tiles with a learned row for each place of a patch (Zhai et al. 2023)."""
+"""SigLIP: an image encoder for square tiles, with a learned position embedding for each patch (Zhai et al. 2023)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PREFIXES = (
 in this project."""
 MOST_PIXELS = 4096
 TABLE = "embeddings.position_embedding"
-"""The name of the table of learned places, without ".weight"."""
+"""The name of the table of learned position embeddings, without ".weight"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Decoders with a plain feed-forward block of squared relu, and with biases where the config sets them."""
+"""Decoders whose feed-forward block is squared ReLU without a gate, with biases where the config sets them."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     x = eh_proj([enorm(E(token t + 1)); hnorm(h_t)]); x = layer(x); h = norm(x); logits of the token t + 2: M h
 
 h_t is the hidden state after the model's last norm; after the first guess, it is the layer's own h. E and M are those
-of the model: copies of them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and
-token t + 1 + k. It predicts token t + 2 + k.
+of the model: copies of them in the layer are not read. Where there are several layers, layer k reads the h of layer
+k - 1 and token t + 1 + k. It predicts token t + 2 + k.
 
     @predicts("DeepseekV3ForCausalLM")
     def prediction(fields: Fields) -> Sequence[MtpHead]: ...

@@ -114,8 +114,8 @@ class LLM:
         return self.tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
 
     def chat_tokens(self, text: str, system: str | None = None, *, parse_special: bool = False) -> list[int]:
-        """Returns the token ids of one user message, after a system message if one is given. parse_special: see
-        messages_tokens."""
+        """Returns the token ids of one user message, after a system message if one is given. parse_special: whether
+        texts of control tokens in the messages become control tokens."""
         before = [] if system is None else [{"role": "system", "content": system}]
         return self.messages_tokens([*before, {"role": "user", "content": text}], parse_special=parse_special)
 

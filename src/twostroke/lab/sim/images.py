@@ -84,8 +84,8 @@ class EncodingExecutor:
         done: set[int],
         pace: EncodePace = AS_PREDICTED,
     ) -> None:
-        """Takes pieces of a tile that take at most most_s seconds together; at least one piece. pace: see
-        `EncodeWalk.take`."""
+        """Takes pieces of a tile that take at most most_s seconds together; at least one piece. pace: the ratio of a
+        piece's real time to its predicted time."""
         if tile.key in self._known:
             done.add(tile.key)
             return

@@ -87,7 +87,8 @@ def architecture(
 ) -> Callable[[Reader], Reader]:
     """Registers a reader under the names that `architectures` in config.json may hold; the first is the usual one.
 
-    form: what the rows of the program's result are, such as logits. other_types: see Architecture.
+    form: what the rows of the program's result are, such as logits. other_types: values that the config's model_type
+    may have in place of `model_type`.
     """
 
     def add(read: Reader) -> Reader:

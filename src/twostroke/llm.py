@@ -67,7 +67,7 @@ class LLM:
 
     @property
     def resolved(self) -> Any:
-        """Every setting with its reason."""
+        """The value of every setting, with the reason why it has this value."""
         return self._built.resolved
 
     @property
@@ -114,8 +114,8 @@ class LLM:
         return self.tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
 
     def chat_tokens(self, text: str, system: str | None = None, *, parse_special: bool = False) -> list[int]:
-        """Returns the token ids of one user message, after a system message if one is given. parse_special: see
-        messages_tokens."""
+        """Returns the token ids of one user message, after a system message if one is given. parse_special: whether
+        texts of control tokens in the messages become control tokens."""
         before = [] if system is None else [{"role": "system", "content": system}]
         return self.messages_tokens([*before, {"role": "user", "content": text}], parse_special=parse_special)
 
@@ -268,7 +268,8 @@ class LLM:
         instruction: str | None = None,
         truncate_prompt_tokens: int | None = None,
     ) -> list[Ranked]:
-        """Returns the documents' places and scores, the best first. Raises as `embed` does."""
+        """Returns the index and the score of each document, the best first; at most `top_n` of them. Raises as `embed`
+        does."""
         if top_n is not None and top_n < 1:
             raise InvalidRequest(f"top_n must be at least 1, not {top_n}.", param="top_n")
         scores = self.score(query, documents, instruction=instruction, truncate_prompt_tokens=truncate_prompt_tokens)

@@ -1,5 +1,5 @@
-"""GPT-2: layer norms, learned positions, biases everywhere, matrices stored as (columns, rows) (Radford et al. 2019).
-"""
+"""GPT-2: layer norms, learned positions, biases everywhere, matrices stored as (inputs, outputs) (Radford et al.
+2019)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Gpt2Shape:
 
 @architecture("GPT2LMHeadModel", model_type="gpt2")
 def gpt2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """reorder_and_upcast_attn asks for scores in float32; in this project they always are."""
+    """Reads GPT-2. reorder_and_upcast_attn, which asks for scores in float32, is ignored, because scores are always
+    float32 here."""
     fields = _own_names(fields)
     tied = fields.boolean("tie_word_embeddings", True)
     facts = read_facts(

@@ -22,7 +22,7 @@ EMU3 = {
 
 @architecture("LlamaForCausalLM", model_type="llama")
 def llama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The fields attention_bias and mlp_bias are read. Every layer sees all earlier positions."""
+    """Reads Llama, whose config may set attention_bias and mlp_bias. Every layer sees all earlier positions."""
     silu_only(fields)
     parts = read_parts(fields, {})
     fields, usual = parts.fields, (0,) * parts.facts.num_layers

@@ -13,7 +13,7 @@ WINDOW = 4096
 
 @architecture("MistralForCausalLM", model_type="mistral")
 def mistral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has the window sliding_window."""
+    """Reads Mistral. Every layer sees the last sliding_window positions."""
     parts = _parts(fields)
     if fields.value("sliding_window") == 0:
         raise fields.wrong("sliding_window", "A window of nothing has no meaning; null means no window.")

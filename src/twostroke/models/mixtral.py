@@ -17,8 +17,8 @@ BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2
 
 @architecture("MixtralForCausalLM", model_type="mixtral")
 def mixtral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The fields num_local_experts and num_experts_per_tok are read. Every layer has the window sliding_window, and
-    experts' weights add up to one."""
+    """Reads Mixtral. Every layer sees the last sliding_window positions. The weights of the experts that a token uses
+    add up to one."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, layers = parts.fields, parts.facts.num_layers

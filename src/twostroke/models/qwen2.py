@@ -15,7 +15,8 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
     "Qwen2ForCausalLM", model_type="qwen2", other_types=("qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text")
 )
 def qwen2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """q, k and v have biases. Layers from max_window_layers on have windows where use_sliding_window is true."""
+    """Reads Qwen2 and Qwen2.5. q, k and v have biases. Layers from max_window_layers on have windows where
+    use_sliding_window is true."""
     silu_only(fields)
     parts = read_parts(fields, defaults("qwen2"), kv_absent=32)
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=True))

@@ -17,7 +17,7 @@ number of heads."""
 
 @architecture("Qwen3ForCausalLM", model_type="qwen3", other_types=("qwen3_vl_text",))
 def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Heads of q and k have norms, and attention_bias is read. Windows are those of Qwen2."""
+    """Reads Qwen3. Heads of q and k have norms; the config may set attention_bias. Layers have windows as in Qwen2."""
     silu_only(fields)
     fields = fields if fields.has("head_dim") else fields.changed({"head_dim": HEAD_DIM})
     parts = read_parts(fields, defaults("qwen3"), kv_absent=32)

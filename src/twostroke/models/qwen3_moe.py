@@ -23,8 +23,8 @@ OMNI_SILENT = {"max_position_embeddings": 32_768, "norm_topk_prob": True, "head_
 
 @architecture("Qwen3MoeForCausalLM", model_type="qwen3_moe", other_types=("qwen3_omni_moe_text",))
 def qwen3_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Heads of q and k have norms, attention_bias is read, and all layers have the same window, or none. The config
-    decides which layers have experts, and how many."""
+    """Reads Qwen3-MoE. Heads of q and k have norms; the config may set attention_bias. All layers have the same window,
+    or none. The config decides which layers have experts, and how many."""
     return _read(fields, BANKS)
 
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Autoscale:
-    """The rule. low, high: the least and the most replicas. per_replica: the number of requests under way that one
-    replica should have. every_s: the seconds between two looks at the load.
-
-    start_s: the seconds until a new replica takes requests. patience_s: how long fewer replicas must have been enough
-    before one is ended.
-    """
+    """The rule by which a fleet is scaled. low, high: the least and the most replicas. per_replica: the number of
+    requests under way that one replica should have. every_s: the seconds between two looks at the load. start_s: the
+    seconds until a new replica takes requests. patience_s: how long fewer replicas must have been enough before one is
+    ended."""
 
     low: int
     high: int

@@ -40,7 +40,8 @@ class SimulatedDisk(Struct, frozen=True):
     state_bytes: int = 0
 
     def attach(self, cache: CacheManager, cost: StepCost, step_tokens: int, clock: VirtualClock) -> AttachedDisk:
-        """Makes an empty disk for this cache."""
+        """Makes an empty simulated disk for the pages of this cache. step_tokens: the token budget of a step. From it
+        and `cost` the disk predicts how long it takes to compute pages instead of reading them."""
         store = _Store(self.limit_bytes, clock)
         reader, writer = _Reader(store, self.read_rate, clock), _Writer(store, self.write_rate, clock)
         store.settle = writer.settle
@@ -90,8 +91,9 @@ class _File(Struct):
 
 
 class _Store:
-    """Satisfies PartStore. The id of a part is the plain text of its place. In production it is a hash with a secret,
-    because a place reveals tokens."""
+    """Satisfies PartStore. A part is a page of K and V, or a state; its place is a hash of its tokens and of all tokens
+    before them. Here the id of a part is its place. In production it is a hash of the place with a secret, because
+    tokens could be guessed from places."""
 
     def __init__(self, limit_bytes: int, clock: VirtualClock) -> None:
         self.counts = DiskCounts()
@@ -183,7 +185,8 @@ class _Reader:
 
 
 class _Writer:
-    """Writes files, one after the other. Satisfies PartWriter."""
+    """Satisfies PartWriter. Simulates that files are written one after the other, each in the time that its bytes
+    take."""
 
     def __init__(self, store: _Store, rate: float, clock: VirtualClock) -> None:
         self._store, self._rate, self._clock = store, rate, clock

@@ -24,8 +24,8 @@ class Encoders:
         self._free_s = {member.replica.name: 0.0 for member in members}
 
     def rows_there_s(self, request: Request, receiver: Member, at_s: float) -> float | None:
-        """Returns the time at which the image rows of a request are at the replica that computes the request; None
-        where that replica encodes them itself. at_s: the arrival time of the request."""
+        """Returns the time at which the image rows of a request have arrived at `receiver`, the replica that computes
+        the request; None where `receiver` encodes the images itself. at_s: the arrival time of the request."""
         tiles = [span.tile for span in request.images]
         rows, own_s = sum(tile.rows for tile in tiles), sum(map(self._images.cost.tile_s, tiles))
         if not rows:

@@ -32,13 +32,13 @@ REFUSED = "longer than the context or the KV pool"
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """The replicas of a fleet. replicas: the number that take requests. decoders: the number that decode; where there
-    are some, the others only read prompts and send K and V to them. encoders: the number that encode images for the
-    others (`--role encode`).
+    """The replicas of a simulated fleet. replicas: the number that take requests. decoders: the number that decode;
+    where there are some, the others only read prompts and send K and V to them. encoders: the number that encode images
+    for the others (`--role encode`).
 
-    autoscale: the rule by which replicas are started and ended, in place of `replicas`. With decoders it raises
-    ConfigError. With decoders, the replicas that read prompts have only the setup's TTFT objective, and the decoders
-    only its ITL objective.
+    autoscale: the rule by which replicas are started and ended, in place of `replicas`. A plan with both autoscale and
+    decoders raises ConfigError. In a plan with decoders, only the replicas that read prompts have the setup's TTFT
+    objective, and only the decoders have its ITL objective.
     """
 
     setup: ReplicaSetup
@@ -145,7 +145,8 @@ class Fleet:
         return FleetOutcome(seen, self._readers, self._decoders, *rest, self._encoding)
 
     def on_event(self, replica: Replica, event: Event) -> None:
-        """See Listener. Routers learn that a request has ended at the time when it ends, which is the end of a step."""
+        """Takes an event of a replica. Tokens are recorded at once. The end of a request is handled at its time on the
+        fleet's time line; only then does the router learn of it."""
         if not isinstance(event, FinishedEvent):
             self._notebook.on_event(replica, event)
             return

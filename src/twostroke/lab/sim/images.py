@@ -32,8 +32,8 @@ class SimulatedImages(Struct, frozen=True):
     row_bytes: int = 0
 
     def shown_by(self, request: Request) -> Request:
-        """Returns the request with images of its own at the beginning of its prompt; unchanged where they do not fit.
-        """
+        """Returns the request with images, which no other request has, at the beginning of its prompt. A prompt that is
+        too short for the images is returned unchanged."""
         if len(request.prompt_token_ids) <= self.tokens:
             return request
         spans, at = [], 0
@@ -45,8 +45,9 @@ class SimulatedImages(Struct, frozen=True):
 
 
 class EncodingExecutor:
-    """Satisfies engine.executor.Executor. The time of encodes passes before `own` executes. known: keys of tiles that
-    another replica has encoded."""
+    """Satisfies engine.executor.Executor. Adds the simulated encoding of images to another executor, `own`: the clock
+    first advances by the time of the encodes that a plan needs, then `own` executes the plan. known: the keys of the
+    image tiles that another replica has encoded, so that they take no time here."""
 
     def __init__(self, own: Executor, images: SimulatedImages, clock: VirtualClock, known: Container[int] = ()) -> None:
         self._own, self._images, self._clock, self._known = own, images, clock, known
@@ -83,8 +84,8 @@ class EncodingExecutor:
         done: set[int],
         pace: EncodePace = AS_PREDICTED,
     ) -> None:
-        """Takes pieces of a tile that take at most most_s seconds together; at least one piece. pace: see
-        `EncodeWalk.take`."""
+        """Takes pieces of a tile that take at most most_s seconds together; at least one piece. pace: the ratio of a
+        piece's real time to its predicted time."""
         if tile.key in self._known:
             done.add(tile.key)
             return

@@ -31,7 +31,7 @@ class Seen:
         return self.ends_s.tolist()
 
     def observation(self) -> Observation:
-        """Returns the observation as the load generator would have made it."""
+        """Returns the record of this simulated request that the load generator would make of a real one."""
         asked = self.asked
         return Observation(
             intended_s=asked.arrival_s,

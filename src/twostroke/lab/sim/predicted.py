@@ -44,8 +44,8 @@ def tokens_of(planned: PlannedSequence, next_token: NextToken = invented_token) 
 class PredictedExecutor:
     """Satisfies engine.executor.Executor. The clock advances by the predicted seconds of each plan.
 
-    beside: returns the positions of sequences that compute one row each and are not in the plan; their tokens are not
-    reported.
+    beside: returns the positions of the sequences that decode in the same step without being in the plan. They add to
+    the step's time, and the result has no tokens for them.
     """
 
     def __init__(

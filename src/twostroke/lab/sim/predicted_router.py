@@ -11,8 +11,8 @@ from twostroke.lab.sim.routing import Member, prefix_keys
 from twostroke.lab.workload.request import WorkloadRequest
 
 PREFILL_TOKENS = 256
-"""A replica reports the predicted seconds of one prompt token to its router. They are those of a chunk of this many
-tokens, divided by their number."""
+"""A replica reports to its router how long one prompt token takes: the predicted seconds of a chunk of PREFILL_TOKENS
+tokens, divided by PREFILL_TOKENS."""
 
 
 class PredictedSeconds:

@@ -1,8 +1,9 @@
-"""Makes a workload of the records of a real server (or of a simulation), and compares their steps with a cost model.
+"""Makes a workload of the step and request records of a server or of a simulation, and compares the recorded steps with
+a cost model.
 
-Token ids are not recorded. A prompt that was scored is scored again, so all of it is computed, whatever is cached. A
-prompt of which a prefix was found in the cache gets such a prefix again: the first blocks of the latest earlier prompt
-that is long enough.
+Token ids are not recorded. A request for the log probabilities of its prompt (`scored`) becomes such a request again,
+so all of its prompt is computed, whatever is cached. A prompt of which a prefix was found in the cache gets such a
+prefix again: the first blocks of the latest earlier prompt that is long enough.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def workload_of(records: Iterable[Record], source: str) -> list[WorkloadRequest]:
-    """Returns the requests that were answered, or where there are none, the requests that the steps show. The first
-    arrives at 0.
+    """Returns a request for each answered request of the records. Where there is none, it returns those that have
+    output tokens in step records. The first request arrives at 0.
 
-    An answer is tokens, or the scores of a whole prompt. Raises ConfigError where there are no requests.
+    A request is answered when it got output tokens, or the scores of its whole prompt. Raises ConfigError where there
+    are no requests.
     """
     found = list(records)
     steps = [record for record in found if isinstance(record, StepRecord)]

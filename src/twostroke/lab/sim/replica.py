@@ -35,8 +35,8 @@ MOST_AHEAD = 256
 
 
 MOST_ENDS = 4096
-"""The most end times of steps that are kept in memory. When there are more, the tokens of all streams are reported to
-the listener, and the times are dropped."""
+"""How many end times of steps are kept in memory. From this number on, the tokens of all streams are reported to the
+listener with their times, and the times are dropped."""
 
 
 class Listener(Protocol):
@@ -88,14 +88,15 @@ def _untold(_request_id: str, _tokens: int, _seconds: float) -> None:
 
 
 class Replica:
-    """One engine. Requests that arrive during a step are taken in when it ends, as the engine's step thread does.
+    """One simulated engine. Requests that arrive during a step are taken in when it ends, as the engine's step thread
+    does.
 
     busy_s: the seconds spent in steps. steps: the number of steps. last_step_s: the seconds of the last step.
     outstanding: requests submitted and not ended, whether they have arrived or not.
 
-    skips: whether steps that only give each stream one token may be done many at a time, with the same result as singly
-    (tests/sim/test_steady.py). With a StepWatch (it observes each step), adapters, pipeline stages, images or a disk,
-    steps are always done singly. There each step matters or takes a time of its own.
+    skips: whether steps in which each stream gets one token, and nothing else happens, may be simulated many at a time.
+    The result is the same (tests/sim/test_steady.py). A replica with a StepWatch (an observer of each step), adapters,
+    pipeline stages, images or a disk always simulates its steps one by one.
     """
 
     def __init__(
@@ -263,8 +264,8 @@ class Replica:
             on_event(self, event)
 
     def _look_ahead(self) -> _Run | None:
-        """Returns the steps from now to the next arrival in which each stream only gets a token; None where the next
-        step may be another kind of step."""
+        """Returns the next steps, up to the next arrival, in which each stream gets one token and nothing else happens.
+        Returns None where the next step may not be of this kind."""
         if self._ahead is None:
             return None
         steady = self._ahead.steady
@@ -286,7 +287,8 @@ class Replica:
         return _Run(begin_s, times)
 
     def _do_run(self, steps: int) -> None:
-        """Does the first `steps` of the steps that were simulated in advance, and discards the others."""
+        """Commits the first `steps` of the steps that _look_ahead has predicted: gives the streams their tokens and
+        advances the clock. The other predicted steps are discarded."""
         run, self._run = self._run, None
         if run is None or self._ahead is None or steps == 0:
             return

@@ -46,8 +46,8 @@ class Member:
 class Router(Protocol):
     """Chooses replicas. It is deterministic: the same requests in the same order go the same way.
 
-    looks_inside: whether the router asks replicas for their load. Then the replicas must first be brought to the time
-    of the arrival.
+    looks_inside: whether the router asks replicas for their load. If so, the fleet first simulates all replicas up to
+    the arrival time of the request that is to be routed.
     """
 
     looks_inside: bool

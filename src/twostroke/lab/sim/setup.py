@@ -76,8 +76,9 @@ class ReplicaSetup:
         self, clock: VirtualClock, beside: Callable[[], Positions[int]], known: Container[int] = ()
     ) -> tuple[Executor, PlansInFlight]:
         """Returns the executor, whose execution of a plan takes the predicted time, and the record of plans in flight.
-        With pipeline stages, as many plans as stages may be in flight. beside: see PredictedExecutor. known: see
-        EncodingExecutor."""
+        With pipeline stages, as many plans as stages may be in flight. beside: returns the positions of sequences that
+        decode in the same step and are not in the plan. known: the keys of image tiles that another replica has
+        encoded."""
         if not self.stages:
             own = PredictedExecutor(self.cost, clock, beside=beside)
             return own if self.images is None else EncodingExecutor(own, self.images, clock, known), PlansInFlight()
@@ -85,7 +86,7 @@ class ReplicaSetup:
         return staged, PlansInFlight(len(self.stages), staged.begin)
 
     def heart(self, make: MakeScheduler = Scheduler) -> tuple[CacheManager, Scheduler]:
-        """Makes an empty cache and a new scheduler for it, as `assemble` builds them."""
+        """Makes an empty cache and a new scheduler for it, with the same settings as in a real engine."""
         cache = CacheManager(self.pools, self.page_tokens)
         if self.acceptance:
             limits = replace(self.limits, max_draft_tokens=GUESS_ROWS)

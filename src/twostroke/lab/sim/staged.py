@@ -21,7 +21,8 @@ class StagedExecutor:
         self._ends_s: deque[float] = deque()
 
     def begin(self, plan: Plan) -> None:
-        """See `engine.plans_in_flight`."""
+        """Computes when a plan that was just made will leave the last stage. PlansInFlight calls this when the plan
+        begins."""
         at_s = self._clock()
         for stage, seconds in enumerate(self._stages.seconds(plan.sequences)):
             at_s = self._free_s[stage] = max(at_s, self._free_s[stage]) + seconds

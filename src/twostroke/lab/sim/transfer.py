@@ -16,8 +16,8 @@ from twostroke.types.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Each replica's connection. It is as fast in as out. A transfer uses the sender's and the receiver's connection at
-    the same time; a connection carries one transfer in each direction at a time."""
+    """The network connection that each replica has. It sends and receives at the same rate, and carries one transfer in
+    each direction at a time. A transfer uses the sender's and the receiver's connection at the same time."""
 
     bytes_per_s: float
     latency_s: float = 20e-6

@@ -13,11 +13,11 @@ from twostroke.lab.threads.pool import SimulatedPool
 from twostroke.types.spec.formats import PANEL_ROWS
 
 READ_ON, TASKS_EACH = 4, 8
-"""For products of at most FEW_ROWS rows (linear_room.cpp). READ_ON: the most panels of one task. TASKS_EACH: the least
-number of tasks for each thread."""
+"""How the pool divides a matrix product of at most FEW_ROWS rows into tasks (linear_room.cpp). READ_ON: the most panels
+of one task. TASKS_EACH: tasks are made so small that each thread gets this many, if there are enough panels."""
 SPLITS_EACH, SPLIT_ROWS = 4, 24
-"""For products of more than FEW_ROWS rows, whose rows are split (choose_splits). SPLITS_EACH: the wanted number of
-tasks for each thread. SPLIT_ROWS: the fewest rows of a part."""
+"""How the pool divides a matrix product of more than FEW_ROWS rows into tasks: the rows are split into parts
+(choose_splits). SPLITS_EACH: the wanted number of tasks for each thread. SPLIT_ROWS: the fewest rows of a part."""
 FEW_ROWS = 4
 BETWEEN_S = 5e-6
 """Seconds that the caller works alone between two products: norms, rotation, rounding of few rows."""

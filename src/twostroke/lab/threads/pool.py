@@ -114,7 +114,7 @@ class _Job:
         heapq.heapify(self._ready)
 
     def run(self) -> None:
-        """Runs until all tasks are done and the caller has noticed that."""
+        """Simulates the job until all its tasks are done and the calling thread has noticed that they are done."""
         last = CALLER
         while self._left:
             self._meet_ready()
@@ -143,8 +143,8 @@ class _Job:
         return self._clock.now + (NOTICE_S if polls else WAKE_S)
 
     def _meet_ready(self) -> None:
-        """Advances each thread whose waiting time is over. A thread without a task takes one; a thread that has taken
-        one begins to work on it."""
+        """Advances each simulated thread whose waiting time is over. A thread without a task takes one; a thread that
+        has taken one begins to work on it."""
         while self._ready and self._ready[0][0] <= self._clock.now:
             _, thread, claims = heapq.heappop(self._ready)
             if claims:

@@ -27,7 +27,8 @@ class Arrangement:
 
 
 def arranged(requests: Sequence[WorkloadRequest], how: Arrangement) -> list[WorkloadRequest]:
-    """Returns the changed workload. The scale also moves the first arrival.
+    """Returns the requests with the changes that `how` describes. The rate scale divides all arrival times, that of the
+    first request too.
 
     Raises ConfigError for a rate scale or token scale that is not above 0.
     """

@@ -18,7 +18,8 @@ from twostroke.lab.workload.summary import Summary, summary, weighted_summary
 
 @dataclass(frozen=True, slots=True)
 class ToolFigure:
-    """One figure of another tool. meaning: how it differs from our figure of the same name."""
+    """One measured figure, such as the TTFT, as another benchmark tool defines it. meaning: how this definition differs
+    from that of our figure with the same name."""
 
     name: str
     meaning: str

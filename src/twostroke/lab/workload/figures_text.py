@@ -15,7 +15,8 @@ LATE_S = 0.01
 
 
 def figures_text(found: Figures, tools: Sequence[ToolFigures] = ()) -> str:
-    """Returns several lines of text, with times in milliseconds."""
+    """Returns a benchmark's latencies (in milliseconds), rates and errors as lines of text. tools: the same requests by
+    other tools' definitions, for a second table."""
     lines = [
         f"{found.completed} of {found.requests} requests answered in {found.duration_s:,.1f} s: "
         f"{found.requests_per_s:,.2f} requests/s, {found.busy_mean:,.1f} under way, {found.busy_most} at most",

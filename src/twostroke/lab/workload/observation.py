@@ -12,9 +12,9 @@ class Observation:
     intended_s: the time at which it should have been sent. sent_s: the time at which it was sent. ended_s: the end of
     the answer, or of the failure. times_s: arrivals of the answer's chunks, rising. counts: the tokens of each chunk, 0
     for a chunk without text; empty where each chunk is one token. prompt_tokens, output_tokens: the server's counts
-    (usage); None where it sent none. error: why there is no whole answer; empty for a whole one. priority: see
-    WorkloadRequest. asked_again: whether the request was sent a second time, because the server closed the first
-    connection before any byte of an answer.
+    (usage); None where it sent none. error: why there is no whole answer; empty for a whole one. priority: 0 is
+    interactive work, above 0 is batch work. asked_again: whether the request was sent a second time, because the server
+    closed the first connection before any byte of an answer.
     """
 
     intended_s: float

@@ -50,7 +50,8 @@ def _nth(ordered: Sequence[tuple[float, int]], place: int) -> float:
 
 
 def summary(values: Sequence[float]) -> Summary | None:
-    """Returns the summary of the values; None where there are none."""
+    """Returns the count, the mean, the smallest and the largest value, and the percentiles 50, 90, 95 and 99; None
+    where there are no values."""
     if not values:
         return None
     ordered = sorted(values)

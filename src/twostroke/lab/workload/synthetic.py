@@ -1,8 +1,9 @@
-"""Workloads made from a seed: closed and open loops, bursts, and the five traces that policies are judged on.
+"""Workloads made from a seed: closed and open loops, bursts, and the named traces (NAMED) with which scheduling
+policies are compared.
 
     requests = NAMED["steady-chat"](Load(rate_per_s=2, count=100, seed=1))
 
-Each maker draws from streams of its own, so that the same seed gives the same lengths at another rate.
+Each maker has random number generators of its own, so that the same seed gives the same lengths at another rate.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ UNUSED = 2
 
 @architecture("BioGptForCausalLM", model_type="biogpt")
 def biogpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every product has a bias. layer_norm_eps is not read: transformers leaves the norms at 1e-5."""
+    """Reads BioGPT. Every product has a bias. layer_norm_eps is not read: transformers leaves the norms at 1e-5."""
     fields = fields.changed({"layer_norm_eps": 1e-5, "head_dim": None, "num_key_value_heads": None})
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=("hidden_act", "gelu"))
     scaled = parts.fields.boolean("scale_embedding", True)

@@ -1,4 +1,4 @@
-"""BLOOM: slopes by distance in place of positions, a norm after the embedding (BigScience 2022)."""
+"""BLOOM: ALiBi slopes in place of position embeddings, a norm after the embedding (BigScience 2022)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AFTER_NORM = "apply_residual_connection_post_layernorm"
 
 @architecture("BloomForCausalLM", model_type="bloom")
 def bloom(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """seq_length: the longest sequence that the model was trained on. Slopes set no limit to the length."""
+    """Reads BLOOM. seq_length is the longest sequence that the model was trained on; with ALiBi it is no limit."""
     refuse_setting(fields, AFTER_NORM, "What blocks add would be added to the norm's result.")
     fields = usual_names(fields, OWN_NAMES)
     silent = {**defaults("bloom"), "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}

@@ -1,4 +1,4 @@
-"""CTRL: GPT with relu, a scaled embedding, and sines as positions (Keskar et al. 2019)."""
+"""CTRL: GPT with ReLU, a scaled embedding, and sinusoidal position embeddings (Keskar et al. 2019)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EPS_OF_LAYERS = 1e-6
 
 @architecture("CTRLLMHeadModel", model_type="ctrl")
 def ctrl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head is the embedding, with a bias. layer_norm_epsilon is the epsilon of the last norm alone."""
+    """Reads CTRL. The head is the embedding, with a bias. layer_norm_epsilon is the epsilon of the last norm only."""
     fields = usual_names(fields, OWN_NAMES)
     fields = fields.changed({"head_dim": None, "num_key_value_heads": None, "hidden_act": "relu"})  # no fields of ctrl
     parts = read_parts(fields, defaults("ctrl"), kind=NormKind.LAYER, eps="layer_norm_epsilon")

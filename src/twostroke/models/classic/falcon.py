@@ -25,8 +25,8 @@ QKV = "self_attention.query_key_value"
 
 @architecture("FalconForCausalLM", model_type="falcon")
 def falcon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """With new_decoder_architecture, several KV heads each serve a group of query heads, and a layer has one or two
-    norms. Without it, there is one KV head, or one for each query head."""
+    """Reads Falcon 1 and 2. With new_decoder_architecture, several KV heads each serve a group of query heads, and a
+    layer has one or two norms. Without it, there is one KV head, or one for each query head."""
     refuse_setting(fields, "alibi", "Slopes that are rounded to bfloat16 (Falcon RW) are not implemented.")
     parts = _read(usual_names(fields, OWN_NAMES))
     fields = parts.fields

@@ -1,4 +1,5 @@
-"""GPT-BigCode: GPT-2 with one KV head, matrices stored as (rows, columns); SantaCoder and StarCoder (BigCode 2023)."""
+"""GPT-BigCode: GPT-2 with one KV head, matrices stored as (outputs, inputs); SantaCoder and StarCoder (BigCode
+2023)."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ QKV = "attn.c_attn"
 
 @architecture("GPTBigCodeForCausalLM", model_type="gpt_bigcode")
 def gpt_bigcode(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """With multi_query there is one KV head. Without it there is a KV head for each query head, and rows lie head by
-    head."""
+    """Reads GPT-BigCode. With multi_query there is one KV head. Without it each query head has a KV head, and the rows
+    of the tensor of q, k and v lie head by head."""
     refuse_setting(fields, "add_cross_attention", "The layers would also see an encoder's output.")
     fields = usual_names(fields, OWN_NAMES)
     heads = fields.integer("num_attention_heads", 1, 4096)

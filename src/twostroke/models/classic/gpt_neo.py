@@ -20,7 +20,8 @@ NAMES = AttentionNames(*(f"attn.attention.{name}" for name in ("q_proj", "k_proj
 
 @architecture("GPTNeoForCausalLM", model_type="gpt_neo")
 def gpt_neo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attention_layers gives "global" or "local" for each layer; attention_types gives the same words with counts."""
+    """Reads GPT-Neo. attention_layers is "global" or "local" (with a window) for each layer; attention_types has the
+    same words with counts."""
     fields = usual_names(fields, OWN_NAMES)
     silent = {**defaults("gpt_neo"), "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
     fields = fields.changed({"head_dim": None, "num_key_value_heads": None})

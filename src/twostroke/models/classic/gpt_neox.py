@@ -17,8 +17,8 @@ OWN_NAMES = {"rotary_pct": "partial_rotary_factor", "rotary_emb_base": "rope_the
 
 @architecture("GPTNeoXForCausalLM", model_type="gpt_neox")
 def gpt_neox(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A quarter of each head is rotated, unless rotary_pct overrides this; q, k and v lie head by head in one
-    tensor."""
+    """Reads GPT-NeoX and Pythia. A quarter of each head is rotated, unless rotary_pct overrides this; q, k and v lie
+    head by head in one tensor."""
     refuse_setting(fields, "tie_word_embeddings", "No published model of this family has its embedding as the head.")
     fields = usual_names(fields, OWN_NAMES)
     fields = fields.changed({"num_key_value_heads": None})  # this family has no such field

@@ -35,13 +35,14 @@ SLICES = 4
 
 @architecture("GPTJForCausalLM", model_type="gptj")
 def gptj(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rotary_dim elements of each head are rotated; null means all of them."""
+    """Reads GPT-J. rotary_dim elements of each head are rotated; null means all of them."""
     return _program(*_read(fields))
 
 
 @architecture("CodeGenForCausalLM", model_type="codegen")
 def codegen(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """CodeGen's tensor of q, k and v consists of SLICES slices, so the number of heads must be a multiple of SLICES."""
+    """Reads CodeGen. Its tensor of q, k and v consists of SLICES slices, each with an equal share of the heads, so the
+    number of heads must be a multiple of SLICES."""
     parts, turn = _read(fields)
     if parts.heads.num_heads % SLICES:
         raise fields.wrong("n_head", f"It must be a multiple of {SLICES}.")

@@ -1,5 +1,5 @@
-"""ModernBERT as a decoder (Ettin): its gated blocks and windows, and BERT's block before the head (Weller et al. 2025).
-"""
+"""ModernBERT as a decoder (Ettin): ModernBERT's gated blocks and windows; before the output matrix, a product, an
+activation and a norm, as in BERT's head (Weller et al. 2025)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TABLE = "model.embeddings.tok_embeddings"
 
 @architecture("ModernBertDecoderForCausalLM", model_type="modernbert-decoder")
 def modernbert_decoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every third layer sees all earlier positions. The others see `sliding_window` positions, or half of
-    `local_attention`. Layer 0 has no first norm."""
+    """Reads ModernBERT decoders. Every third layer sees all earlier positions. The others see `sliding_window`
+    positions, or half of `local_attention`. Layer 0 has no first norm."""
     kind = NormKind.LAYER if fields.boolean("norm_bias", False) else NormKind.PLAIN_LAYER
     fields = fields.changed({"num_key_value_heads": None, "head_dim": None})
     parts = read_parts(fields, SILENT, kind=kind, eps="norm_eps", act=("hidden_activation", "gelu"))

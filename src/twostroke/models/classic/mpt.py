@@ -1,4 +1,4 @@
-"""MPT: slopes by distance in place of positions, layer norms without biases (MosaicML 2023)."""
+"""MPT: ALiBi slopes in place of position embeddings, layer norms without biases (MosaicML 2023)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ OWN_NAMES = {
 
 @architecture("MptForCausalLM", "MPTForCausalLM", model_type="mpt")
 def mpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The fields read from attn_config are softmax_scale and clip_qkv. As in transformers, slopes are used whatever
-    else attn_config has."""
+    """Reads MPT. The fields read from attn_config are softmax_scale and clip_qkv. As in transformers, ALiBi slopes are
+    used whatever else attn_config has."""
     attention = fields.group("attn_config") or Fields({}, "config.json: attn_config")
     for name in ("qk_ln", "prefix_lm"):
         refuse_setting(attention, name, "It changes what attention sees, and is not implemented.")

@@ -15,7 +15,7 @@ SILENT = {"layer_norm_eps": 1e-5, "eos_token_id": 50_279}
 
 @architecture("OlmoForCausalLM", model_type="olmo")
 def olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """clip_qkv: the limit within which the elements of q, k and v are held (OLMo 7B)."""
+    """Reads OLMo 1. clip_qkv: the elements of q, k and v are clipped to -clip_qkv .. clip_qkv (OLMo 7B)."""
     if fields.number("layer_norm_eps", 1e-12, 0.1, default=1e-5) != 1e-5:
         raise fields.wrong("layer_norm_eps", "transformers reads 1e-5 for this family whatever it says.")
     parts = read_parts(fields, SILENT, kind=NormKind.UNIT_LAYER, eps="layer_norm_eps")

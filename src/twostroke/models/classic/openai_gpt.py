@@ -31,7 +31,7 @@ FUNCTIONS = {
 
 @architecture("OpenAIGPTLMHeadModel", model_type="openai-gpt")
 def openai_gpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head is the embedding. The inner size is four times the width."""
+    """Reads the first GPT. The head is the embedding. The inner size of feed-forward blocks is four times the width."""
     fields = usual_names(fields, OWN_NAMES)
     if not fields.boolean("tie_word_embeddings", True):
         raise UnsupportedModel("config.json: tie_word_embeddings is false.", why="The family's head is its embedding.")

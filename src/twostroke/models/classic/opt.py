@@ -23,8 +23,8 @@ NORMS = ("self_attn_layer_norm", "final_layer_norm")
 
 @architecture("OPTForCausalLM", model_type="opt")
 def opt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """enable_bias decides whether all products of a layer have biases. do_layer_norm_before: whether norms stand before
-    the blocks and before the head."""
+    """Reads OPT. enable_bias: whether the products of layers have biases. do_layer_norm_before: whether norms stand
+    before the blocks and before the head, or after the blocks."""
     fields = usual_names(fields, {"ffn_dim": "intermediate_size"})
     act = ("activation_function", "relu")
     # The config of this family has no field for the epsilon of the norms: 1e-5 is the default of layer norms.

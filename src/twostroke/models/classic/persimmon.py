@@ -19,7 +19,7 @@ TURNED = 0.5
 
 @architecture("PersimmonForCausalLM", model_type="persimmon")
 def persimmon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """With qk_layernorm, the heads of q and k are normed before they are rotated."""
+    """Reads Persimmon. With qk_layernorm, the heads of q and k are normed before they are rotated."""
     parts = read_parts(fields, defaults("persimmon"), kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
     if parts.heads.num_kv_heads != parts.heads.num_heads:
         raise fields.wrong("num_key_value_heads", "Every query head of this family has a KV head of its own.")

@@ -14,8 +14,8 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value
 
 @architecture("PhiForCausalLM", model_type="phi")
 def phi(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Half of each head is rotated, unless partial_rotary_factor overrides this. With qk_layernorm, the heads of q and
-    k are normed."""
+    """Reads Phi-1, 1.5 and 2. Half of each head is rotated, unless partial_rotary_factor overrides this. With
+    qk_layernorm, the heads of q and k are normed."""
     refuse_setting(fields, "tie_word_embeddings", "The head has biases, which an embedding has not.")
     act = ("hidden_act", "gelu_new")
     parts = read_parts(fields, defaults("phi"), kind=NormKind.LAYER, eps="layer_norm_eps", act=act)

@@ -13,8 +13,8 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value
 
 @architecture("StableLmForCausalLM", model_type="stablelm")
 def stablelm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """With use_parallel_residual, both blocks read the same norm. With qk_layernorm, each head of q and k has a norm of
-    its own (StableLM 2 12B)."""
+    """Reads StableLM. With use_parallel_residual, attention and feed-forward block read the same norm. With
+    qk_layernorm, each head of q and k has a norm of its own (StableLM 2 12B)."""
     parts = read_parts(fields, defaults("stablelm"), kv_absent=32, kind=NormKind.LAYER, eps="layer_norm_eps")
     turn = parts.rope(partial=0.25)
     own = Norm(parts.norm.eps, NormKind.PLAIN_LAYER, heads=HeadWeights.APART)

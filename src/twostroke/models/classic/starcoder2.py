@@ -13,7 +13,7 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("Starcoder2ForCausalLM", model_type="starcoder2")
 def starcoder2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """use_bias decides whether all products of a layer have biases."""
+    """Reads StarCoder 2. With use_bias (the default), every product of a layer has a bias; without it, none has one."""
     act = ("hidden_act", "gelu_pytorch_tanh")
     parts = read_parts(fields, defaults("starcoder2"), kv_absent=2, kind=NormKind.LAYER, eps="norm_epsilon", act=act)
     fields = parts.fields

@@ -1,4 +1,4 @@
-"""XGLM: OPT with a scaled embedding, gelu, and sines as positions (Lin et al. 2022)."""
+"""XGLM: OPT with a scaled embedding, GELU, and sinusoidal position embeddings (Lin et al. 2022)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ AHEAD = 2
 
 @architecture("XGLMForCausalLM", model_type="xglm")
 def xglm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every product of a layer has biases. The family has no field for the epsilon of norms."""
+    """Reads XGLM. Every product of a layer has biases. The epsilon of the norms is always 1e-5; configs of this family
+    have no field for it."""
     refuse_setting(fields, "add_cross_attention", "The layers would also see an encoder's output, and there is none.")
     fields = usual_names(fields, OWN_NAMES)
     fields = fields.changed({"layer_norm_eps": 1e-5, "head_dim": None, "num_key_value_heads": None})

@@ -25,7 +25,8 @@ class ParallelPlan:
     link: LinkRates
 
     def parts(self, spec: Model) -> list[Model]:
-        """See Division."""
+        """Returns the parts of the model whose memory is planned: each stage's part, or for ranks the leader's part
+        alone."""
         return self.division.parts(spec)
 
 

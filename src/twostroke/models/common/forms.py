@@ -45,7 +45,8 @@ EMBEDDINGS = Form(Task.EMBED, features)
 
 
 def tokens_form(token_ids: Sequence[int]) -> Form:
-    """Returns the form of a reranker whose scores are the logits of these tokens."""
+    """Returns the form of a program that scores pairs of query and document: the scores are the logits of these
+    tokens."""
     return Form(Task.RERANK, lambda program: chosen(program, token_ids))
 
 
@@ -68,7 +69,8 @@ def form_named(architecture: str, fields: Fields) -> Form:
 
 def formed(facts: CommonFacts, plain: Program, form: Form) -> tuple[CommonFacts, Program]:
     """Changes a program to a form: its result becomes logits, embeddings or scores. Returns the changed facts and
-    program. Tensors that are no longer read may be in the checkpoint, and names may begin without the usual prefix."""
+    program. The checkpoint may still have the tensors that only the old form reads. The names of its tensors may lack
+    the usual prefix."""
     if form.change is unchanged:
         return facts, plain
     program = form.change(plain)

@@ -28,8 +28,8 @@ class EngineSizes(Struct, frozen=True):
 
 
 def memory_needs(whole: Model, parts: Sequence[Model], sizes: EngineSizes) -> MemoryNeeds:
-    """Returns the memory that a process needs to hold any one of `parts`. Its pools have as many pages as the whole
-    model's."""
+    """Returns the memory that a process needs if it may hold any of `parts`: the most that one of them needs. The pools
+    are planned with the same number of pages as for the whole model."""
     context, sequences, step = sizes.context_tokens, sizes.max_sequences, sizes.step_tokens
     tables = len(cache_groups(whole.program).pages) * page_table_bytes(context, sequences)
     formats = format_choice(sizes.weights)

@@ -2,9 +2,9 @@
 
     x = eh_proj([enorm(E(token t + 1)); hnorm(h_t)]); x = layer(x); h = norm(x); logits of the token t + 2: M h
 
-h_t is the hidden state after the model's last norm, or the layer's own h where it guesses on. E and M are those of the
-model: copies of them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and
-token t + 1 + k. It predicts token t + 2 + k.
+h_t is the hidden state after the model's last norm; after the first guess, it is the layer's own h. E and M are those
+of the model: copies of them in the layer are not read. Where there are several layers, layer k reads the h of layer
+k - 1 and token t + 1 + k. It predicts token t + 2 + k.
 
     @predicts("DeepseekV3ForCausalLM")
     def prediction(fields: Fields) -> Sequence[MtpHead]: ...
@@ -32,10 +32,11 @@ MOST_LAYERS = 8
 """The most prediction layers of a checkpoint, which is also the largest number of tokens guessed."""
 
 NAMES_ALONE = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm")
-"""The names of the norms and the product in files that have them next to the layers (Qwen3-Next, EXAONE MoE)."""
+"""The names of both norms, the product and the last norm in files that store them once, outside the prediction layers
+(Qwen3-Next, EXAONE MoE)."""
 
 PredictionLayer = Callable[[Tracer, Value], Value]
-"""layer(trace, residual) returns the residual after the layer."""
+"""The body of a prediction layer (MTP): layer(trace, residual) returns the residual after the layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ _readers: dict[str, PredictionReader] = {}
 
 
 def predicts(*names: str) -> Callable[[PredictionReader], PredictionReader]:
-    """Registers the function that reads the prediction layers of these architectures, in order. The function returns no
-    layer where config.json counts none."""
+    """Registers the function that reads the prediction layers (MTP) of these architectures. The function returns the
+    layers in order, and an empty sequence for a config whose model has none."""
 
     def add(read: PredictionReader) -> PredictionReader:
         _readers.update(dict.fromkeys(names, read))
@@ -71,13 +72,15 @@ def predicts(*names: str) -> Callable[[PredictionReader], PredictionReader]:
 
 
 def read_prediction(fields: Fields) -> Sequence[MtpHead]:
-    """Reads the prediction layers of a config.json; none where its architecture or the config has no such layers."""
+    """Reads the layers of a config.json that predict further tokens (MTP); none where its architecture or the config
+    has no such layers."""
     read = _readers.get(architecture_of(fields))  # architecture_of imports the model files, which register readers
     return () if read is None else read(fields)
 
 
 def behind_the_last(fields: Fields, norm: Norm, layer: PredictionLayer) -> tuple[MtpHead, ...]:
-    """Reads prediction layers that are numbered on after the model's layers (DeepSeek-V3, GLM-4.5)."""
+    """Reads the layers that predict further tokens (MTP), where their numbers follow those of the model's layers
+    (DeepSeek-V3, GLM-4.5)."""
     first = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
     prefixes = [f"model.layers.{number}." for number in range(first, first + count)]
@@ -92,7 +95,7 @@ def prediction_program(
     stored: StoredChoice = nothing_stored,
 ) -> AheadProgram:
     """Returns the program of a prediction layer. embedding, matrix: the model's embedding and output matrix. stored:
-    see Tracer."""
+    chooses for a matrix the format that keeps the checkpoint's numbers."""
     t = Tracer(stored)
     norm, states = prediction.norm, t.given(hidden_size)
     word = states.fresh()

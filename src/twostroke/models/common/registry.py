@@ -59,7 +59,8 @@ __all__ = [
 ]
 
 ProgramText = Callable[[Tracer], Value]
-"""A function that traces the model and returns the logits of the rows that need them."""
+"""A model file's function that traces the model: it records the model's calls with a Tracer. It returns the logits of
+those rows of a step that need logits."""
 
 Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
@@ -86,7 +87,8 @@ def architecture(
 ) -> Callable[[Reader], Reader]:
     """Registers a reader under the names that `architectures` in config.json may hold; the first is the usual one.
 
-    form: what the rows of the program's result are, such as logits. other_types: see Architecture.
+    form: what the rows of the program's result are, such as logits. other_types: values that the config's model_type
+    may have in place of `model_type`.
     """
 
     def add(read: Reader) -> Reader:
@@ -153,10 +155,11 @@ def read_model(
     """Reads the model of a config.json. Raises CorruptModel (impossible value) or UnsupportedModel, which name the
     field.
 
-    stored: returns, for the tensors of a matrix, the format that keeps the checkpoint's numbers. orders: for which
-    matrices the columns are sorted by quantization group when they are packed (act-order). asked: the form in which the
-    model is served; None for the form that its architecture is made for. apart: whether the checkpoint has a tensor for
-    each expert, in families whose usual checkpoints stack experts into one tensor; None where the config decides it.
+    stored: chooses for a matrix the weight format that keeps the numbers of its tensors unchanged. orders: for which
+    matrices the columns are sorted by quantization group when they are packed (act-order). asked: whether the model is
+    served for logits, embeddings or scores; None for what its architecture is made for. apart: whether the checkpoint
+    has a tensor for each expert, in families that usually stack all experts into one tensor; None where the config
+    decides it.
     """
     fields = Fields(config, "config.json")
     entry, own = _entry(fields)
@@ -175,7 +178,8 @@ def read_model(
 
 
 def _rounded(fields: Fields, program: Program) -> Program:
-    """Returns the program; for weights of BitNet, with rounded inputs of products."""
+    """Returns the program. For a checkpoint of BitNet, the inputs of the products in its layers are rounded, as
+    BitNet's training did."""
     own = fields.group("quantization_config")
     if own is None or own.values.get("quant_method") != "bitnet":
         return program

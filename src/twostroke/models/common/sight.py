@@ -35,8 +35,8 @@ class Between(enum.Enum):
 
     @property
     def taps(self) -> int:
-        """How many rows of the learned table are added up for one patch. SMOOTH adds up more than these 9 rows for a
-        grid that is smaller than the learned one."""
+        """How many rows of the learned table are added up for the position embedding of one patch. For SMOOTH this is 9
+        if the tile's grid is not smaller than the learned grid; smaller grids need more rows."""
         taps = {Between.GRID: 1, Between.AXES: 2, Between.PAIRS: 2, Between.BICUBIC: 16, Between.SMOOTH: 9}
         return taps.get(self, 4)
 
@@ -60,12 +60,12 @@ class LearnedPlaces(Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """The number of rows of the tensor."""
+        """The number of rows of the stored tensor of position embeddings."""
         return 2 * self.side if self.between in (Between.AXES, Between.PAIRS) else self.side**2 + bool(self.first)
 
     @property
     def tensors(self) -> frozenset[str]:
-        """The names of all tensors."""
+        """The names of all checkpoint tensors that the position embeddings read."""
         return frozenset(name for name in (self.tensor, self.first, self.bias) if name)
 
 
@@ -114,10 +114,11 @@ class Sight(Struct, frozen=True, kw_only=True):
     """What a vision encoder makes of an image, and how its rows enter the language model. family: the family of the
     processor and of the tokens around images in prompts. placeholder: the token id that stands where image rows go.
 
-    The tower. side: the side of all tiles in pixels; 0 where a tile has the size that its image asks for. frames: how
-    often a patch repeats its pixels. turn: the rotation of the tower's heads by line and column of a patch.
-    turned_from: the number of the first line and column; the class token has the number 0. colors_last: whether a patch
-    has the three colours of a pixel next to each other. fold: where in the tower a square of patches becomes one row.
+    The encoder (tower). side: the side of all tiles in pixels; 0 where a tile has the size that its image asks for.
+    frames: how many times the pixels of an image are repeated in a patch, for encoders made for video. turn: the
+    rotation of the tower's heads by line and column of a patch. turned_from: the number that rotations give the first
+    line and column; 1 where the class token has the number 0. colors_last: whether a patch has the three colours of a
+    pixel next to each other. fold: where in the tower a square of patches becomes one row.
 
     The tiles. newline: the tensor of the row that ends each line of a grid of tiles. grids, most_tiles, apart: see
     Tiling.
@@ -159,7 +160,8 @@ class Sight(Struct, frozen=True, kw_only=True):
         return (self.learned.tensors if self.learned else frozenset()) | {name for name in (self.newline,) if name}
 
     def tiling(self, asked: int) -> Tiling:
-        """Returns what a processor needs to know to divide images into tiles. asked: see most_rows."""
+        """Returns what a processor needs to know to divide images into tiles. asked: the most image rows of a tile
+        whose size depends on the image."""
         rows = self.most_rows(asked)
         return Tiling(self.patching, self.side, rows, self.grids, self.most_tiles, self.apart, bool(self.marks))
 
@@ -173,19 +175,20 @@ class Sight(Struct, frozen=True, kw_only=True):
 
     @property
     def rest(self) -> int:
-        """The number of class tokens of a tile, 0 or 1."""
+        """The number of class tokens that the tower adds to the patches of a tile, 0 or 1."""
         return int(self.learned is not None and bool(self.learned.first))
 
     def most_windows(self, asked: int) -> int:
-        """Returns the largest number of separate sequences in which a layer attends to the rows of a tile. There is one
-        for each window, or one for each square of patches that `fold` makes one row. asked: see most_rows."""
+        """Returns the largest number of parts of a tile (windows, or the squares of patches of `fold`) in which a layer
+        attends separately; 1 without such parts. asked: the most image rows of a tile whose size depends on the
+        image."""
         if self.fold is not None:
             return self.most_patches(asked) // self.fold.group
         return self.windows.most(self.most_rows(asked)) if self.windows else 1
 
     def most_patches(self, asked: int) -> int:
-        """Returns the largest number of rows of a tile in the tower: its patches and the class token. asked: see
-        most_rows."""
+        """Returns the largest number of rows of a tile in the tower: its patches and the class token. asked: the most
+        image rows of a tile whose size depends on the image."""
         if self.side:
             return (self.side // self.patching.patch) ** 2 + self.rest
         return asked * self.patching.merge**2 + self.rest

@@ -1,4 +1,5 @@
-"""Makes the WorkTable of a model whose weights are in one format. The last tables are cached."""
+"""Computes how many FLOPs and bytes a model's steps take (WorkTable), with all weights in one format. The last tables
+are cached."""
 
 from __future__ import annotations
 

@@ -64,13 +64,13 @@ def cohere_compass(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("CohereCompassForConditionalGeneration", model_type="cohere_compass")
 def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return language_model(fields, "CohereCompassForCausalLM")
 
 
 def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:
-    """Reads a model's blocks. changed: defaults that replace those of Cohere. interleaved: whether rotary pairs are
-    adjacent."""
+    """Reads a model's parts (attention, feed-forward block, decoder) from its config. changed: defaults that replace
+    those of Cohere. interleaved: whether rotary pairs are adjacent."""
     parts = read_parts(fields, {**defaults("cohere"), **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     return replace(
         parts,

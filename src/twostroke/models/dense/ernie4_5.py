@@ -12,14 +12,14 @@ from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText,
 
 @architecture("Ernie4_5ForCausalLM", model_type="ernie4_5")
 def ernie4_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """use_bias decides whether all products of a layer have biases."""
+    """Reads ERNIE 4.5. use_bias: whether the products of layers have biases."""
     return _read(fields, interleaved=True)
 
 
 @architecture("PaddleOCRVLForConditionalGeneration", model_type="paddleocr_vl")
 def paddle_ocr(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads PaddleOCR-VL: the language model of a checkpoint that also sees images. The rotary pairs of a head are not
-    adjacent."""
+    """Reads the language model of PaddleOCR-VL, whose checkpoints also have an image encoder. Unlike in ERNIE 4.5,
+    rotary pairs are elements of the two halves of a head."""
     return text_model_or_flat(fields, Architecture("PaddleOCRText", "paddleocr_vl_text", _of_paddle))
 
 

@@ -13,7 +13,7 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value
 
 @architecture("Exaone4ForCausalLM", model_type="exaone4")
 def exaone4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads EXAONE 4. Without a sliding_window every layer has rotations and sees all earlier positions."""
+    """Reads EXAONE 4. In models without sliding_window, every layer has rotations and sees all earlier positions."""
     parts = read_parts(fields, defaults("exaone4"), kv_absent=32)
     fields, layers = parts.fields, parts.facts.num_layers
     window = window_of(fields, 4096)

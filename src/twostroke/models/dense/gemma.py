@@ -1,4 +1,4 @@
-"""Gemma: Llama's decoder with a scaled embedding, a gate of gelu and norms stored as w - 1 (Gemma team 2024)."""
+"""Gemma: Llama's decoder with a scaled embedding, a GELU gate and norms stored as w - 1 (Gemma team 2024)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SILENT = {"num_key_value_heads": 16}
 
 @architecture("GemmaForCausalLM", model_type="gemma")
 def gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """In old configs, hidden_act "gelu" means the approximation of gelu by tanh, as in transformers."""
+    """Reads Gemma. In old configs, hidden_act "gelu" means the approximation of gelu by tanh, as in transformers."""
     if fields.value("hidden_act") == "gelu":
         fields = fields.changed({"hidden_act": "gelu_pytorch_tanh"})
     model = read_gemma(fields, SILENT, "hidden_act")

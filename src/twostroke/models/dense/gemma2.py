@@ -11,14 +11,14 @@ from twostroke.models.common.fields.read import Parts, pattern_windows, window_o
 from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 
 NORMS = ("input_layernorm", "pre_feedforward_layernorm")
-"""The names of VaultGemma's norms."""
+"""The names of a layer's norms in VaultGemma, which has norms only before its two blocks."""
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 """The soft caps where config.json does not have the fields; null in config.json means no cap."""
 
 
 @architecture("Gemma2ForCausalLM", model_type="gemma2")
 def gemma2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers 0, 2, 4 ... have a window, unless layer_types overrides this."""
+    """Reads Gemma 2. Layers 0, 2, 4 ... have a window, unless layer_types overrides this."""
     model, windows = _read(fields)
     turn = model.rope()
 
@@ -37,7 +37,7 @@ def vaultgemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields) -> tuple[Parts, tuple[int, ...]]:
-    """Reads the blocks with their soft caps, and the windows."""
+    """Reads what Gemma 2 and VaultGemma share, soft caps included, and each layer's attention window."""
     model = read_gemma(fields, defaults("gemma2"), "hidden_activation")
     fields = model.fields
     windows = pattern_windows(fields, model.facts.num_layers, window_of(fields, 4096), 2)

@@ -26,14 +26,14 @@ THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attenti
 
 
 BOTH_WAYS = "use_bidirectional_attention"
-"""The field of models whose positions also see later ones. The window is then the number of positions in both
-directions together."""
+"""The config field of models whose positions also see later ones. In these models, sliding_window counts the positions
+of both directions together."""
 
 
 @architecture("Gemma3ForCausalLM", model_type="gemma3_text")
 def gemma3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every sixth layer sees all earlier positions, unless layer_types overrides this. Each head of q and k has a
-    norm."""
+    """Reads Gemma 3. Every sixth layer sees all earlier positions, unless layer_types overrides this. Each head of q
+    and k has a norm."""
     return _read(fields, lambda window: window, (0, 0))
 
 
@@ -73,7 +73,7 @@ def _read(fields: Fields, seen: Callable[[int], int], ahead: tuple[int, int]) ->
 
 @architecture("Gemma3ForConditionalGeneration", model_type="gemma3")
 def gemma3_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     text = fields.group("text_config")
     if text is not None:
         refuse_setting(text, "final_logit_softcapping", "transformers ignores it where there are images.")

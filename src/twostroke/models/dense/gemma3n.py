@@ -42,7 +42,8 @@ first SPARSE_LAYERS layers have this sparsity. In smaller models no layer has it
 
 @dataclass(frozen=True, slots=True)
 class SparseFeed:
-    """cut: the threshold of the gate, in standard deviations above its mean; None for a dense block."""
+    """A gated feed-forward block in which only the largest gates of each row are not 0. cut: the threshold, in standard
+    deviations above the mean of the row's gates; None for a block in which all gates count."""
 
     hidden_size: int
     inner_size: int
@@ -83,8 +84,8 @@ class AltUpStreams:
         return join(first, *loud)
 
     def end(self, t: Tracer, x: Value) -> Value:
-        """Returns the mean of the first stream and of products of the others, which are scaled to the first stream's
-        root mean square."""
+        """Returns one row made of all streams: the mean of the first stream and of a product of each other stream. Each
+        product is first scaled to the root mean square of the first stream."""
         first, total = self.of(x, 0), None
         for index in range(1, self.count):
             name = {f"model.altup_unembed_projections.{index - 1}": self.width}
@@ -93,7 +94,7 @@ class AltUpStreams:
         return scale(add(total, first) if total else first, 1.0 / self.count)
 
     def of(self, x: Value, index: int) -> Value:
-        """Returns stream `index` of x."""
+        """Returns the AltUp stream number `index` of x."""
         return x.flat().columns(index * self.width, self.width)
 
     def predicted(self, t: Tracer, x: Value) -> Value:
@@ -131,7 +132,8 @@ def identity(t: Tracer, width: int) -> Vector:
 
 @dataclass(frozen=True, slots=True)
 class StreamLayer:
-    """owner: the layer whose K and V this layer reads, None for its own. rank: the rank of the learned residual."""
+    """One layer over all AltUp streams. owner: the layer whose K and V this layer reads, None for its own. rank: the
+    rank of the learned residual (LAuReL)."""
 
     heads: NormedHeads
     owner: int | None
@@ -142,7 +144,8 @@ class StreamLayer:
     rank: int
 
     def __call__(self, t: Tracer, x: Value, p: Value, owner: Cache | None) -> tuple[Value, Cache]:
-        """Returns all streams after the layer, and the cache that the layer read."""
+        """Returns all AltUp streams after the layer, and the cache that the layer read. x: the streams before the
+        layer. p: the layer's per-layer embeddings of the tokens. owner: the cache of an earlier layer, or None."""
         streams, norm = self.streams, self.norm
         predicted = streams.predicted(t, x)
         h = norm(t, "input_layernorm", streams.of(predicted, streams.active))
@@ -164,8 +167,8 @@ class StreamLayer:
 
 @architecture("Gemma3nForCausalLM", model_type="gemma3n_text")
 def gemma3n(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last num_kv_shared_layers layers have no K and V of their own. Each reads those of the last earlier layer
-    that is of its type and has some."""
+    """Reads Gemma 3n. The last num_kv_shared_layers layers have no K and V of their own. Each reads those of the last
+    layer of its type that has its own."""
     own = fields.value("intermediate_size")
     sizes = fields.integers("intermediate_size") if isinstance(own, list) else ()
     usual = {**fields.values, "intermediate_size": max(sizes)} if sizes else fields.values
@@ -206,7 +209,7 @@ def gemma3n(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Gemma3nForConditionalGeneration", model_type="gemma3n")
 def gemma3n_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also takes images and sounds."""
+    """Reads only the language model of a checkpoint that also has encoders for images and sounds."""
     return language_model(fields, "Gemma3nForCausalLM")
 
 

@@ -1,8 +1,8 @@
 """Gemma 4: heads and rotations by type of layer, shared K and V, per-layer embeddings, experts next to a dense block.
 
-Some checkpoints also take images or sounds: this file reads only their language model. transformers skips the layers
-without K and V of their own for rows that need no logits. This module computes all rows, and gives the same numbers in
-the rows that need logits.
+Some checkpoints also take images or sounds: this file reads only their language model. For rows that need no logits,
+transformers leaves out the layers that have no K and V of their own. This file computes all layers for all rows; the
+logits are the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ LayerFeed = Callable[[Tracer, Value, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class SharingLayer:
-    """owner: the layer whose K and V this layer reads, None for its own."""
+    """One layer, which may read K and V of an earlier layer. owner: the number of that layer; None where this layer has
+    its own K and V."""
 
     heads: NormedHeads
     owner: int | None
@@ -53,7 +54,8 @@ class SharingLayer:
     "Gemma4ForCausalLM", "Gemma4UnifiedForCausalLM", model_type="gemma4_text", other_types=("gemma4_unified_text",)
 )
 def gemma4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Each of the last num_kv_shared_layers layers reads K and V of the last layer of its type before them."""
+    """Reads Gemma 4. Each of the last num_kv_shared_layers layers reads K and V of the last layer of its type before
+    them."""
     if fields.text("use_bidirectional_attention", "") == "all":
         refuse_setting(fields, "use_bidirectional_attention", "Each position would see those after it.")
     parts = read_parts(fields, defaults("gemma4_text"), act=("hidden_activation", "gelu_pytorch_tanh"))
@@ -98,7 +100,7 @@ def gemma4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     other_types=("gemma4_unified",),
 )
 def gemma4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also takes images and sounds."""
+    """Reads only the language model of a checkpoint that also has encoders for images and sounds."""
     return language_model(fields, "Gemma4ForCausalLM")
 
 

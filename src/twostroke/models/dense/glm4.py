@@ -67,8 +67,8 @@ def _with_norms_after(parts: Parts, turn: RopeSpec) -> tuple[CommonFacts, Progra
 
 
 def _read(fields: Fields, silent: Mapping[str, object] = SILENT, partial: float = 0.5) -> tuple[Parts, RopeSpec]:
-    """Reads the model's blocks and the rotation of its heads. silent: the defaults of absent fields. partial: the share
-    of a head that is rotated where partial_rotary_factor is absent."""
+    """Reads the model's parts (attention, feed-forward block, decoder) and the rotation of its heads. silent: the
+    defaults of absent fields. partial: the share of a head that is rotated where partial_rotary_factor is absent."""
     parts = read_parts(fields, silent, kv_absent=2)
     biased = parts.fields.boolean("attention_bias", True)
     turn = parts.rope(partial=partial)

@@ -14,7 +14,8 @@ LARGEST = 1e6
 
 @architecture("GraniteForCausalLM", model_type="granite", other_types=("granite_docling_text", "granite4_vision_text"))
 def granite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attention_multiplier is the scale of the scores itself; logits are divided by logits_scaling."""
+    """Reads Granite 3. Scores are multiplied by attention_multiplier, and not by 1 / sqrt(head_dim). Logits are divided
+    by logits_scaling."""
     parts = read_parts(fields, defaults("granite"))
     fields = parts.fields
     turn = parts.rope()

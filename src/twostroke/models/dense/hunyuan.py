@@ -25,8 +25,8 @@ def hunyuan_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def read_hunyuan(fields: Fields) -> tuple[Parts, RopeSpec]:
-    """Reads the blocks, and the rotation. Rotations of kind dynamic with an alpha have a larger base, whatever the
-    length."""
+    """Reads the parts of a dense Hunyuan model, and its rotation. In this family, rope scaling of the type dynamic with
+    an alpha means a larger base for all lengths."""
     parts = read_parts(fields, defaults("hunyuan_v1_dense"))
     dim = parts.heads.head_dim
     turn = rope_from_config(parts.fields, dim, parts.facts.max_positions)

@@ -1,4 +1,5 @@
-"""Ministral 3: Mistral with yarn and queries that grow with the logarithm of their position (Mistral AI 2025)."""
+"""Ministral 3: Mistral with yarn, and queries multiplied by a factor that grows with the logarithm of their position
+(Mistral AI 2025)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ SILENT = {
 
 @architecture("Ministral3ForCausalLM", model_type="ministral3")
 def ministral3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A query at position p is multiplied by 1 + beta log(1 + floor(p / trained positions))."""
+    """Reads Ministral 3. A query at position p is multiplied by 1 + beta log(1 + floor(p / trained positions))."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields = parts.fields
     turn, window = parts.rope(), window_of(fields, 0)

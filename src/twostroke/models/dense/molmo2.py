@@ -35,8 +35,9 @@ def molmo2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """qk_norm_type: qwen3 for norms of heads, olmo for norms of the whole of q and of k. norm_after: norms stand after
-    blocks. rope_scaling_layers: the layers whose rotations are scaled; all where the field is absent."""
+    """Reads the language model. qk_norm_type: qwen3 for norms of heads, olmo for norms of the whole of q and of k.
+    norm_after: norms stand after blocks. rope_scaling_layers: the layers whose rotations are scaled; all where the
+    field is absent."""
     refuse_setting(fields, "tie_word_embeddings", "The head has other rows than the embedding.")
     if not fields.boolean("use_qk_norm", True):
         raise fields.wrong("use_qk_norm", "It must be true: transformers knows no other model of the family.")

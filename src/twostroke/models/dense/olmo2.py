@@ -24,8 +24,8 @@ def olmo2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Olmo3ForCausalLM", model_type="olmo3")
 def olmo3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees all earlier positions, unless layer_types overrides this; only such layers have stretched
-    rotations."""
+    """Reads OLMo 3. Every fourth layer sees all earlier positions, unless layer_types overrides this; only such layers
+    have stretched rotations."""
     parts = _read(fields)
     windows = pattern_windows(parts.fields, parts.facts.num_layers, window_of(parts.fields, 4096), 4)
     ropes = ropes_by_layer_type(

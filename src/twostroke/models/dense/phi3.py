@@ -18,8 +18,9 @@ OLD_LONGROPE = ("su", "yarn")
 
 @architecture("Phi3ForCausalLM", model_type="phi3")
 def phi3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """longrope has two sets of factors. One set is chosen once, by the longest context of the engine, because a
-    position's rotation must not change while a request grows (ops/attention/rope_tables.py)."""
+    """Reads Phi-3, Phi-4 and Phi-4-mini. longrope has two sets of factors. One set is chosen once, by the longest
+    context of the engine, because a position's rotation must not change while a request grows
+    (ops/attention/rope_tables.py)."""
     return _read(fields, defaults("phi3"))
 
 

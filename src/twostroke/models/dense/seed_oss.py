@@ -11,8 +11,8 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("SeedOssForCausalLM", model_type="seed_oss")
 def seed_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attention_bias decides whether q, k and v have biases. attention_out_bias and mlp_bias decide it for the other
-    products."""
+    """Reads Seed-OSS. attention_bias decides whether q, k and v have biases, attention_out_bias whether attention's
+    output product has one, and mlp_bias whether the feed-forward products have them."""
     parts = read_parts(fields, defaults("seed_oss"), kv_absent=8)
     fields = parts.fields
     turn = parts.rope()

@@ -12,7 +12,8 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("SmolLM3ForCausalLM", model_type="smollm3")
 def smollm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """no_rope_layers has 1 for each layer with rotations, and 0 for each layer without."""
+    """Reads SmolLM3. Despite its name, no_rope_layers has 1 for each layer with rotations, and 0 for each layer
+    without."""
     parts = read_parts(fields, defaults("smollm3"), kv_absent=4)
     fields, layers = parts.fields, parts.facts.num_layers
     interval = fields.integer("no_rope_layer_interval", 1, 4096, default=4)

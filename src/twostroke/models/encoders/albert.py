@@ -18,8 +18,8 @@ NAMES = AttentionNames("attention.query", "attention.key", "attention.value", "a
 NORMS = ("attention.LayerNorm", "full_layer_layer_norm")
 HEADS = ("predictions.", "sop_classifier.", "embeddings.position_ids", PREFIX + "embeddings.position_ids")
 POOLER = ("pooler.", PREFIX + "pooler.")
-"""Names of tensors that are not read. HEADS: heads for training, and a buffer of old files. POOLER: tensors that only
-classifiers use."""
+"""The beginnings of tensor names that are not read. HEADS: the heads of the pretraining tasks, and the position ids
+that old files store. POOLER: the pooler, which only classifiers use."""
 
 
 @architecture("AlbertModel", "AlbertForMaskedLM", "AlbertForPreTraining", model_type="albert", form=VECTORS)

@@ -30,7 +30,8 @@ UNUSED = (
     *("pooler.", "cls.", "lm_head.", "embeddings.position_ids"),
     *("generator_predictions.", "generator_lm_head.", "discriminator_predictions."),
 )
-"""Names of heads for training and of a buffer of old files, which are not read."""
+"""The beginnings of tensor names that are not read: the pooler, the heads of the pretraining tasks, and the position
+ids that old files store."""
 
 HeadText = Callable[[Tracer, Value], Value]
 InputText = Callable[[Tracer], Value]

@@ -29,10 +29,10 @@ STEM = "attention.self."
 NAMES = AttentionNames(STEM + "query_proj", STEM + "key_proj", STEM + "value_proj", "attention.output.dense")
 NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 BY_ROW, BY_KEY = "c2p", "p2c"
-"""The words of pos_att_type. c2p: the query is multiplied by the vector of the distance to the key. p2c: the key is
-multiplied by the vector of the distance to the query."""
+"""The words of pos_att_type, which names the terms that are added to the scores. c2p: the query times the vector of the
+distance to the key. p2c: the key times the vector of the distance to the query."""
 UNUSED = ("cls.", "lm_predictions.", "mask_predictions.", "embeddings.position_ids", PREFIX + "embeddings.position_ids")
-"""Names of heads for training and of a buffer."""
+"""The beginnings of tensor names that are not read: the heads of the pretraining tasks, and stored position ids."""
 PLACES = ("embeddings.position_embeddings.", PREFIX + "embeddings.position_embeddings.")
 """The names of a table of absolute positions. Only models with position_biased_input read it, but old files of other
 models hold it too."""

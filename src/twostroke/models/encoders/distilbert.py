@@ -44,7 +44,8 @@ def distilbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
-    """sinusoidal_pos_embds tells how the table of positions was initialised. Checkpoints hold the table either way."""
+    """Reads DistilBERT; `head` makes the result from the last layer's rows. sinusoidal_pos_embds is ignored, because
+    checkpoints hold the table of position embeddings in any case."""
     fields.boolean("sinusoidal_pos_embds", False)
     fields = usual_names(fields, OWN_NAMES)
     facts = read_facts(fields, positions=512, ignored=UNUSED, optional_prefix=PREFIX)

@@ -57,7 +57,7 @@ def gte(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("GteForSequenceClassification", model_type="gte", form=SCORES)
 def gte_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The head is the pooler with a classifier after it."""
+    """Reads GTE's classifiers: the head is the pooler with a classifier after it."""
     labels = num_labels(fields)
     return _read(fields, lambda t, x: classified(t, x, f"{POOLER}dense", "classifier", labels))
 

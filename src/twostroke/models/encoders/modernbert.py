@@ -32,7 +32,8 @@ def modernbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("ModernBertForSequenceClassification", model_type="modernbert", form=SCORES)
 def modernbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Scores come from a text's first row by a product, a function, a norm and a product."""
+    """Reads ModernBERT's classifiers. The head multiplies a text's first row by a matrix, applies classifier_activation
+    and a norm, and multiplies by the matrix of classes."""
     word = fields.text("classifier_pooling", "cls")
     if word != "cls":
         raise UnsupportedModel(
@@ -60,11 +61,9 @@ def _norm(fields: Fields) -> Norm:
 
 
 def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
-    """Every third layer sees everything. The others see `sliding_window` positions, or half of `local_attention`, in
-    each direction. Layer 0 has no first norm.
-
-    head: makes the result from the rows after the last norm.
-    """
+    """Reads ModernBERT. Every third layer sees everything. The others see `sliding_window` positions, or half of
+    `local_attention`, in each direction. Layer 0 has no first norm. head: makes the result from the rows after the last
+    norm."""
     fields = with_silent(fields, SILENT)
     facts = read_facts(fields, positions=8192, ignored=UNUSED, optional_prefix="model.")
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)

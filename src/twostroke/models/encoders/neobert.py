@@ -23,7 +23,8 @@ MULTIPLE = 8
 
 @architecture("NeoBERT", "NeoBERTLMHead", "NeoBERTModel", model_type="neobert", form=VECTORS)
 def neobert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The inner size is two thirds of intermediate_size. q, k and v of a head lie one after the other."""
+    """Reads NeoBERT. The feed-forward block's inner size is two thirds of intermediate_size. In the tensor of q, k and
+    v, the rows of each head's q, k and v lie together."""
     _refuse(fields)
     fields = with_silent(fields, SILENT)
     facts = read_facts(fields, positions=1024, longest="max_length", ignored=("decoder.",), optional_prefix=PREFIX)

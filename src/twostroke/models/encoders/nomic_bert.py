@@ -76,7 +76,8 @@ def _each(shape: BankShape) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class BiasedExperts:
-    """Experts, and one bias for all of them. biased: whether the bias is in the checkpoint."""
+    """A block of experts whose output gets one bias, the same whatever experts a row uses. biased: whether the
+    checkpoint has this bias; without it none is added."""
 
     block: Mixture
     biased: bool
@@ -94,7 +95,7 @@ class BiasedExperts:
 
 @architecture("NomicBertModel", model_type="nomic_bert", form=VECTORS)
 def nomic_bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The names of tensors are those of the published checkpoints, which transformers writes too."""
+    """Reads Nomic-BERT with the tensor names of the published checkpoints, which transformers writes too."""
     _refuse(fields)
     fields = usual_names(fields, OWN_NAMES)
     theta = SILENT if fields.group("rope_parameters") is None else {**SILENT, "rope_theta": None}

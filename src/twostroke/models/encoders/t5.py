@@ -32,7 +32,8 @@ UNUSED = ("decoder.", "lm_head.", "encoder.embed_tokens.")
 
 @architecture("T5EncoderModel", "MT5EncoderModel", model_type="t5", other_types=("mt5",), form=VECTORS)
 def t5_encoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The result is the rows after the last norm. Scores are not scaled. All layers use the first layer's table."""
+    """Reads the encoder of T5; the result is its rows after the last norm. Scores are not scaled. All layers use the
+    first layer's table of relative position terms."""
     refuse_setting(fields, "is_decoder", "Positions would not see later ones, and other results would be expected.")
     fields = with_silent(usual_names(fields, OWN_NAMES), defaults("t5"))
     facts = read_facts(fields, positions=512, ignored=UNUSED)

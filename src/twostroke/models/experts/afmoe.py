@@ -18,7 +18,7 @@ from twostroke.ops.rows.expressions import add
 
 @architecture("AfmoeForCausalLM", model_type="afmoe")
 def afmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """With mup_enabled, the embedding is multiplied by the square root of its width."""
+    """Reads AFMoE. With mup_enabled, the embedding is multiplied by the square root of its width."""
     parts = read_parts(fields, defaults("afmoe"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     silu_only(fields)

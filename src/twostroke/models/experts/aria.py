@@ -1,4 +1,4 @@
-"""Aria: Llama with small experts in stacks next to shared ones in every layer (Rhymes AI 2024)."""
+"""Aria: Llama with small experts, stored in stacks, and shared experts in every layer (Rhymes AI 2024)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BANKS = Stacks("mlp.experts.fc1.weight", "mlp.experts.fc2.weight", transposed=Tr
 
 @architecture("AriaTextForCausalLM", model_type="aria_text")
 def aria_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """intermediate_size is the inner size of one expert. Every row also goes through moe_num_shared_experts experts of
-    this size."""
+    """Reads Aria's language model. intermediate_size is the inner size of one expert. Every row also goes through
+    moe_num_shared_experts experts of this size."""
     silu_only(fields)
     parts = read_parts(fields, defaults("aria_text"))
     fields, hidden, inner = parts.fields, parts.facts.hidden_size, parts.feed.inner_size
@@ -37,5 +37,5 @@ def aria_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("AriaForConditionalGeneration", model_type="aria")
 def aria(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return language_model(fields, "AriaTextForCausalLM")

@@ -1,4 +1,4 @@
-"""DBRX: q, k and v held within a limit, layer norms without biases, 16 experts in three tensors (Databricks 2024)."""
+"""DBRX: q, k and v are clipped, layer norms without biases, 16 experts in three tensors (Databricks 2024)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ BANKS = RowsOfExperts(*(f"ffn.experts.mlp.{name}" for name in ("w1", "v1", "w2")
 
 @architecture("DbrxForCausalLM", model_type="dbrx")
 def dbrx(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attn_config has kv_n_heads, clip_qkv and rope_theta. ffn_config has the sizes of the experts and how they are
-    chosen."""
+    """Reads DBRX. attn_config has kv_n_heads, clip_qkv and rope_theta. ffn_config has the sizes of the experts and how
+    they are chosen."""
     refuse_setting(fields, "tie_word_embeddings", "The head of this family is a matrix of its own.")
     attention, blocks = (_group(fields, name) for name in ("attn_config", "ffn_config"))
     parts = _parts(fields, attention, blocks)
@@ -74,7 +74,8 @@ def _parts(fields: Fields, attention: Fields, blocks: Fields) -> Parts:
 
 
 def _mixture(blocks: Fields, parts: Parts) -> Mixture:
-    """moe_normalize_expert_weights: the order of the norm that weights are divided by; null for none."""
+    """Reads the experts. moe_normalize_expert_weights: the order of the norm by which the experts' weights are divided;
+    null for none. Only order 1 is implemented."""
     count = blocks.integer("moe_num_experts", 1, MOST_EXPERTS, default=4)
     order = blocks.optional_number("moe_normalize_expert_weights", 0.0, 1e6)
     if not blocks.has("moe_normalize_expert_weights"):

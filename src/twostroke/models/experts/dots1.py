@@ -15,7 +15,7 @@ LAYERS = 1 << 20
 
 @architecture("Dots1ForCausalLM", model_type="dots1")
 def dots1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers from max_window_layers on have a window, unless layer_types overrides this."""
+    """Reads dots.llm1. Layers from max_window_layers on have a window, unless layer_types overrides this."""
     parts = read_parts(fields, defaults("dots1"))
     fields, facts = parts.fields, parts.facts
     heads = replace(parts.biased_heads(), head_norm=parts.norm)

@@ -1,4 +1,4 @@
-"""ERNIE 4.5 MoE: interleaved rotary pairs, experts chosen by biased softmax, shared ones (Baidu 2025)."""
+"""ERNIE 4.5 MoE: interleaved rotary pairs, experts chosen by a softmax plus a bias, shared experts (Baidu 2025)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CORRECTION = "mlp.moe_statics.e_score_correction_bias"
 
 @architecture("Ernie4_5_MoeForCausalLM", model_type="ernie4_5_moe")
 def ernie4_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """From layer moe_layer_start_index to layer moe_layer_end_index (-1: the last), every moe_layer_interval-th layer
-    has experts."""
+    """Reads ERNIE 4.5 MoE. From layer moe_layer_start_index to layer moe_layer_end_index (-1: the last), every
+    moe_layer_interval-th layer has experts."""
     silu_only(fields)
     refuse_setting(fields, "use_bias", "Products with biases are not implemented in this family.")
     parts, turn = _parts(fields)
@@ -46,8 +46,9 @@ def ernie4_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _of_vl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """moe_intermediate_size: the inner size of an expert for text, then that of an expert for images. Both kinds have
-    equally many experts, in one list of tensors. mlp_layer_types defines which layers have experts."""
+    """Reads the language model of a checkpoint that also sees images. moe_intermediate_size: the inner size of an
+    expert for text, then that of an expert for images. Both kinds have equally many experts, in one list of tensors.
+    mlp_layer_types defines which layers have experts."""
     silu_only(fields)
     refuse_setting(fields, "use_bias", "Products with biases are not implemented in this family.")
     sizes = fields.integers("moe_intermediate_size") or (1536, 512)

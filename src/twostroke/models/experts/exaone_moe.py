@@ -35,9 +35,9 @@ def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("ExaoneMoeForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads the layers that predict further tokens (MTP). They have no experts and names of their own, but share the
-    norms and the product around them. mtp_layer_types defines which of them have a window. Layers without a window are
-    not rotated where the model has windows."""
+    """Reads the layers that predict further tokens (MTP). Each has tensors of its own and a dense feed-forward block.
+    The norms and the product around these layers are stored once for all. mtp_layer_types defines which of them have a
+    window. Layers without a window are not rotated where the model has windows."""
     parts, turn, window = _parts(fields)
     fields = parts.fields
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
@@ -58,7 +58,8 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec, int]:
-    """Reads the model's blocks, the rotation of the layers that are rotated, and the window."""
+    """Reads the model's attention and feed-forward settings, the rotation of the layers that are rotated, and the
+    window."""
     parts = read_parts(fields, defaults("exaone_moe"))
     parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
     turn = parts.rope()

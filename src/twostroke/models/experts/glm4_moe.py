@@ -42,7 +42,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
-    """Reads the model's blocks, and the rotation that all layers share."""
+    """Reads the model's attention and feed-forward settings, and the rotation that all layers share."""
     parts = read_parts(fields, defaults("glm4_moe"), kv_absent=8)
     fields = parts.fields
     heads = replace(

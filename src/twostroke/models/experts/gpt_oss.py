@@ -27,7 +27,7 @@ GAIN = 1.702
 
 @architecture("GptOssForCausalLM", model_type="gpt_oss")
 def gpt_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every second layer from the first on has a window, unless layer_types overrides this."""
+    """Reads gpt-oss. Every second layer from the first on has a window, unless layer_types overrides this."""
     if not fields.has("rope_scaling") and not fields.has("rope_parameters"):
         fields = fields.changed({"rope_scaling": YARN})
     parts = read_parts(fields, defaults("gpt_oss"), kv_absent=8)

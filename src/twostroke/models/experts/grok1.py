@@ -33,7 +33,8 @@ GELU = ("gelu", "gelu_new", "gelu_pytorch_tanh")
 
 @architecture("Grok1ModelForCausalLM", "Grok1ForCausalLM", model_type="grok-1")
 def grok1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attn_output_multiplier is the scale of the scores itself, and max_attn_value is their cap."""
+    """Reads Grok-1. Scores are multiplied by attn_output_multiplier, and not by 1 / sqrt(head_dim); max_attn_value is
+    their soft cap."""
     parts = read_parts(fields, SILENT)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     if fields.text("hidden_act", "") not in GELU:

@@ -17,7 +17,7 @@ BY_LAYER = ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_si
 
 @architecture("HunYuanMoEV1ForCausalLM", model_type="hunyuan_v1_moe")
 def hunyuan_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has experts and one shared block of the same width."""
+    """Reads Hunyuan-A13B. Every layer has experts and one shared block of the same width."""
     fields = _one_for_all(fields)
     refuse_setting(fields, "use_cla", "Keys and values that several layers share are not implemented.")
     refuse_setting(fields, "moe_layer_num_skipped", "transformers has experts in every layer of this family.")

@@ -1,4 +1,4 @@
-"""Hunyuan 3: Qwen3's attention, experts by biased sigmoids next to a shared one (Tencent 2026)."""
+"""Hunyuan 3: Qwen3's attention; experts chosen by sigmoids plus a bias, and a shared expert (Tencent 2026)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twostroke.ops.products.route import RouteRule, Scores
 
 @architecture("HYV3ForCausalLM", model_type="hy_v3")
 def hy_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The first layer is dense, unless mlp_layer_types overrides this."""
+    """Reads Hunyuan 3. The first layer is dense, unless mlp_layer_types overrides this."""
     parts = read_parts(fields, defaults("hy_v3"), kv_absent=8)
     fields, layers = parts.fields, parts.facts.num_layers
     silu_only(fields)

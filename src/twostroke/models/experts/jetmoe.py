@@ -1,5 +1,5 @@
-"""JetMoe: experts of attention, each with its own products of queries and of outputs, and with K and V that all experts
-share (Shen et al. 2024)."""
+"""JetMoe: attention and feed-forward blocks are both mixtures of experts (Shen et al. 2024). An expert of attention has
+its own products for queries and outputs; all experts of a layer share K and V."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def jetmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _parts(fields: Fields) -> Parts:
-    """Reads the model's blocks. num_key_value_heads is the number of query heads of one attention expert, and also the
-    number of K and V heads that all experts share."""
+    """Reads the model's attention and feed-forward settings. num_key_value_heads is the number of query heads of one
+    attention expert, and also the number of K and V heads that all experts share."""
     fields = with_silent(fields, SILENT)
     chosen, heads = fields.integer("num_experts_per_tok", 1, 4096), fields.integer("num_key_value_heads", 1, 4096)
     if fields.integer("num_attention_heads", 1, 1 << 20, default=chosen * heads) != chosen * heads:
@@ -108,6 +108,6 @@ def _parts(fields: Fields) -> Parts:
 
 
 def _banks(begin: str) -> Stacks:
-    """Returns the names of a block's tensors of experts. A row's weights add up to 1, so a bias that all experts share
-    is added once."""
+    """Returns the names of a block's tensors of experts. All experts share one bias. The weights of a row's experts add
+    up to 1, so this bias is added once to their sum."""
     return Stacks(f"{begin}.input_linear.weight", f"{begin}.output_linear.weight", common=f"{begin}.bias")

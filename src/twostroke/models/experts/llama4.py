@@ -1,5 +1,5 @@
-"""Llama 4: layers with rotations see chunks of positions, others see everything; one expert a token next to a shared
-one (Meta 2025)."""
+"""Llama 4: layers with rotations see chunks of positions, others see everything; one expert for each token, and a
+shared expert (Meta 2025)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ AttentionText = Callable[[Tracer, int, Value], Value]
 
 @architecture("Llama4ForCausalLM", model_type="llama4_text")
 def llama4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers with rotations see their own chunk of attention_chunk_size positions. The others see everything, and their
-    queries grow with the logarithm of the position."""
+    """Reads Llama 4. Layers with rotations see their own chunk of attention_chunk_size positions. The others see all
+    earlier positions, and their queries grow with the logarithm of the position."""
     silu_only(fields)
     parts = read_parts(fields, defaults("llama4_text"), kv_absent=8)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
@@ -46,7 +46,7 @@ def llama4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Llama4ForConditionalGeneration", model_type="llama4")
 def llama4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return language_model(fields, "Llama4ForCausalLM")
 
 

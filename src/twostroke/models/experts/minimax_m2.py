@@ -1,6 +1,5 @@
-"""MiniMax-M2: norms over the whole of q and of k, half of each head is rotated, experts by biased sigmoids (MiniMax
-2025).
-"""
+"""MiniMax-M2: norms over the whole of q and of k, half of each head is rotated, experts chosen by sigmoids plus a bias
+(MiniMax 2025)."""
 
 from __future__ import annotations
 
@@ -25,9 +24,8 @@ ONLY: dict[str, object] = {"scoring_func": "sigmoid", "qk_norm_type": "per_layer
 
 @architecture("MiniMaxM2ForCausalLM", model_type="minimax_m2")
 def minimax_m2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has attention and experts. rotary_dim, or partial_rotary_factor, decides which part of a head is
-    rotated.
-    """
+    """Reads MiniMax-M2. Every layer has attention and experts. rotary_dim, or partial_rotary_factor, decides which part
+    of a head is rotated."""
     _check(fields)
     silu_only(fields)
     parts = read_parts(fields, defaults("minimax_m2"), kv_absent=8)

@@ -1,8 +1,8 @@
-"""MiniMax-M3: a clamped gate in experts and in the shared one, norms on heads, a part of each head is rotated (2026).
+"""MiniMax-M3: clamped gates in the experts and in the shared expert, norms on heads, a part of each head is rotated
+(2026).
 
-Layers of the type minimax_m3_sparse choose blocks of keys. As long as there are no more blocks than may be chosen,
-these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as fit into
-these blocks. Longer sequences would need the choice, whose tensors are not read.
+Layers of the type minimax_m3_sparse attend to blocks of keys that they choose. This choice is not implemented. Up to a
+certain length all blocks would be chosen, so these layers see all positions; the longest sequence has this length.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOE = "block_sparse_moe"
 
 @architecture("MiniMaxM3SparseForConditionalGeneration", model_type="minimax_m3_vl")
 def minimax_m3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     facts, text = text_model(fields, Architecture("MiniMaxM3Text", "minimax_m3_vl_text", _text))
     return replace(facts, ignored=(*facts.ignored, "patch_merge_mlp.")), text
 
@@ -74,8 +74,8 @@ def _kinds(fields: Fields, layers: int) -> list[str]:
 
 
 def _seen_whole(fields: Fields) -> int:
-    """Returns the number of positions that the chosen blocks hold together. Up to this length, a layer that chooses
-    blocks sees every position."""
+    """Returns how many positions the blocks hold that a layer may choose, all together. Up to this length, a layer that
+    chooses blocks sees every position."""
     group = fields.group("sparse_attention_config") or Fields({}, fields.place)
     found = 1
     for name, old, usual in (

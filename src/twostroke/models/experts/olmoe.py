@@ -62,7 +62,8 @@ def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, silent: Mapping[str, object], experts: int, clip: float = 0.0) -> Sparse:
-    """Reads a model. experts: the number of experts where the config does not have the field. clip: see Heads."""
+    """Reads a model. experts: the number of experts where the config does not have the field. clip: q, k and v are
+    clipped to -clip .. clip; 0 for no limit."""
     refuse_setting(fields, "sliding_window", "Only some of the attention implementations of transformers apply it.")
     silu_only(fields)
     parts = read_parts(fields, silent)

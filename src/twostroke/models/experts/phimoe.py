@@ -24,9 +24,9 @@ CHOSEN = 2
 
 @architecture("PhimoeForCausalLM", "PhiMoEForCausalLM", model_type="phimoe")
 def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Phi-3.5-MoE. The noise that training adds to the router is left out. The field of its size,
-    router_jitter_noise, is still read. It decides which experts' scores are near enough to share in the softmax that
-    gives a chosen expert its weight (ops/products/sparse_mixer.py)."""
+    """Reads Phi-3.5-MoE. In training, router_jitter_noise is also the size of a noise on the router's inputs; here
+    there is no noise. The field still limits the softmax that gives a chosen expert its weight: only experts whose
+    scores are near enough to the chosen one take part (ops/products/sparse_mixer.py)."""
     silu_only(fields)
     parts = read_parts(fields, defaults("phimoe"), kv_absent=8, kind=NormKind.LAYER)
     fields, hidden = parts.fields, parts.facts.hidden_size

@@ -16,7 +16,7 @@ from twostroke.ops.products.route import RouteRule
 
 @architecture("Qwen2MoeForCausalLM", model_type="qwen2_moe")
 def qwen2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """decoder_sparse_step and mlp_only_layers define which layers have experts."""
+    """Reads Qwen2-MoE. decoder_sparse_step and mlp_only_layers define which layers have experts."""
     silu_only(fields)
     parts = read_parts(fields, defaults("qwen2_moe"), kv_absent=16)
     fields, layers = parts.fields, parts.facts.num_layers

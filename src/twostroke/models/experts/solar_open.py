@@ -14,7 +14,7 @@ SILENT = {**defaults("solar_open"), "intermediate_size": 1280}
 
 @architecture("SolarOpenForCausalLM", model_type="solar_open")
 def solar_open(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """No layer is dense, so intermediate_size is not used."""
+    """Reads Solar Open. No layer is dense, so intermediate_size is not used."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, facts = parts.fields, parts.facts
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=fields.boolean("attention_bias", False)))

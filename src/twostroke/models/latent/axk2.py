@@ -19,8 +19,8 @@ from twostroke.ops.rows.multiply import multiply
 
 @architecture("AXK2ForCausalLM", model_type="axk2")
 def axk2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The norms before attention and before experts have a gate of rank gated_norm_rank. Norms before dense blocks have
-    no gate."""
+    """Reads A.X K2. The norms before attention and before experts have a gate of rank gated_norm_rank. Norms before
+    dense blocks have no gate."""
     parts, index = indexed_parts(fields, defaults("axk2"), heads=16)
     fields = parts.fields
     block, sparse = biased_experts(parts), layers_with_experts(parts, 1)
@@ -43,8 +43,8 @@ def _gated_norm(t: Tracer, parts: LatentParts, rank: int, name: str, x: Value) -
 
 
 def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
-    """Returns the block's output for the normed rows h. Queries and gate are made from the latent in two forms side by
-    side: normed, and as it is."""
+    """Returns the block's output for the normed rows h. Queries and gate are made by one product from the normed latent
+    joined with the same latent before its norm."""
     heads, rank, name = shape.num_heads, shape.query_rank, shape.name
     cache = keep_latents(t, shape, h)
     made = linear(h, t.matrix("q_latent", {f"{name}.q_a_proj": rank}, shape.hidden_size, bias=shape.bias))

@@ -12,8 +12,8 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("DeepseekV2ForCausalLM", model_type="deepseek_v2")
 def deepseek_v2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Where the config has no q_lora_rank it is 1,536; null means queries without a latent (Lite). Rotary pairs lie
-    side by side."""
+    """Reads DeepSeek-V2. q_lora_rank is 1,536 where the config does not have it; null means queries without a latent
+    (Lite). Rotary pairs lie side by side."""
     silu_only(fields)
     usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 1536}
     parts = read_latent(fields, {**defaults("deepseek_v2"), **usual}, interleaved=True)

@@ -18,14 +18,15 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("DeepseekV3ForCausalLM", model_type="deepseek_v3", other_types=("kimi_k2",))
 def deepseek_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Where the config has no q_lora_rank it is 1,536; null means queries without a latent."""
+    """Reads DeepSeek-V3, R1 and Kimi K2. q_lora_rank is 1,536 where the config does not have it; null means queries
+    without a latent."""
     parts = _parts(fields)
     return parts.facts, mixed_program(parts, biased_experts(parts), behind_dense(parts, 3))
 
 
 @predicts("DeepseekV3ForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers after the last layer."""
+    """Reads the layers that predict further tokens (MTP), which are stored after the model's last layer."""
     return mixed_prediction(_parts(fields))
 
 

@@ -19,8 +19,8 @@ SILENT = defaults("deepseek_v32")
 
 @architecture("DeepseekV32ForCausalLM", model_type="deepseek_v32")
 def deepseek_v32(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A row attends to index_topk positions, which index_n_heads heads of size index_head_dim choose. mlp_layer_types
-    defines which layers have experts; first_k_dense_replace does where that field is absent."""
+    """Reads DeepSeek-V3.2. A row attends to index_topk positions, which index_n_heads heads of size index_head_dim
+    choose. mlp_layer_types defines which layers have experts; first_k_dense_replace does where that field is absent."""
     parts, index = indexed_parts(fields, SILENT, heads=64)
     block, sparse = biased_experts(parts), layers_with_experts(parts, 3)
 
@@ -34,5 +34,6 @@ def deepseek_v32(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("DeepseekV32ForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers after the last layer, which have experts and an index of their own."""
+    """Reads the layers that predict further tokens (MTP), stored after the last layer. They have experts, and an index
+    of their own."""
     return indexed_prediction(*indexed_parts(fields, SILENT, heads=64))

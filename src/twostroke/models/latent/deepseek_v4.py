@@ -1,6 +1,5 @@
-"""DeepSeek-V4: windows and compressed entries, four streams of the residual, experts by token or by score (DeepSeek-AI
-2026).
-"""
+"""DeepSeek-V4 (DeepSeek-AI 2026). Attention sees the last positions one by one, and earlier positions as compressed
+entries. The residual consists of four streams. The token or the router's scores choose the experts."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ BEHIND_SUM = 1e-20
 
 @dataclass(frozen=True, slots=True)
 class ClampedExperts:
-    """The feed-forward block: experts chosen by score, or by the token where `by_token`, and one that every row uses.
-    """
+    """The feed-forward block: experts chosen by score, or by the token where `by_token`, and a shared expert."""
 
     shape: BankShape
     rule: RouteRule
@@ -50,7 +48,8 @@ class ClampedExperts:
     vocab_size: int
 
     def __call__(self, t: Tracer, h: Value, *, by_token: bool) -> Value:
-        """Returns the block's output for the normed rows h."""
+        """Returns the block's output for the normed rows h. by_token: whether the token's id chooses the experts, and
+        not the scores."""
         banks = EachExpert("ffn.experts", "w1", "w3", "w2")
         block = Mixture(self.shape, self._router(by_token), banks, ExpertRule(Activation.SILU, self.limit))
         width, inner = self.shape.hidden_size, self.shape.inner_size
@@ -73,8 +72,8 @@ class ClampedExperts:
 
 @architecture("DeepseekV4ForCausalLM", model_type="deepseek_v4")
 def deepseek_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types (or compress_ratios) defines the attention of each layer, mlp_layer_types (or num_hash_layers) how
-    its experts are chosen."""
+    """Reads DeepSeek-V4. layer_types (or compress_ratios) defines the attention of each layer, mlp_layer_types (or
+    num_hash_layers) how its experts are chosen."""
     silu_only(fields)
     for name in ("attention_bias", "mlp_bias", "tie_word_embeddings"):
         refuse_setting(fields, name, "No published model of this family sets it.")

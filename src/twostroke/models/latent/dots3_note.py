@@ -41,7 +41,7 @@ THETAS = {FULL: ("rope_theta", 8e7), INDEXED: ("rope_theta", 8e7), WINDOW: ("swa
 @dataclass(frozen=True, slots=True)
 class Kinds:
     """The attention of each kind of layer. open: the heads of layers that see everything or choose positions. windowed:
-    the heads of layers with a window. index: what chooses positions."""
+    the heads of layers with a window. index: chooses the positions."""
 
     open: LatentHeads
     windowed: LatentHeads
@@ -83,7 +83,7 @@ def dots3_note(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Dots3NoteForConditionalGeneration", model_type="dots3_note")
 def dots3_note_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also takes images and sounds."""
+    """Reads only the language model of a checkpoint that also has encoders for images and sounds."""
     return language_model_or_flat(fields, "Dots3NoteForCausalLM")
 
 
@@ -123,9 +123,9 @@ def _windowed(fields: Fields, kinds: tuple[str, ...]) -> Fields:
 
 
 def _parts(fields: Fields, kind: str) -> LatentParts:
-    """Reads the model's blocks, with the heads of one kind of layer. Latents are scaled after their norms. The scale of
-    the queries' latent is applied as a part of the scores' factor. The index reads the same latent without the scale,
-    because it only compares scores."""
+    """Reads the model's parts, with the attention heads of one kind of layer. Latents are scaled after their norms; the
+    scale of the queries' latent is applied as a part of the scores' factor. The index that chooses positions reads this
+    latent without the scale: a positive scale does not change which scores are largest."""
     groups = fields.group("rope_parameters") or Fields({}, fields.place)
     name, usual = THETAS[kind]
     theta = fields.number(name, 1.0 + 1e-6, 1e15, default=usual)

@@ -17,15 +17,15 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("Glm4MoeLiteForCausalLM", model_type="glm4_moe_lite")
 def glm4_moe_lite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Where the config has no q_lora_rank it is 768; null means queries without a latent. mlp_layer_types defines which
-    layers have experts; first_k_dense_replace does where that field is absent."""
+    """Reads GLM-4.7-Flash. q_lora_rank is 768 where the config does not have it; null means queries without a latent.
+    mlp_layer_types defines which layers have experts; first_k_dense_replace does where that field is absent."""
     parts = _parts(fields)
     return parts.facts, mixed_program(parts, biased_experts(parts), layers_with_experts(parts, 1))
 
 
 @predicts("Glm4MoeLiteForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers after the last layer."""
+    """Reads the layers that predict further tokens (MTP), which are stored after the model's last layer."""
     return mixed_prediction(_parts(fields))
 
 

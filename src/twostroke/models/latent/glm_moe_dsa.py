@@ -1,4 +1,5 @@
-"""GLM-5: DeepSeek-V3.2's layers, some of which attend to the positions that an earlier one has chosen (Z.ai 2026)."""
+"""GLM-5: DeepSeek-V3.2's layers. Some of them attend to the positions that the index of an earlier layer has chosen
+(Z.ai 2026)."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ SILENT = defaults("glm_moe_dsa")
 
 @architecture("GlmMoeDsaForCausalLM", model_type="glm_moe_dsa")
 def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """indexer_types gives for each layer whether it chooses positions (full) or takes those that the last full layer
-    chose (shared)."""
+    """Reads GLM-5. indexer_types gives for each layer whether it chooses positions (full) or takes those that the last
+    full layer chose (shared)."""
     parts, index = indexed_parts(fields, SILENT, heads=32, interleaved=True)
     layers = parts.facts.num_layers
     block, sparse, own = biased_experts(parts), layers_with_experts(parts, 3), choosing_layers(parts.fields, layers)
@@ -39,5 +40,6 @@ def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("GlmMoeDsaForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads the prediction layers after the last layer, which have experts and an index of their own."""
+    """Reads the layers that predict further tokens (MTP), stored after the last layer. They have experts, and an index
+    of their own."""
     return indexed_prediction(*indexed_parts(fields, SILENT, heads=32, interleaved=True))

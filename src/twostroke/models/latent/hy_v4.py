@@ -1,4 +1,5 @@
-"""Hunyuan 4: latent attention over chosen positions with sinks and a gate, between several streams (Tencent 2026)."""
+"""Hunyuan 4: latent attention to chosen positions, with sinks and a gate; several residual streams, which each block
+reads and adds to (Tencent 2026)."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ STREAMS = "hc_pre.hc_attn_layer.hc", "hc_pre.hc_mlp_layer.hc"
 
 @architecture("HYV4ForCausalLM", model_type="hy_v4")
 def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """indexer_types gives for each layer whether it chooses positions (full) or takes those that the last full layer
-    chose (shared)."""
+    """Reads Hunyuan 4. indexer_types gives for each layer whether it chooses positions (full) or takes those that the
+    last full layer chose (shared)."""
     refuse_setting(fields, "attention_bias", "No published model of this family has biases in its attention.")
     parts, index = indexed_parts(fields, SILENT, heads=16, side_by_side=False)
     fields, facts = parts.fields, parts.facts
@@ -73,7 +74,8 @@ def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
-    """Returns the block's output and the positions that each row attends to. See attend_found."""
+    """Returns the block's output and the positions that each row attends to. found: the positions that an earlier layer
+    has chosen; None where this layer chooses them."""
     cache, latent, name = keep_latents(t, shape, h), query_latent(t, shape, h), shape.name
     chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)

@@ -51,7 +51,8 @@ class PartlyIdle:
 
 @architecture("LongcatFlashForCausalLM", model_type="longcat_flash")
 def longcat_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """num_layers counts layers of two blocks of attention each. zero_expert_num counts experts that compute nothing."""
+    """Reads LongCat-Flash. num_layers counts layers of two blocks of attention each. zero_expert_num counts experts
+    that compute nothing."""
     parts = _parts(fields)
     choice = _experts(parts)
     heads = [replace(parts.heads, name=f"self_attn.{half}") for half in HALVES]
@@ -72,8 +73,8 @@ def longcat_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _parts(fields: Fields) -> LatentParts:
-    """Reads the parts. The latents of queries and of keys are scaled; the scale of queries is part of the scores'
-    factor."""
+    """Reads the model's parts from its config. The latents of queries and of keys are scaled; the scale of queries is
+    part of the scores' factor."""
     silu_only(fields)
     for name in ("mla_scale_q_lora", "mla_scale_kv_lora"):
         if not fields.boolean(name, True):
@@ -107,8 +108,8 @@ def _idle(fields: Fields) -> int:
 
 
 def _experts(parts: LatentParts) -> PartlyIdle:
-    """Reads the experts. Scores are shares of a softmax over all experts, and a bias counts for the choice alone. The
-    chosen shares are multiplied by a factor."""
+    """Reads a layer's experts. Scores are shares of a softmax over all experts. A bias is added to them only to choose
+    the experts; a chosen expert's weight is its score without bias, times a factor."""
     fields = parts.fields
     refuse_setting(fields, "router_bias", "transformers makes these biases and does not add them.")
     refuse_setting(fields, "norm_topk_prob", "Weights of this family's experts are not divided by their sum.")

@@ -15,8 +15,9 @@ LARGEST = 1e6
 
 @architecture("MiniCPM3ForCausalLM", model_type="minicpm3")
 def minicpm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The blocks' outputs are multiplied by scale_depth / sqrt(layers), logits by dim_model_base / hidden_size. For
-    either of the two fields null means a factor of one. The rotary pairs of a head are not adjacent."""
+    """Reads MiniCPM3. The blocks' outputs are multiplied by scale_depth / sqrt(layers), logits by dim_model_base /
+    hidden_size. For either of the two fields null means a factor of one. A rotary pair has one element in each half of
+    the rotated part."""
     usual: dict[str, object] = {} if fields.has("q_lora_rank") else {"q_lora_rank": 768}
     if fields.value("v_head_dim") is None:
         usual["v_head_dim"] = fields.integer("hidden_size", 2, 1 << 17) // fields.integer("num_attention_heads", 1, 512)

@@ -29,7 +29,7 @@ GROUPS, SHARE = ("rope_parameters", "rope_scaling"), "partial_rotary_factor"
 
 @architecture("Mistral4ForCausalLM", model_type="mistral4")
 def mistral4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A query at position p is multiplied by 1 + beta log(1 + floor(p / trained positions))."""
+    """Reads Mistral Small 4. A query at position p is multiplied by 1 + beta log(1 + floor(p / trained positions))."""
     silu_only(fields)
     usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 1024}
     parts = read_latent(_without_share(with_silent(fields, {**SILENT, **usual})), {})

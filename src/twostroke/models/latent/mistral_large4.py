@@ -1,9 +1,10 @@
-"""Mistral Large 4: attention to chosen latents, learned frequencies of rotations, and queries that grow with the
+"""Mistral Large 4: latent attention to chosen positions, learned rotation frequencies, and queries that grow with their
 position (Mistral AI 2026).
 
-Frequencies are multiplied by the exponential of learned numbers; some layers are not rotated. The queries of a head,
-and of the index, are multiplied by s log(1 + p) + b at position p; s and b are learned for each head. Layers may attend
-to latents that an earlier layer keeps. Names of tensors are Mistral's own, as in published files.
+Frequencies are multiplied by the exponential of learned numbers; some layers are not rotated. Queries at position p are
+multiplied by s log(1 + p) + b, where s and b are learned for each head. This holds for the heads of attention and of
+the index, which chooses positions. A layer may read the latents in an earlier layer's cache in place of its own. Names
+of tensors are Mistral's own, as in published files.
 """
 
 from __future__ import annotations
@@ -62,8 +63,11 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The attention of all layers. turned, still: the heads of rotated layers and of others. turning, own, sources: for
-    each layer, whether it is rotated, whether it chooses positions, and the layer whose latents it attends to."""
+    """The attention of all layers. turned: the heads of layers with rotations. still: the heads of layers without.
+
+    Each of the other fields has one member for each layer. turning: whether the layer has rotations. own: whether it
+    chooses positions itself. sources: the number of the layer whose latents it attends to.
+    """
 
     turned: LatentHeads
     still: LatentHeads
@@ -92,13 +96,13 @@ class Layers:
 
 @architecture("MistralLarge4ForConditionalGeneration", model_type="mistral_large4")
 def mistral_large4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return text_model(fields, Architecture("MistralLarge4Text", "mistral_large4_text", _text), SILENT)
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model. no_rope_layers has a 1 for each layer that is rotated. kv_source_layers has, for each
-    layer, the layer whose latents it attends to."""
+    """Reads the language model. Despite its name, no_rope_layers has a 1 for each layer that is rotated.
+    kv_source_layers has, for each layer, the number of the layer whose latents it attends to."""
     parts = _read(fields)
     fields, facts = parts.fields, parts.facts
     blocks, experts, sparse = _layers(parts), _experts(parts), layers_with_experts(parts, 1)
@@ -160,9 +164,9 @@ def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
-    """Reads kv_source_layers: for each layer, the layer whose latents it attends to. Raises CorruptModel for sources
-    that transformers would not use. There, a layer without latents of its own takes those of the last earlier layer
-    that shares its latents and is of the same kind (rotated or not)."""
+    """Reads kv_source_layers: for each layer, the layer whose latents it attends to. The only implemented source other
+    than the layer itself is the last earlier layer of its kind (rotated or not) that shares its latents. transformers
+    would take that layer whatever the field says, so any other source raises CorruptModel."""
     layers = len(turning)
     sources = fields.integers("kv_source_layers") or tuple(range(layers))
     latest: dict[bool, int] = {}

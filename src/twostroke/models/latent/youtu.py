@@ -9,7 +9,7 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value
 
 @architecture("YoutuForCausalLM", model_type="youtu")
 def youtu(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Where the config has no q_lora_rank it is 1,536; null means queries without a latent."""
+    """Reads Youtu-LLM. q_lora_rank is 1,536 where the config does not have it; null means queries without a latent."""
     usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 1536}
     parts = read_latent(fields, {**defaults("youtu"), **usual})
 

@@ -1,4 +1,5 @@
-"""Apertus: norms of each head's q and k, and a plain block with the activation xIELU (Apertus team 2025)."""
+"""Apertus: norms of each head's q and k, and a feed-forward block without a gate, with the activation xIELU (Apertus
+team 2025)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ NUMBERS = (("alpha_p", (1,)), ("alpha_n", (1,)), ("beta", ()), ("eps", ()))
 
 @architecture("ApertusForCausalLM", model_type="apertus")
 def apertus(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The checkpoint holds the activation's numbers for each layer."""
+    """Reads Apertus. The parameters of the activation xIELU are learned, so the checkpoint has them for each layer."""
     if not fields.group("rope_parameters") and not fields.group("rope_scaling"):
         fields = fields.changed({"rope_parameters": ROPE})
     word = fields.text("hidden_act", "xielu")

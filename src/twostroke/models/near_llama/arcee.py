@@ -1,4 +1,4 @@
-"""Arcee AFM: Llama with a plain block of squared relu (Arcee AI 2025)."""
+"""Arcee AFM: Llama with a feed-forward block of squared ReLU without a gate (Arcee AI 2025)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ROPE = {
 
 @architecture("CwmForCausalLM", model_type="cwm")
 def cwm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers 0, 4, 8 ... see everything, unless layer_types overrides this."""
+    """Reads CWM. Layers 0, 4, 8 ... see all earlier positions, unless layer_types overrides this."""
     if not fields.group("rope_parameters") and not fields.group("rope_scaling"):
         fields = fields.changed({"rope_parameters": ROPE})
     parts = read_parts(fields, defaults("cwm"), kv_absent=8)

@@ -37,7 +37,7 @@ class PairedHeads:
 
     @property
     def pairs(self) -> int:
-        """The number of KV heads in the cache."""
+        """The number of pairs of KV heads; the cache keeps each pair as one KV head."""
         return self.heads.num_kv_heads // 2
 
     def kv_order(self) -> tuple[int, ...]:
@@ -57,8 +57,8 @@ class PairedHeads:
         return tuple(columns), tuple(counts)
 
     def seen_orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Returns two orders of the columns of the attention's result, both by query head: for the first softmaxes, and
-        for the second ones."""
+        """Returns two orders of the columns of the attention's result. The first one takes the results of the first
+        softmaxes, the second one those of the second softmaxes, each by query head."""
         heads, place = self.heads.num_heads, {head: at for at, head in enumerate(self._query_heads())}
         first, second = (range(begin, begin + heads // 2) for begin in (0, heads // 2))
         width = 2 * self.heads.head_dim
@@ -102,7 +102,7 @@ class PairedHeads:
 
 @architecture("DiffLlamaForCausalLM", model_type="diffllama")
 def diffllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The field lambda_std_dev matters only for the initialisation."""
+    """Reads DiffLlama. lambda_std_dev is ignored: it matters only when training begins."""
     parts = read_parts(fields, defaults("diffllama"))
     fields, norm = parts.fields, parts.norm
     biased = fields.boolean("attention_bias", False)

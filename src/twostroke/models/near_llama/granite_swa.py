@@ -1,4 +1,5 @@
-"""Granite with windows: a sink for each head, a window in three of four layers, rotations by layer (IBM 2026).
+"""Granite with windows: a sink for each head, a window in three of four layers, a rotation base for each layer (IBM
+2026).
 
 The variant with experts has Granite MoE's block in the same layers.
 """
@@ -26,14 +27,14 @@ ROUTER = "block_sparse_moe.router"
 
 @architecture("GraniteSWAForCausalLM", model_type="granite_swa")
 def granite_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has a dense block, with biases where mlp_bias is true."""
+    """Reads Granite with windows. Every layer has a dense block, with biases where mlp_bias is true."""
     parts = read_parts(fields, defaults("granite_swa"), kv_absent=4)
     return _program(replace(parts, feed=parts.biased_feed()))
 
 
 @architecture("GraniteMoeSWAForCausalLM", model_type="granitemoe_swa")
 def granite_moe_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has experts, and a shared block unless its size is 0."""
+    """Reads Granite with windows and experts. Every layer has experts, and a shared expert unless its size is 0."""
     silu_only(fields)
     parts = read_parts(fields, defaults("granitemoe_swa"))
     shared = parts.fields.integer("shared_intermediate_size", 0, 1 << 20, default=0)

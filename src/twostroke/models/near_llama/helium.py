@@ -11,7 +11,8 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("HeliumForCausalLM", model_type="helium")
 def helium(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The output product is square, because the number of heads times head_dim is the hidden size."""
+    """Reads Helium. The number of heads times head_dim must be the hidden size, because attention's output matrix is
+    square."""
     parts = read_parts(fields, defaults("helium"), kv_absent=20)
     fields = parts.fields
     if parts.heads.query != parts.facts.hidden_size:

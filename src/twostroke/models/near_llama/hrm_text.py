@@ -52,7 +52,8 @@ class Stack:
 
 @architecture("HrmTextForCausalLM", model_type="hrm_text")
 def hrm_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The high stack runs H_cycles times, each time after L_cycles runs of the low stack."""
+    """Reads HRM-Text. The high-level stack of layers runs H_cycles times, each time after L_cycles runs of the
+    low-level stack."""
     _refuse_prefix(fields)
     for name in ("attention_bias", "mlp_bias"):
         refuse_setting(fields, name, "No published model of this family has biases.")

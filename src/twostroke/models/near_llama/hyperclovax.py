@@ -1,4 +1,5 @@
-"""HyperCLOVA X SEED: Granite with multiplied logits and a norm after each block (NAVER 2025)."""
+"""HyperCLOVA X SEED: Granite with a norm after each block; logits_scaling multiplies the logits, and does not divide
+them (NAVER 2025)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ LARGEST = 1e6
 
 @architecture("HyperCLOVAXForCausalLM", model_type="hyperclovax")
 def hyperclovax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """With use_post_norm, each block's output is normed before it is added to the residual."""
+    """Reads HyperCLOVA X SEED. With use_post_norm, each block's output is normed before it is added to the residual."""
     parts = read_parts(fields, defaults("hyperclovax"))
     fields, norm = parts.fields, parts.norm
     turn = parts.rope()

@@ -1,4 +1,4 @@
-"""Jais 2: layer norms, biases everywhere, a plain block of squared relu (Inception 2025)."""
+"""Jais 2: layer norms, biases everywhere, a feed-forward block of squared ReLU without a gate (Inception 2025)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("Jais2ForCausalLM", model_type="jais2")
 def jais2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Jais 2, whose heads are rotated whole."""
+    """Reads Jais 2. The rotation covers all elements of a head."""
     parts = read_parts(fields, defaults("jais2"), kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
     return squared_relu_decoder(parts)

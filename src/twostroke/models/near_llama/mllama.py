@@ -19,12 +19,13 @@ SPECIAL = 8
 
 @architecture("MllamaForConditionalGeneration", model_type="mllama")
 def mllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return text_model(fields, Architecture("MllamaText", "mllama_text_model", _text))
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """cross_attention_layers has the numbers of the layers that see images, which num_hidden_layers counts too."""
+    """Reads the language model without the layers that see images. cross_attention_layers has the numbers of these
+    layers, which num_hidden_layers counts too."""
     parts = read_parts(fields, defaults("mllama_text_model"), kv_absent=8)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     if parts.decoder.tied:

@@ -17,13 +17,14 @@ from twostroke.ops.rows.expressions import add
 
 @architecture("MuseGlimmerForConditionalGeneration", model_type="muse_glimmer")
 def muse_glimmer(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return text_model(fields, Architecture("MuseGlimmerText", "muse_glimmer_text", _text))
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer and every fourth before it see everything and are not rotated, unless layer_types and
-    layer_rope_theta name other layers. For a number in layer_rope_theta, it only matters whether it is 0."""
+    """Reads the language model. Every fourth layer, counted backwards from the last, sees all earlier positions and is
+    not rotated; layer_types and layer_rope_theta may name other layers. A layer whose number in layer_rope_theta is 0
+    is not rotated; all other numbers mean the same rotation."""
     parts = read_parts(fields, defaults("muse_glimmer_text"), kv_absent=2, act=("hidden_activation", "silu"))
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     turn = parts.rope()

@@ -1,5 +1,5 @@
-"""nanochat: norms without weights, rotations in the opposite direction, a plain block of squared relu (Karpathy 2025).
-"""
+"""nanochat: norms without weights, rotations by the negative of Llama's angles, a feed-forward block of squared ReLU
+without a gate (Karpathy 2025)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture,
 
 @architecture("NanoChatForCausalLM", model_type="nanochat")
 def nanochat(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The embedding is normed too. The heads of q and k are normed after their rotation. Logits have a soft cap."""
+    """Reads nanochat. The embedding is normed too. The heads of q and k are normed after their rotation. Logits have a
+    soft cap."""
     parts = read_parts(fields, defaults("nanochat"), kind=NormKind.UNIT, act=SQUARED_RELU)
     fields, norm = parts.fields, parts.norm
     turn = replace(parts.rope(), undone=True)

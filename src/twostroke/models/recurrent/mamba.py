@@ -17,13 +17,13 @@ from twostroke.ops.rows.rms_norm import rms_norm
 
 @architecture("MambaForCausalLM", model_type="mamba")
 def mamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Fields of the initialisation (time_step_min and others) change nothing in a trained model."""
+    """Reads Mamba. Fields that only matter when training begins (time_step_min and others) are ignored."""
     return _read(fields, None)
 
 
 @architecture("FalconMambaForCausalLM", model_type="falcon_mamba")
 def falcon_mamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The steps, B and C have norms without weights."""
+    """Reads FalconMamba. dt, B and C of the scan have norms without weights."""
     eps = fields.number("mixer_rms_eps", 1e-12, 0.1, default=1e-6)
 
     def norm(t: Tracer, _name: str, x: Value) -> Value:

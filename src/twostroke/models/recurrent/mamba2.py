@@ -18,7 +18,8 @@ POSITIONS = 1 << 20
 
 @architecture("Mamba2ForCausalLM", model_type="mamba2")
 def mamba2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Fields of the initialisation (time_step_min, A_init_range and others) change nothing in a trained model."""
+    """Reads Mamba-2. Fields that only matter when training begins (time_step_min, A_init_range and others) are
+    ignored."""
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=POSITIONS, ignored=("lm_head.weight",) if tied else ())
     silu_only(fields)

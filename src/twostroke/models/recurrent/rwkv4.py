@@ -23,15 +23,15 @@ LAST_EPS = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Rwkv4Sizes:
-    """inner_size: the inner size of the feed-forward block."""
+    """The sizes of a layer. inner_size: the inner size of the feed-forward block (channel mixing)."""
 
     hidden_size: int
     inner_size: int
 
 
 def rwkv_decoder(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
-    """Returns the parts around the layers of RWKV-4 and RWKV-6, with the names of their tensors. norm: the last norm.
-    """
+    """Returns the embedding, the last norm and the head of RWKV-4 and RWKV-6, with the names of their tensors. norm:
+    the kind and epsilon of the last norm."""
     return Decoder(
         *(facts.vocab_size, facts.hidden_size, facts.num_layers, norm, tied),
         embedding="rwkv.embeddings",
@@ -43,8 +43,8 @@ def rwkv_decoder(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
 
 @architecture("RwkvForCausalLM", model_type="rwkv")
 def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rescale_every: after each group of so many layers, the residual is halved. The outputs that later layers add are
-    halved, too."""
+    """Reads RWKV-4. rescale_every: the residual is halved after each group of this many layers. So that later layers
+    keep their weight, what they add is halved as often."""
     fields = with_silent(fields, defaults("rwkv"))
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=1024, longest="context_length", ignored=("head.weight",) if tied else ())
@@ -72,7 +72,8 @@ def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _mixed(t: Tracer, h: Value, block: str, ways: tuple[str, ...]) -> tuple[Value, ...]:
-    """Returns the rows mixed with the rows before them. Tensors hold the share of the row itself."""
+    """Returns, for each of `ways` (such as key, value), the rows h mixed with the rows of the token before. A tensor of
+    this name holds the share of the row itself, channel by channel."""
     names = (f"{block}.time_mix_{way}" for way in ways)
     parts = tuple(Tensor(t.name(name), (1, 1, h.width)) for name in names)
     return token_shift(h, t.vector_of(parts, len(ways) * h.width, form=VectorForm.REST))

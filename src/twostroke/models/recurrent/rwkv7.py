@@ -1,8 +1,8 @@
-"""RWKV-7 "Goose": no attention; each layer keeps one matrix a head, and the last row at two places in the layer (Peng
-et al. 2025).
+"""RWKV-7 "Goose": no attention (Peng et al. 2025). The state of a layer is one matrix for each head, and the row of the
+token before, for the layer's two blocks.
 
-The names of tensors are those of the conversions by flash-linear-attention. The norm of each head's removed direction
-is that of the published code, x / max(|x|, 1e-12).
+The names of tensors are those of the conversions by flash-linear-attention. Each step removes from a head's matrix what
+it holds in one direction; this direction is normed as in the published code, x / max(|x|, 1e-12).
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ SILENT = {
     **{"v_low_rank_dim": 16, "norm_eps": 1e-5, "hidden_ratio": 4.0, "hidden_act": "sqrelu"},
 }
 WAYS = ("r", "w", "k", "v", "a", "g")
-"""The ways in which a row is mixed with the one before it."""
+"""The mixtures of a row with the row before it: for r, w, k, v, a and g each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rwkv7Sizes:
-    """decay, rate, gate, value: the ranks of the small products."""
+    """The sizes of an RWKV-7 model. decay, rate, gate, value: the ranks of the low-rank products that make w, a, g, and
+    the share of the first layer's values."""
 
     hidden_size: int
     head_dim: int
@@ -53,8 +54,8 @@ class Rwkv7Sizes:
 
 @architecture("RWKV7ForCausalLM", model_type="rwkv7")
 def rwkv7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The first layer's values are mixed into those of the other layers. The first layer's own tensors for this mixing
-    are not read."""
+    """Reads RWKV-7 "Goose". The values v of the first layer are mixed into those of the other layers. The first layer's
+    own tensors for this mixing are not read."""
     fields = with_silent(fields, SILENT)
     refuse_setting(fields, "attn", "Layers of attention among those of RWKV are not implemented.")
     for name, wanted in (("norm_first", True), ("norm_bias", True), ("tie_word_embeddings", False)):
@@ -98,7 +99,8 @@ def _shape(fields: Fields, hidden: int) -> Rwkv7Sizes:
 
 
 def _time_mix(t: Tracer, shape: Rwkv7Sizes, h: Value, first: Value | None) -> tuple[Value, Value]:
-    """Returns the block's output for the normed rows h, and the block's values."""
+    """Returns the block's output for the normed rows h, and the block's values v. first: the values v of the first
+    layer, which are mixed into those of this layer; None in the first layer."""
     width, heads = shape.hidden_size, shape.heads
     mix = t.vector_of(tuple(Tensor(t.name(f"attn.x_{way}"), (1, 1, width)) for way in WAYS), len(WAYS) * width)
     mixed = dict(zip(WAYS, token_shift(h, mix), strict=True))
@@ -133,7 +135,8 @@ def _small(
     *,
     biased: bool = True,
 ) -> Value:
-    """Applies two products with few columns between them. middle: a function of these columns."""
+    """Applies a low-rank product: a matrix with `rank` outputs, the function `middle`, and a matrix with `width`
+    outputs."""
     low = linear(h, t.matrix("low", {f"attn.{name}_lora.lora.0": rank}, width))
     low = low if middle is None else middle(low)
     return linear(low, t.matrix("high", {f"attn.{name}_lora.lora.2": width}, rank, bias=biased))

@@ -1,4 +1,4 @@
-"""Baichuan 1 and 2: Llama with q, k and v in one tensor; the large models have slopes by distance in place of rotations
+"""Baichuan 1 and 2: Llama with q, k and v in one tensor; the large models have ALiBi slopes in place of rotations
 (Baichuan 2023)."""
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ TURNS, SLOPES = "ROPE", "ALIBI"
 
 @architecture("BaichuanForCausalLM", "BaiChuanForCausalLM", model_type="baichuan")
 def baichuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Configs of 13B models have model_max_length and no max_position_embeddings; the code of these models has slopes.
+    """Reads Baichuan. Configs of 13B models, which have ALiBi, are recognised by model_max_length in place of
+    max_position_embeddings.
 
     position_embedding and norm_head are fields that this project adds, for files other than Baichuan's config.json.
     """

@@ -68,8 +68,8 @@ def _second(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _parts(
     fields: Fields, silent: Mapping[str, object], *, normed: bool, partial: float | None
 ) -> tuple[Parts, RopeSpec]:
-    """Reads the model's blocks and the rotation that all layers share. normed: whether heads of q and k have norms.
-    partial: the share of a head that is rotated, by default."""
+    """Reads the model's attention and feed-forward settings, and the rotation that all layers share. normed: whether
+    heads of q and k have norms. partial: the share of a head that is rotated, by default."""
     silu_only(fields)
     parts = read_parts(fields, silent)
     fields = parts.fields
@@ -91,7 +91,8 @@ def _parts(
 
 
 def _model(parts: Parts, turn: RopeSpec, router: LinearRouter, shared: int) -> tuple[CommonFacts, ProgramText]:
-    """Returns facts and program. shared: the inner size of the shared expert, which every row uses; 0 for none."""
+    """Returns facts and program of a model whose layers after the first dense ones have experts. shared: the inner size
+    of the shared expert, which every row uses; 0 for none."""
     fields, facts = parts.fields, parts.facts
     inner, biased = fields.integer("moe_intermediate_size", 1, LARGEST), parts.feed.bias
     block = Mixture(

@@ -1,4 +1,5 @@
-"""DeepSeek MoE 16B: Llama's attention, fine-grained experts by a softmax next to shared ones (Dai et al. 2024)."""
+"""DeepSeek MoE 16B: Llama's attention, fine-grained experts chosen by a softmax, and shared experts (Dai et al.
+2024)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ SILENT = {
 
 @architecture("DeepseekForCausalLM", model_type="deepseek")
 def deepseek(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The first layers are dense. Of the others, a layer whose number is no multiple of moe_layer_freq is dense too."""
+    """Reads DeepSeek MoE. The first first_k_dense_replace layers have no experts; of the others, only those whose
+    number is a multiple of moe_layer_freq have experts."""
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields, facts = parts.fields, parts.facts

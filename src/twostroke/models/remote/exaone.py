@@ -18,8 +18,8 @@ OWN_NAMES = {
 
 @architecture("ExaoneForCausalLM", model_type="exaone")
 def exaone(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Norms are RMS norms although their field is called layer_norm_epsilon. Without intermediate_size the inner size
-    of a block is four times the hidden size."""
+    """Reads EXAONE 3, 3.5 and Deep. Norms are RMS norms although their field is called layer_norm_epsilon. Without
+    intermediate_size the inner size of a block is four times the hidden size."""
     fields = usual_names(fields, OWN_NAMES)
     silu_only(fields)
     if fields.value("intermediate_size") is None:

@@ -1,4 +1,5 @@
-"""InternLM 2 and 2.5: Llama whose q, k and v lie KV head by KV head in one tensor (InternLM team 2024)."""
+"""InternLM 2 and 2.5: Llama with q, k and v in one tensor. After the query heads of a KV head, the tensor has this
+head's rows of k and v (InternLM team 2024)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 
 @architecture("InternLM2ForCausalLM", model_type="internlm2")
 def internlm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """bias: whether both products of the attention have biases."""
+    """Reads InternLM 2 and 2.5. bias: whether attention's products for q, k and v and for the output have biases."""
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields = parts.fields

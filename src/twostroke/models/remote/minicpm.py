@@ -16,7 +16,8 @@ LARGEST = 1e6
 
 @architecture("MiniCPMForCausalLM", model_type="minicpm")
 def minicpm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The blocks' outputs are multiplied by scale_depth / sqrt(layers), logits by dim_model_base / hidden_size."""
+    """Reads MiniCPM 1, 2 and 4. The blocks' outputs are multiplied by scale_depth / sqrt(layers), logits by
+    dim_model_base / hidden_size."""
     refuse_setting(fields, "sparse_config", "Attention that sees chosen blocks of a long text is not implemented.")
     refuse_setting(fields, "num_experts", "MiniCPM-MoE's experts are not implemented.")
     silu_only(fields)

@@ -13,7 +13,7 @@ SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "bos_token_id":
 
 @architecture("OrionForCausalLM", model_type="orion")
 def orion(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rms_norm_eps is the epsilon of layer norms with biases, in spite of its name."""
+    """Reads Orion 14B. rms_norm_eps is the epsilon of layer norms with biases, in spite of its name."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER)
     return pre_decoder(parts, parts.rope())

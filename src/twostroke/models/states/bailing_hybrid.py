@@ -30,7 +30,8 @@ BLOCK, OUT = "attention", "dense"
 
 @architecture("BailingHybridForCausalLM", model_type="bailing_hybrid")
 def bailing_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """In each group of layer_group_size layers the last one has attention, unless layer_types overrides this."""
+    """Reads Ling 3. In each group of layer_group_size layers the last one has latent attention, unless layer_types
+    overrides this."""
     silu_only(fields)
     fields = with_silent(usual_names(fields, OWN_NAMES), SILENT)
     _check(fields)

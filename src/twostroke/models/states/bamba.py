@@ -21,7 +21,7 @@ PARTIAL = 0.5
 
 @architecture("BambaForCausalLM", model_type="bamba")
 def bamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attn_layer_indices: the layers with attention."""
+    """Reads Bamba. attn_layer_indices: the layers with attention; the others have Mamba-2."""
     parts = read_parts(fields, defaults("bamba"))
     fields, facts, norm, biased = parts.fields, parts.facts, parts.norm, parts.fields.boolean("attention_bias", False)
     silu_only(fields)

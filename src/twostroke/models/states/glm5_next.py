@@ -1,8 +1,9 @@
-"""GLM-5.3-Flash: three layers of Kimi delta attention for one of latent attention, between several streams (Z.ai 2026).
+"""GLM-5.3-Flash: three layers of Kimi delta attention for one of latent attention; several residual streams, which each
+block reads and adds to (Z.ai 2026). There are no rotations.
 
-Layers with latent attention choose groups of index_kpool positions. As long as there are no more groups than may be
-chosen, these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as
-fit into these groups. Longer sequences would need the choice, whose tensors are not read. There are no rotations.
+Layers with latent attention attend to groups of index_kpool positions that they choose. This choice is not implemented.
+Up to a certain length all groups would be chosen, so these layers see all positions; the longest sequence has this
+length.
 """
 
 from __future__ import annotations
@@ -32,19 +33,20 @@ GROUP = {
     **{"head_dim": "linear_head_dim", "num_heads": "linear_num_heads", "gate_lower_bound": "linear_lower_bound"},
     "short_conv_kernel_size": "linear_conv_kernel_dim",
 }
-"""The members of linear_attn_config, each with the field that transformers writes for it."""
+"""The fields of linear_attn_config in published configs, each with the name that transformers has for it."""
 LINEAR, ATTENDING = "linear_attention", ("indexed_attention", "full_attention")
 LOWEST = -5.0
 
 
 @architecture("Glm5NextForConditionalGeneration", model_type="glm5_next")
 def glm5_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return text_model_or_flat(fields, Architecture("Glm5NextText", "glm5_next_text", _text))
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types defines which layers have attention; where it is absent, every fourth layer has attention."""
+    """Reads the language model. layer_types defines which layers have latent attention; where it is absent, every
+    fourth layer has it."""
     parts = _read(fields)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     layers, blocks = facts.num_layers, _blocks(parts)

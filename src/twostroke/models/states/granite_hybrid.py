@@ -1,4 +1,5 @@
-"""Granite 4 hybrid: Mamba-2 layers with a few of attention without positions, and Granite's factors (IBM 2025)."""
+"""Granite 4 hybrid: Mamba-2 layers and a few layers of attention without positions (IBM 2025). As in Granite 3, factors
+multiply the embedding, the scores, the blocks' outputs and the logits."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from twostroke.types.spec.rope import rope_from_config
 
 @architecture("GraniteMoeHybridForCausalLM", model_type="granitemoehybrid")
 def granite_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The small models have no experts: num_local_experts is 0. Attention has rotations only where
-    position_embedding_type is "rope"."""
+    """Reads Granite 4's hybrid models. The small models have no experts: num_local_experts is 0. Attention has
+    rotations only where position_embedding_type is "rope"."""
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=2048, ignored=("lm_head.weight",) if tied else ())
     silu_only(fields)

@@ -24,7 +24,7 @@ BANKS = EachExpert("feed_forward.experts")
 
 @architecture("JambaForCausalLM", model_type="jamba")
 def jamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Attention has no positions. The steps, B and C of the scan have norms."""
+    """Reads Jamba. Attention has no position embeddings. dt, B and C of the Mamba scan have norms."""
     parts = read_parts(fields, defaults("jamba"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     silu_only(fields)

@@ -31,7 +31,7 @@ LINEAR_NAMES = {
     **{"head_dim": "linear_head_dim", "num_heads": "linear_num_heads"},
     **{"short_conv_kernel_size": "linear_conv_kernel_dim"},
 }
-"""The members of linear_attn_config, each with the field that transformers writes for it."""
+"""The fields of linear_attn_config in published configs, each with the name that transformers has for it."""
 EXPERTS = "block_sparse_moe"
 BANKS = EachExpert(f"{EXPERTS}.experts", gate="w1", up="w3", down_name="w2")
 

@@ -32,14 +32,14 @@ CORRECTION = "feed_forward.expert_bias"
 
 @architecture("Lfm2ForCausalLM", model_type="lfm2")
 def lfm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Older configs have the fields tie_embedding, block_ff_dim and full_attn_idxs."""
+    """Reads LFM2. Older configs have tie_embedding, block_ff_dim and full_attn_idxs in place of newer fields."""
     return _read(with_silent(fields, SILENT))
 
 
 @architecture("Lfm2MoeForCausalLM", model_type="lfm2_moe")
 def lfm2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """All layers after the first num_dense_layers have experts. The inner size of the dense layers is intermediate_size
-    itself."""
+    """Reads LFM2 with experts. All layers after the first num_dense_layers have experts. intermediate_size is the exact
+    inner size of the dense layers."""
     fields = with_silent(fields, {**SILENT, **defaults("lfm2_moe"), "block_auto_adjust_ff_dim": False})
     silu_only(fields)
     count, hidden = expert_count(fields), fields.integer("hidden_size", 2, 1 << 17)

@@ -1,6 +1,5 @@
-"""LFM3: LFM2's gated convolutions, with windows, a gate for each head, and norms on both sides of blocks
-(Liquid AI 2026).
-"""
+"""LFM3: LFM2's gated convolutions; attention with windows and a gate for each head; norms before and after blocks
+(Liquid AI 2026)."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ CONV = "conv"
 
 @architecture("Lfm3ForCausalLM", model_type="lfm3")
 def lfm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types has conv, sliding_attention or full_attention for each layer. With use_sandwich_norm there are norms
-    after blocks as well."""
+    """Reads LFM3. layer_types has conv, sliding_attention or full_attention for each layer. With use_sandwich_norm
+    there are norms after blocks as well."""
     parts = read_parts(fields, defaults("lfm3"), kv_absent=4, eps="norm_eps", act=("", "silu"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     words, window = _layers(fields, facts.num_layers), window_of(fields, 256)

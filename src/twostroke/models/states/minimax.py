@@ -37,19 +37,20 @@ TABLES = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Adds rows, times alpha, and a block's output for these rows, times beta."""
+    """Adds two values: the rows that a block has read, times alpha, and the block's output, times beta."""
 
     alpha: float
     beta: float
 
     def __call__(self, rows: Value, made: Value) -> Value:
-        """Returns the sum of the rows and the block's output `made`, each times its factor."""
+        """Returns alpha times the rows plus beta times the block's output `made`."""
         return add(scale(rows, self.alpha), scale(made, self.beta))
 
 
 @architecture("MiniMaxForCausalLM", "MiniMaxText01ForCausalLM", model_type="minimax", other_types=("minimax_text_01",))
 def minimax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A config.json that was published has attn_type_list; transformers writes layer_types."""
+    """Reads MiniMax-Text-01. The kind of each layer is in attn_type_list in published configs, and in layer_types in
+    configs that transformers has saved."""
     published = bool(fields.integers("attn_type_list"))
     parts = read_parts(_published(fields) if published else fields, defaults("minimax"), kv_absent=8)
     fields, dim, layers = parts.fields, parts.heads.head_dim, parts.facts.num_layers

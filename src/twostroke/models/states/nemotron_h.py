@@ -47,8 +47,8 @@ PREFIXES = (("backbone.", "model."),)
 
 @architecture("NemotronHForCausalLM", model_type="nemotron_h")
 def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Nemotron-H. Only time_step_limit bounds dt. In transformers, the path for several tokens also applies
-    time_step_min, and the path for one token does not."""
+    """Reads Nemotron-H. time_step_limit bounds dt. time_step_min is ignored, because transformers applies it only when
+    it computes several tokens at once."""
     shape = _read(fields, _kinds(fields))
     kinds, norm = shape.kinds, shape.norm
     states = _states(shape.fields, shape.facts.hidden_size, norm.eps)
@@ -114,7 +114,8 @@ class _Shape:
     tied: bool
 
     def block(self, t: Tracer, kind: str, x: Value) -> Value:
-        """Applies a layer of attention, feed-forward block or experts, and returns the residual after it."""
+        """Applies one layer that is not Mamba-2: attention, a feed-forward block or experts. Returns the residual x
+        with the layer's output added."""
         h = self.norm(t, "norm", x)
         if kind == "attention":
             return add(x, attend(t, self.heads, h))
@@ -122,8 +123,8 @@ class _Shape:
 
 
 def _read(fields: Fields, kinds: tuple[str, ...], further: tuple[str, ...] = ()) -> _Shape:
-    """Reads the model, except its Mamba-2 layers. kinds: the kinds of its layers. further: kinds of the layers that
-    predict further tokens (MTP), in addition."""
+    """Reads the model, except its Mamba-2 layers. kinds: the kind of each layer of the model. further: the kinds of the
+    layers that predict further tokens (MTP), which come after these."""
     fields = with_silent(fields, {**defaults("nemotron_h"), "num_hidden_layers": len(kinds)})
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=4096, ignored=("mtp.", *(("lm_head.weight",) if tied else ())))

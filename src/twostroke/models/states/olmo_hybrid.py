@@ -26,8 +26,9 @@ GATE_EPS = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class OlmoDelta:
-    """key_dim, value_dim: the sizes of one head. strength: the largest factor of a change of the state; 2 where
-    linear_allow_neg_eigval lets states change sign, else 1."""
+    """The sizes of a layer with the gated delta rule. key_dim, value_dim: the sizes of one head. taps: how many
+    positions the convolution reads. strength: the largest value of beta, by which a change of the state is multiplied;
+    2 where linear_allow_neg_eigval lets states change sign, else 1."""
 
     hidden_size: int
     key_heads: int
@@ -40,9 +41,9 @@ class OlmoDelta:
 
 @architecture("OlmoHybridForCausalLM", model_type="olmo_hybrid")
 def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer has attention; in a model of fewer than four layers, the last one has. layer_types overrides
-    this. Heads are rotated only where rope_parameters or rope_theta name a base. Layers with attention have their norms
-    after the blocks."""
+    """Reads OLMo Hybrid. Every fourth layer has attention; in a model of fewer than four layers, the last one has.
+    layer_types overrides this. Heads are rotated only where rope_parameters or rope_theta name a base. Layers with
+    attention have their norms after the blocks."""
     parts = read_parts(fields, defaults("olmo_hybrid"))
     fields, layers, heads = parts.fields, parts.facts.num_layers, parts.heads.num_heads
     usual = [index % 4 == 3 for index in range(layers)]

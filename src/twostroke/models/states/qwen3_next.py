@@ -49,7 +49,8 @@ NOT_TEXT = ("model.visual.", "mtp.")
 
 @dataclass(frozen=True, slots=True)
 class Hybrid:
-    """The shape of a model. attending: for each layer, whether it has attention."""
+    """What Qwen3-Next and Qwen3.5 have in common, read from a config. heads: the layers with attention. delta: the
+    layers with the gated delta rule. attending: for each layer, whether it has attention."""
 
     fields: Fields
     facts: CommonFacts
@@ -62,7 +63,8 @@ class Hybrid:
 
 @architecture("Qwen3NextForCausalLM", model_type="qwen3_next")
 def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Most layers have experts with a shared one; decoder_sparse_step and mlp_only_layers define which."""
+    """Reads Qwen3-Next. Most layers have experts and a shared expert; decoder_sparse_step and mlp_only_layers define
+    which layers."""
     shape = _read_next(fields)
     fields, layers = shape.fields, shape.facts.num_layers
     count = fields.integer("num_experts", 0, MOST_EXPERTS)
@@ -77,33 +79,34 @@ def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen3_5ForCausalLM", model_type="qwen3_5_text")
 def qwen3_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has a dense feed-forward block."""
+    """Reads Qwen3.5. Every layer has a dense feed-forward block."""
     shape = _read_dense(fields)
     return shape.facts, _program(shape, (_dense(shape.fields, shape.facts),) * shape.facts.num_layers)
 
 
 @architecture("Qwen3_5ForConditionalGeneration", model_type="qwen3_5")
 def qwen3_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return language_model(fields, "Qwen3_5ForCausalLM")
 
 
 @architecture("Qwen3_5MoeForCausalLM", model_type="qwen3_5_moe_text")
 def qwen3_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has experts with a shared one. Files hold a tensor for each expert, or stacks of all experts."""
+    """Reads Qwen3.5 with experts. Every layer has experts and a shared expert. Files hold a tensor for each expert, or
+    stacks of all experts."""
     shape, block = _read_moe(fields)
     return replace(shape.facts, stacks=STACKS), _program(shape, (block,) * shape.facts.num_layers)
 
 
 @architecture("Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe")
 def qwen3_5_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return language_model(fields, "Qwen3_5MoeForCausalLM")
 
 
 @predicts("Qwen3NextForCausalLM")
 def next_prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads a prediction layer with attention, and with experts where the model has them."""
+    """Reads the layer that predicts a further token (MTP). It has attention, and experts where the model has them."""
     shape = _read_next(fields)
     count = shape.fields.integer("num_experts", 0, MOST_EXPERTS)
     return _prediction(
@@ -114,19 +117,20 @@ def next_prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 @predicts("Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration")
 def dense_prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads a prediction layer with attention."""
+    """Reads the layer that predicts a further token (MTP) of a model without experts. The layer has attention."""
     shape = _read_dense(text_fields(fields))
     return _prediction(shape, _dense(shape.fields, shape.facts))
 
 
 @predicts("Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration")
 def moe_prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Reads a prediction layer with attention and experts."""
+    """Reads the layer that predicts a further token (MTP) of a model with experts. The layer has attention and
+    experts."""
     return _prediction(*_read_moe(text_fields(fields)))
 
 
 def _prediction(shape: Hybrid, block: FeedForwardText) -> tuple[MtpHead, ...]:
-    """Returns the prediction layer. Its tensors have names of their own, next to those of the model."""
+    """Returns the layer that predicts a further token (MTP). Its tensors are stored outside the model's layers."""
     norm, turn = shape.norm, turn_of(shape)
 
     def layer(t: Tracer, x: Value) -> Value:
@@ -151,7 +155,8 @@ def _read_moe(fields: Fields) -> tuple[Hybrid, FeedForwardText]:
 
 
 def read_hybrid(fields: Fields, *, by_key_head: bool) -> Hybrid:
-    """Reads the shape of a model, from a config whose defaults are filled in. by_key_head: see DeltaNetShape."""
+    """Reads what both families have in common, from a config whose defaults are filled in. by_key_head: whether the
+    tensors of the gated delta rule are grouped by key head."""
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=32_768, ignored=(*NOT_TEXT, *(("lm_head.weight",) if tied else ())))
     silu_only(fields)
@@ -192,7 +197,8 @@ def _dense(fields: Fields, facts: CommonFacts) -> FeedForwardText:
 
 
 def gated_mixture(fields: Fields, facts: CommonFacts, count: int) -> Mixture:
-    """Returns a mixture of experts, and one that every token uses, scaled by a gate of the token."""
+    """Returns a block of `count` experts and a shared expert, which every token uses. A gate, computed from the token's
+    row, scales the shared expert's output."""
     hidden = facts.hidden_size
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", True))
     feed = named_feed(hidden, fields.integer("shared_expert_intermediate_size", 1, 1 << 20), "mlp.shared_expert")

@@ -1,8 +1,9 @@
-"""Qwen4-Exp: Qwen3.5's layers with experts between several streams of the residual (Qwen Team 2026).
+"""Qwen4-Exp: Qwen3.5's layers with experts; several residual streams, which each block reads and adds to (Qwen Team
+2026).
 
-Layers with attention choose groups of indexer_compress_ratio positions. As long as there are no more groups than may be
-chosen, these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as
-fit into these groups. Longer sequences would need the choice, whose tensors are not read.
+Layers with attention attend to groups of indexer_compress_ratio positions that they choose. This choice is not
+implemented. Up to a certain length all groups would be chosen, so these layers see all positions; the longest sequence
+has this length.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def qwen4_exp(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen4ExpForConditionalGeneration", model_type="qwen4_exp")
 def qwen4_exp_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of a checkpoint that also sees images."""
+    """Reads only the language model of a checkpoint that also has an image encoder."""
     return language_model(fields, "Qwen4ExpForCausalLM")
 
 

@@ -33,9 +33,9 @@ NAMES = AttentionNames("q_proj", "k_proj", "v_proj", "o_proj")
 
 @dataclass(frozen=True, slots=True)
 class RecurrentBlock:
-    """width: channels of the recurrence, shared evenly by the heads of its gates. activation: the activation of the
-    other branch.
-    """
+    """A block of two branches, whose results are multiplied: one is a short convolution and an RG-LRU, the other a
+    product and `activation`. width: channels of the recurrence, shared evenly by the heads of its gates. taps: how many
+    positions the convolution reads."""
 
     hidden_size: int
     width: int
@@ -66,8 +66,8 @@ class RecurrentBlock:
 
 @architecture("RecurrentGemmaForCausalLM", model_type="recurrent_gemma")
 def recurrent_gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """block_types has recurrent or attention, repeated over the layers. intermediate_size counts the outputs of gate
-    and up together."""
+    """Reads RecurrentGemma. block_types is a list of recurrent and attention, which is repeated over the layers.
+    intermediate_size counts the outputs of gate and up together."""
     parts = read_parts(fields, SILENT, plus=1.0, act=("hidden_activation", "gelu_pytorch_tanh"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     if not fields.boolean("embeddings_scale_by_sqrt_dim", True):

@@ -1,8 +1,8 @@
 """Zamba: Mamba in every layer, and before some of them one transformer block that they share (Glorioso et al. 2024).
 
-The shared block reads the residual next to the embedding. Its output is not added to the residual. A product of the
-output is added to the input of the layer's Mamba block. The Mamba block scans in heads, and each head has products of
-its own.
+The shared block reads each row's residual joined with its embedding. Its output is not added to the residual. A layer
+multiplies this output by a matrix of its own, and adds it to the input of its Mamba block. The scan of a Mamba block is
+divided into heads, and each head has products of its own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class MambaHeads:
         return linear(multiply(join(*scanned), gate, Activation.SILU), last)
 
     def _scan(self, t: Tracer, index: int, x: Value, out: Value) -> None:
-        """Writes the scan of head `index` into `out`."""
+        """Computes dt, B and C of head number `index` from its channels x, runs its selective scan, and writes the
+        result into `out`."""
         heads, width, numbers, rank = self.heads, x.width, self.numbers, self.rank
 
         def product(name: str, rows: int, columns: int, bias: str = "") -> Weight:
@@ -81,8 +82,8 @@ class MambaHeads:
 
 @architecture("ZambaForCausalLM", model_type="zamba")
 def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layers_block_type has mamba or hybrid for each layer. Where it is absent, attn_layer_period and attn_layer_offset
-    decide."""
+    """Reads Zamba. layers_block_type has mamba or hybrid for each layer. Where it is absent, attn_layer_period and
+    attn_layer_offset decide."""
     fields = with_silent(fields, defaults("zamba"))
     if not fields.boolean("tie_word_embeddings", True):
         raise fields.wrong("tie_word_embeddings", "Without a tied head, transformers ties no shared blocks either.")
@@ -95,7 +96,7 @@ def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     blocks = [f"model.layers.{index}.shared_transf." for index, hybrid in enumerate(hybrids) if hybrid]
 
     def made(t: Tracer, x: Value, table: Weight) -> Value:
-        """Returns the shared block's output for the residual x."""
+        """Returns the output of the block that layers share. x: the residual. table: the embedding matrix."""
         h = norm(t, "input_layernorm", beside_embedding(t, x, table))
         return feed(t, norm(t, "pre_ff_layernorm", attend(t, shared, h), in_place=True))
 

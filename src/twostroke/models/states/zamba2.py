@@ -62,8 +62,9 @@ class SharedBlock:
     turn: RopeSpec | None
 
     def __call__(self, t: Tracer, use: int, x: Value, table: Weight) -> Value:
-        """Returns the block's output for the residual x in its use number `use`, counted from 0. table: the table of
-        embeddings."""
+        """Returns the block's output for the residual x. use: which use of the block in the model this is, counted from
+        0; each use has low-rank products of its own. table: the embedding matrix, from which the block reads the
+        tokens' embeddings again."""
         h = self.norm(t, "input_layernorm", beside_embedding(t, x, table))
         return self._fed(t, use, self.norm(t, "pre_ff_layernorm", self._attended(t, use, h)))
 
@@ -145,9 +146,9 @@ def _block(layer: int) -> str:
 
 
 def _other_adapters(hybrids: tuple[int, ...], blocks: int) -> Iterator[str]:
-    """Yields the beginnings of the names of low-rank products that are not used. A model whose layers share no block
-    still stores, in each layer's block, the low-rank products of every layer that would use that block if it were
-    shared."""
+    """Yields the beginnings of the names of low-rank products that are stored and not used, in models whose layers
+    share no block. There each layer has its own copy of a block, and the copy has the low-rank products of all layers
+    that would share it."""
     lists = [f"self_attn.linear_{name}_adapter_list" for name in "qkv"] + ["feed_forward.gate_up_proj_adapter_list"]
     for own, layer in enumerate(hybrids):
         for use in range(own % blocks, len(hybrids), blocks):

@@ -1,8 +1,8 @@
 """ZAYA 1: attention whose q and k pass two short convolutions, experts that a small network chooses (Zyphra 2026).
 
 Compressed convolutional attention (Figliolia et al. 2025): q and k pass a convolution of each channel and one within
-each head, and the mean of q and k is added. Half of v is made from the row before. A router also reads the value that
-the router of the layer before has read.
+each head, and the mean of q and k is added. Half of v is made from the row before. The network that chooses experts
+projects a row to a small vector, and adds the vector of the layer before to it.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ WHOLE, WINDOW = THETAS
 PARTIAL = 0.5
 """The share of a head that is rotated."""
 UNIT = Norm(1e-14, NormKind.UNIT)
-"""The norm of the heads of q and k: each is divided by its length. transformers replaces lengths below this epsilon by
-it."""
+"""The norm of the heads of q and k: each is divided by its length. As in transformers, a length below this epsilon
+counts as the epsilon."""
 PROJECTION, GATE = "self_attn.qkv_proj.", "mlp.gate."
 
 
 @dataclass(frozen=True, slots=True)
 class Convolved(HeadCounts):
-    """The heads of attention, with q and k that pass two convolutions. taps: how many positions the convolution of each
-    channel reads; the convolution within heads reads two."""
+    """The heads of attention, with q and k that pass two convolutions. The first mixes positions within each channel.
+    The second also mixes the channels of a head, over two positions. taps: how many positions the first one reads."""
 
     taps: int
 
     @property
     def channels(self) -> int:
-        """The number of elements of q and k."""
+        """The number of elements of q and k together."""
         return self.query + self.kv
 
 
 @architecture("ZayaForCausalLM", model_type="zaya")
 def zaya(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads ZAYA 1. In layer_types, hybrid_sliding layers have a window. A row that chooses the last expert skips the
-    block."""
+    """Reads ZAYA 1. In layer_types, hybrid_sliding layers have a window. The router's last choice is not an expert: a
+    row that chooses it skips the feed-forward block."""
     silu_only(fields)
     for name in ("attention_bias", "lm_head_bias"):
         refuse_setting(fields, name, "No published model of this family has these biases.")
@@ -117,7 +117,8 @@ def _turns(fields: Fields, head_dim: int, positions: int) -> dict[str, RopeSpec]
 
 
 def _mixture(fields: Fields, hidden: int) -> Mixture:
-    """Reads the experts. `_routes`, not the router of this mixture, chooses a row's expert."""
+    """Reads the experts. Their rows are not chosen by a router of the usual kind: the caller passes the result of
+    `_routes`."""
     fields.integer("num_experts_per_tok", 1, 1)
     count = expert_count(fields)
     return Mixture(
@@ -150,9 +151,9 @@ def _attend(t: Tracer, shape: Convolved, h: Value, window: int, turn: RopeSpec) 
 
 
 def _convolved(t: Tracer, shape: Convolved, qk: Value) -> Value:
-    """Returns q and k after both convolutions. The second one reads each row of the first one's result, and the row
-    before it. In transformers the row before a text's first row is the first convolution's bias. So this bias is added
-    only after each row has been joined with the row before, which is zero for the first row."""
+    """Returns q and k after both convolutions. The second one reads pairs of neighbouring rows of the first one's
+    result. Before a text's first row, transformers reads a row that is the first convolution's bias alone. To do the
+    same, this function adds the bias after the pairs are made: the row before the first is zero until then."""
     channels, dim = shape.channels, shape.head_dim
     first = short_conv(qk, conv_taps(t, "conv_qk_depthwise", channels, shape.taps))
     before, now = (1.0,) * channels, (0.0,) * channels
@@ -192,8 +193,9 @@ def _means(t: Tracer, shape: Convolved, qk: Value) -> tuple[Value, Value]:
 
 
 def _routes(t: Tracer, parts: Parts, rank: int, h: Value, before: Value | None) -> tuple[Value, Value]:
-    """Returns the expert of each row with its weight, and the value that the router of the next layer also reads.
-    before: this value from the layer before, which is overwritten."""
+    """Returns two values: the expert of each row with its weight, and the router's small vector of each row, which the
+    router of the next layer adds to its own. before: these vectors of the layer before, which are overwritten; None in
+    the first layer."""
     with t.layer(GATE):
         read = linear(h, t.matrix("router", {"down_proj": rank}, h.width, bias=True))
         if before is not None:

@@ -57,8 +57,9 @@ class SteadyDecode:
         return most
 
     def begin_one(self) -> bool:
-        """Takes the pages that the streams need for the next step. Returns False where all sequences of that step must
-        be planned singly."""
+        """Begins the next step for the streams (sequences that decode one token in each step): takes the pages that
+        they need. Returns False, and takes no pages, where the scheduler must plan every sequence of that step
+        itself."""
         queues, streams = self._queues, self._streams
         if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
             return False
@@ -69,7 +70,8 @@ class SteadyDecode:
         return True
 
     def names(self) -> set[str]:
-        """Returns the request ids of the streams. They are in the current step, so they must not be preempted."""
+        """Returns the request ids of the streams. The streams are part of the step that is being planned, so the
+        scheduler must not preempt them."""
         return self._streams.names()
 
     def positions(self) -> list[int]:
@@ -77,10 +79,10 @@ class SteadyDecode:
         return self._streams.positions()
 
     def skip(self, steps: int) -> list[Live]:
-        """Gives each stream the tokens of `steps` steps. No event is made. Returns the sequences that must be ended,
-        because they have reached their length.
+        """Gives each stream the tokens of `steps` steps, without events. Returns the sequences that the caller must
+        end, because they have reached their length.
 
-        steps: at most the number that the method `steps` has just returned, or 1 after `begin_one` has returned True.
+        steps: at most the number that `self.steps` has just returned. After `begin_one` has returned True: 1.
         """
         return self._streams.skip(steps)
 
@@ -94,9 +96,9 @@ class SteadyDecode:
         return self._cache.pages_left
 
     def _join(self) -> None:
-        """Adds the running sequences that decode to the streams. Sequences that still read their prompt are not added.
-        The page of the prompt's last token may be in the prefix tree already, and the sequence's own copy is then given
-        back. The pages of output tokens are unique."""
+        """Makes a stream of each running sequence that decodes. A sequence that still reads its prompt is left out. The
+        prefix tree may already have a page with the same prompt tokens, and then the sequence's own copy of the page is
+        given back. Pages of output tokens are unique."""
         streams, running = self._streams, self._queues.running
         if len(streams) == len(running):
             return

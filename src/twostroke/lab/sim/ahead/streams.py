@@ -23,12 +23,13 @@ OnTokens = Callable[[Request, int, int], None]
 
 
 class Streams:
-    """The streams of one scheduler: its sequences that get one token in every step. Steps are counted from 0; `clock`
-    is the number of the next step.
+    """The streams of one simulated scheduler: its sequences that get one token in every step. Simulated steps are
+    counted from 0; `clock` is the number of the next step.
 
     bases: for each stream, the position that it computes in the next step, minus clock. since: for each stream, its
-    first step. to_grow: the streams that begin a page in the next step and do not own it yet. due: for each step, the
-    streams whose page is full after it. ends: for each step, the streams that have their last token after it.
+    first step. to_grow: the streams that begin a page in the next step and do not own it yet. due: for the number of a
+    step, the streams that fill a page in this step. ends: for the number of a step, the streams that get their last
+    token in this step.
     """
 
     def __init__(self, cache: CacheManager, continuation: Continuation, on_tokens: OnTokens) -> None:
@@ -56,7 +57,7 @@ class Streams:
 
     @property
     def begin_pages(self) -> int:
-        """The number of pages that the next step takes for the streams."""
+        """The number of new pages that the streams need in the next step."""
         return len(self._to_grow)
 
     @property
@@ -75,14 +76,14 @@ class Streams:
         return [base + clock for base in self._bases.values()]
 
     def pages_in(self, steps: int) -> int:
-        """Returns how many pages the streams take in the next `steps` steps."""
+        """Returns how many new pages the streams need in the next `steps` steps together."""
         size = self._cache.page_tokens
         now = self._clock + size - 1  # a stream owns base + clock tokens, rounded up to pages
         then = now + steps
         return sum([(base + then) // size - (base + now) // size for base in self._bases.values()])
 
     def join(self, sequence: Live) -> None:
-        """Adds a sequence that decodes."""
+        """Makes a stream of a sequence that decodes."""
         size, clock, computed = self._cache.page_tokens, self._clock, sequence.computed
         self._bases[sequence] = computed - clock
         self._since[sequence] = clock
@@ -103,11 +104,11 @@ class Streams:
         self._to_grow = []
 
     def skip(self, steps: int) -> list[Live]:
-        """Gives every stream (a sequence that decodes one token in each step) the tokens of `steps` steps at once. The
-        pages of the first of these steps may have been taken already. Returns the sequences that got their last token;
-        they are no longer streams.
+        """Gives every stream (a sequence that decodes one token in each step) the tokens of `steps` steps at once, and
+        takes the pages that it needs. `begin_step` may have taken the pages of the first step already. Returns the
+        sequences that got their last token; they are no longer streams.
 
-        steps: steps_left at most.
+        steps: not more than `steps_left`.
         """
         for _ in range(steps):
             if self._to_grow:
@@ -125,8 +126,8 @@ class Streams:
         return sorted(ended, key=_admission)
 
     def settle(self) -> None:
-        """Gives every stream the tokens and positions that it should have by now. Afterwards all of these sequences are
-        planned singly again, until they are joined anew."""
+        """Gives every stream the tokens and positions that it should have by now, and ends all streams. The scheduler
+        plans these sequences itself again, until `join` makes streams of them anew."""
         self._look_at(self._bases)
         for sequence, since in self._since.items():
             if since < self._clock:
@@ -135,13 +136,14 @@ class Streams:
             kept.clear()
 
     def _fill(self, full: list[Live]) -> None:
-        """Records that these streams filled a page in step clock - 1."""
+        """Takes the streams that filled a page in the step that has just ended. They need a new page in the next
+        step."""
         self._look_at(full)
         self._to_grow = full.copy()
         self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)
 
     def _look_at(self, sequences: Iterable[Live]) -> None:
-        """Updates the tokens, positions and pages of these sequences to the present step."""
+        """Brings the tokens, positions and pages of these sequences up to the step `clock`."""
         bases, clock = self._bases, self._clock
         for sequence in sequences:
             computed = bases[sequence] + clock

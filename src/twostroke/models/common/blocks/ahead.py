@@ -16,10 +16,10 @@ from twostroke.ops.program.values import Value, Weight
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AheadProgram:
-    """The program of a draft layer. states: (T, D), filled before each call with the model's hidden states, or with
-    `own` of an earlier call. own: (R, D), the hidden states that the layer makes at the R positions with logits.
-    shared: the model's matrices that the layer uses. rows: (T, D), the layer's hidden states at all positions; None
-    where they are not computed."""
+    """The program of a draft layer. states: (T, D), filled before each call with the hidden states from which the layer
+    guesses: the model's, or `own` of an earlier call. own: (R, D), the hidden states that the layer itself makes at the
+    R positions with logits. rows: (T, D), the same at all positions; None where they are not computed. shared: the
+    model's matrices that the layer uses."""
 
     plain: Program
     program: Program

@@ -76,9 +76,10 @@ class Heads(HeadCounts):
     checkpoint's rotary pairs lie side by side. slopes: the slopes of ALiBi, one for each query head. gated: q's tensor
     has the rows of a gate after those of each head; the head's output is multiplied by the gate's sigmoid.
     query_growth: how much queries grow with the logarithm of their position, see RopeSpec. Heads with such a growth
-    must be rotated whole. ahead: see PagedKV. gates: how many numbers the product of names.gate makes; each multiplies
-    an equal share of the elements. 0 means one number for each element. gate_function: the function that is applied to
-    these numbers. clip: q, k and v are clipped to -clip .. clip, before the norms of heads and the rotation; 0 for no
+    must be rotated whole. ahead: how many later positions a query sees, 0 for causal attention. gates: the number of
+    gates that the product names.gate makes from a row. The elements of all heads are divided evenly among the gates,
+    and each gate multiplies its share; 0 means a gate for each element. gate_function: the function that is applied to
+    the gates. clip: q, k and v are clipped to -clip .. clip, before the norms of heads and the rotation; 0 for no
     limit. inner_norm: the norm of the output of all heads, before the last product (BitNet).
     """
 
@@ -185,8 +186,9 @@ def attend(
 
 
 def _may_shift_keys(shape: Heads, turn: RopeSpec | None) -> bool:
-    """Returns whether one vector may be taken from all keys of a head: their scores then change by one number, which a
-    softmax does not see. This needs a bias that reaches the keys as it is, and scores that nothing else compares."""
+    """Returns whether the same vector may be subtracted from all keys of a head. All scores of a query then change by
+    the same number, which a softmax ignores. The keys must have a bias, and no norm or clipping of q and k, sinks or
+    soft cap must see the change."""
     changed = shape.wide_norm or shape.head_norm or shape.clip or (turn and (turn.power or turn.back or turn.still))
     compared = shape.names.sinks or shape.soft_cap
     return shape.qkv_bias and not shape.ahead and not changed and not compared

@@ -18,8 +18,8 @@ UP_OR_DOWN = {GATE_UP: "up_proj", DOWN: "down_proj"}
 
 @dataclass(frozen=True, slots=True)
 class BankShape:
-    """experts: the number of experts. gated: the experts' first product has the rows of a gate, and as many rows that
-    the gate multiplies. biased: products have biases."""
+    """The sizes of a layer's experts. experts: their number. gated: each expert's first product makes a gate, and as
+    many elements that the gate multiplies. biased: the products have biases."""
 
     experts: int
     hidden_size: int
@@ -34,7 +34,8 @@ class BankShape:
 
 
 class Banks(Protocol):
-    """Builds the two banks of a layer's experts from the tensors of a checkpoint."""
+    """Builds the two banks of a layer's experts, one of first and one of second products, from the tensors of a
+    checkpoint."""
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
         """Returns the bank of first products: for each expert all rows of the gate, then all rows that the gate

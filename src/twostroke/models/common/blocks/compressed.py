@@ -1,9 +1,10 @@
 """Attention over the last positions and over compressed entries of all earlier ones (DeepSeek-AI 2026).
 
-One vector of a position is key and value of all heads. An entry is one such vector for several positions. The rotated
-elements are the last of a head in the checkpoint and the first in this module's heads. Queries, keys and outputs are
-computed in the module's order; outputs are put back into the checkpoint's order before the next product. A value is the
-same vector as its key, so it is rotated too; the outputs are therefore rotated back.
+One vector of a position is both the key and the value of all heads. An entry is one such vector for several positions.
+Because keys are rotated, values are rotated too, so the outputs of attention are rotated back.
+
+In the checkpoint the rotated elements are the last of a head. Here they are the first in queries, keys and outputs. The
+outputs are put back into the checkpoint's order before the next product.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ class EntryIndex:
 
 @dataclass(frozen=True, slots=True)
 class CompressedHeads:
-    """The settings of the attention block. query_rank: the size of the latent that queries are made of. groups,
-    group_rank: the output first goes through one matrix for each group of heads, whose result has group_rank elements.
-    window: the number of last positions that a row sees one by one. rate: how many positions make an entry, 0 for no
-    entries. Where there is an index, an entry is made of two windows of `rate` positions: its own and the one before.
-    norm: the norm of latents, keys and entries; queries have the same norm without weights."""
+    """The settings of attention over compressed entries. query_rank: the size of the latent that queries are made of.
+    groups, group_rank: the output first goes through one matrix for each group of heads, whose result has group_rank
+    elements. window: the number of last positions that a row sees one by one. rate: how many positions make an entry, 0
+    for no entries. index: chooses the entries that a row sees; None where a row sees all. With an index, an entry is
+    made of its own `rate` positions and of the `rate` positions before them. norm: the norm of latents, keys and
+    entries; queries have the same norm without weights."""
 
     hidden_size: int
     num_heads: int
@@ -58,7 +60,8 @@ class CompressedHeads:
 
 
 def attend_compressed(t: Tracer, shape: CompressedHeads, h: Value) -> Value:
-    """Returns the output of the attention block for the normed rows h, before it is added to the residual."""
+    """Returns the output of attention over the last positions and over compressed entries, before it is added to the
+    residual. h: the normed rows."""
     width, heads, turn = shape.hidden_size, shape.num_heads, Rope(shape.turn)
     latent = linear(h, t.matrix("q_latent", {"attn.wq_a": shape.query_rank}, width))
     latent = shape.norm(t, "attn.q_norm", latent, in_place=True)
@@ -97,7 +100,9 @@ def _compressed(t: Tracer, shape: CompressedHeads, h: Value, latent: Value) -> t
 
 
 def _entries(t: Tracer, shape: CompressedHeads, name: str, dim: int, series: int, h: Value) -> Cache:
-    """Returns the cache of compressed entries, to which those of the rows h are written."""
+    """Adds the entries that the rows h complete to a cache of compressed entries, and returns the cache. name: the
+    beginning of the tensors' names. dim: the size of an entry. series: how many groups of `rate` positions an entry is
+    made of, 1 or 2."""
     rows, rate = series * dim, shape.rate
     made = linear(h, t.matrix("router", {f"{name}.wkv": rows, f"{name}.wgate": rows}, shape.hidden_size))
     bias = t.vector_of((Tensor(t.name(f"{name}.ape"), (rate, rows)),), rate * rows)
@@ -110,7 +115,8 @@ def _entries(t: Tracer, shape: CompressedHeads, name: str, dim: int, series: int
 
 
 def _output(t: Tracer, shape: CompressedHeads, seen: Value) -> Value:
-    """Applies the product of each group of heads, then the product of all groups."""
+    """Multiplies each group of heads of attention's result by a matrix of its own (wo_a), then all groups together by
+    one matrix (wo_b)."""
     heads, dim, groups = shape.num_heads, shape.dim, shape.groups
     stored = _order(heads, dim, shape.turn.rotary_dim, back=True)
     put_back = take_columns(seen, t.constant("order", stored)).heads(groups)

@@ -48,7 +48,8 @@ class Decoder:
 
 
 def decoder_of(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
-    """Returns a decoder whose tensors have the usual names."""
+    """Returns the parts around the layers (embedding, last norm, head) with the tensor names that most families
+    have."""
     return Decoder(facts.vocab_size, facts.hidden_size, facts.num_layers, norm, tied)
 
 

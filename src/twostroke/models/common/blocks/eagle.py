@@ -2,7 +2,7 @@
 
     x = fc([E(token t + 1); h_t]); x = x + attention(x); x = x + feed_forward(norm(x)); the hidden state at t + 1 is x
 
-h is the hidden state after the model's last norm, or the layer's own result where it guesses on. E and the output
+h is the hidden state after the model's last norm; after the first guess, it is the layer's own result. E and the output
 matrix are those of the model. The layer has no norm before its attention. Tensors are named as in the published
 checkpoints: fc.weight, fc.bias, layers.0.self_attn.q_proj.weight and so on.
 """

@@ -1,6 +1,6 @@
-"""An EAGLE-3 layer: one decoder layer over hidden states of three places of the model (Li et al. 2025).
+"""An EAGLE-3 layer: one decoder layer over the hidden states after three of the model's layers (Li et al. 2025).
 
-    s = fc([h of three layers]), or the layer's own result where it guesses on
+    s = fc([h of three layers]); after the first guess, s is the layer's own x instead
     x = s + attention([norm(E(token t + 1)); norm(s)]); x = x + feed_forward(norm(x)); logits: M norm(x)
 
 x is the hidden state at t + 1. E is the model's embedding. M is the layer's own and may have fewer tokens than the

@@ -35,7 +35,8 @@ def tanh(x: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The tables that are added up, and the norm of the sum. The names of tensors have no ".weight".
+    """The embedding tables of which one row each is added up for a token, and the norm of the sum. The names of tensors
+    have no ".weight".
 
     places: rows of the table of positions, 0 for none (rotations say where a token is). first_place: the row of
     position 0. types: rows of the table of token types, 0 for none.
@@ -118,7 +119,7 @@ def joined_heads(width: int, num_heads: int, head_dim: int, joined: str, out: st
 
 
 def classified(t: Tracer, x: Value, dense: str, out: str, labels: int, between: ValueText = tanh) -> Value:
-    """Returns the scores of a text from its first row: a product, a function, a product; both products have biases."""
+    """Returns the scores of a text from its first row: two products with biases, and the activation `between` them."""
     width = x.width
     middle = linear(gather_rows(x, t.logit_rows), t.matrix("classes", {dense: width}, width, bias=True))
     return linear(between(middle), t.matrix("classes", {out: labels}, width, bias=True))

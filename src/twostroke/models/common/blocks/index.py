@@ -42,8 +42,9 @@ class Index:
     eps: float = INDEX_EPS
 
     def orders(self, heads: int, turned: int) -> tuple[HeadRows | None, ...]:
-        """Returns the orders in which the rows of `heads` heads are read, so that the rotated rows come first in each
-        head. None means the order in which they are stored."""
+        """Returns in which order the rows of a matrix that makes `heads` heads are read, so that the rotated rows come
+        first in each head. turned: the number of rotated rows of a head. Each member stands for some of the rows; None
+        means all of them, as they are stored."""
         dim, plain = self.dim, self.dim - turned
         if self.turned_last:
             parts = ((turned, plain), (plain, 0))
@@ -57,8 +58,8 @@ def attend_chosen(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Valu
 
 
 def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
-    """Returns the output of the attention block, and the positions that each row attends to. These are `found`, or
-    where it is None the positions that the layer's own index chooses."""
+    """Returns the output of the attention block, and the positions that each row attends to. found: the positions that
+    an earlier layer has chosen for each row; None where this layer's own index chooses them."""
     cache, latent = keep_latents(t, shape, h), query_latent(t, shape, h)
     chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)
@@ -67,8 +68,9 @@ def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: V
 
 
 def choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value, factor: Value | None = None) -> Value:
-    """Returns the positions that each row attends to. latent: the input from which the index's queries are made.
-    factor: (T, heads), multiplies the queries of each head; None for no factor."""
+    """Returns the positions that each row attends to. The index makes its keys and the weights of its heads from the
+    normed rows h, and its queries from `latent`. factor: (T, heads), multiplies the queries of each head; None for no
+    factor."""
     orders, dim, prefix = index.orders(1, shape.turned), index.dim, f"{shape.name}.indexer."
     keys = linear(h, t.selected("index_keys", f"{prefix}wk", dim, shape.hidden_size, orders))
     weight, bias = (

@@ -27,8 +27,8 @@ from twostroke.types.spec.rope import RopeKind, RopeSpec
 LATENT_NORM = Norm(1e-6)
 """The norm of latents. Most families use this eps, whatever eps their configs give for the other norms."""
 STAND_IN = 2
-"""Pages of latents always have room for a shared part of keys. In models without such a part, so many zeros are stored.
-"""
+"""How many zeros are cached as the part of the key that all heads share, in models whose keys have no such part. Pages
+of latents always have room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ class LatentNames:
 class LatentHeads:
     """The settings of a latent attention block. query_rank: the size of the latent that queries are made of; 0 where
     they are made of the residual. rank: the size of the latent that keys and values are made of. plain, turned: how
-    many elements of a head of q and k have no rotation and how many have one. All heads share the second part of the
-    key; its size may be 0. value_dim: the size of a head of V. turn: the rotation; None where the second part is not
-    rotated either. interleaved: the checkpoint's rotary pairs lie side by side. bias: the products that read and write
-    the residual have a bias, except q without a latent. query_growth: how much queries grow with the logarithm of their
-    position, see RopeSpec. latent_scale: the factor of the normed latent. gate: the name of a product that makes one
-    number for each head; the head's output is multiplied by the number's sigmoid. Empty for none. name: the beginning
-    of the names of the block's tensors; names: the rest of these names. norm: the norm of latents. window: the number
-    of positions that a row sees, 0 for all. turned_norm: the name of the norm of the rotary part of keys, before the
-    rotation; empty for none. rates: the full name of the tensor of the rotation's frequencies, see Rope; empty where
-    they are computed."""
+    many elements of a head of q and k have no rotation and how many have one. All heads share the `turned` elements of
+    the key; there may be none. value_dim: the size of a head of V. turn: the rotation; None where the `turned` elements
+    are not rotated either. interleaved: the checkpoint's rotary pairs lie side by side. bias: the products that read
+    and write the residual have a bias, except q without a latent. query_growth: how much queries grow with the
+    logarithm of their position, see RopeSpec. latent_scale: the factor of the normed latent. gate: the name of a
+    product that makes one number for each head; the head's output is multiplied by the number's sigmoid. Empty for
+    none. name: the beginning of the names of the block's tensors; names: the rest of these names. norm: the norm of
+    latents. window: the number of positions that a row sees, 0 for all. turned_norm: the name of the norm of the rotary
+    part of keys, before the rotation; empty for none. rates: the full name of the tensor of the rotation's frequencies,
+    see Rope; empty where they are computed."""
 
     hidden_size: int
     num_heads: int
@@ -85,8 +85,7 @@ class LatentHeads:
 
     @property
     def pairs(self) -> int:
-        """The number of rotary pairs of a head whose two elements are neighbours in the checkpoint; 0 where they are
-        not."""
+        """The number of rotary pairs of a head if the elements of a pair are neighbours in the checkpoint, else 0."""
         return self.turned // 2 if self.interleaved else 0
 
 
@@ -144,8 +143,9 @@ def rotation(t: Tracer, shape: LatentHeads, turn: RopeSpec) -> Rope:
 
 
 def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None = None) -> tuple[Value, Value]:
-    """Returns the queries of each head for latents (T, H, rank) and for the rotary part of keys (T, H, turned). factor:
-    (T, H), multiplies the queries of each head; None for no factor."""
+    """Makes the queries of each head from the rows `source` and rotates them. Returns two parts: one is multiplied by
+    the cached latents (T, H, rank), the other by the rotary part of keys (T, H, turned). factor: (T, H), multiplies the
+    queries of each head; None for no factor."""
     heads, step = shape.num_heads, shape.plain + shape.turned
     if not shape.turned:
         plain = linear(source, _asking(t, shape, source.width, (HeadRows(heads, step, step),)))
@@ -162,8 +162,8 @@ def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None =
 
 
 def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
-    """Applies the rotation to queries, and maps their other part to latents. plain, turned: the parts of all heads
-    without and with a rotation. Returns the same two values as `queries`."""
+    """Takes the two parts of all heads' queries, without (plain) and with (turned) a rotation. Returns the plain part
+    multiplied by the matrices that make keys from latents (T, H, rank), and the rotated part (T, H, turned)."""
     plain, turned = plain.heads(shape.num_heads), turned.heads(shape.num_heads)
     if not shape.turn:
         return head_linear(plain, _keys_up(t, shape)), turned

@@ -1,5 +1,5 @@
-"""Layers of an attention and a feed-forward block, by the order of both blocks and their norms. The names of tensors
-are those of most families."""
+"""Layers of an attention and a feed-forward block. Each function is for another order of the two blocks and their
+norms. The default names of tensors are those that most families have."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ def pre_decoder(
     blocks: Sequence[FeedForwardText | None] = (),
 ) -> tuple[CommonFacts, ProgramText]:
     """Returns facts and program of a decoder whose layers have a norm before each block. windows: the attention window
-    of each layer. blocks: for each layer a feed-forward block of its own, or None for the usual one. Both may be empty
-    for none. Raises ValueError where their number is not the number of layers."""
+    of each layer; empty for no windows. factor: multiplies the blocks' outputs. norms: the names of both norms. blocks:
+    for each layer a feed-forward block, or None for the usual one; empty if all are usual. Raises ValueError where a
+    sequence does not have one member for each layer."""
     layers = parts.facts.num_layers
     turns = turn if isinstance(turn, Sequence) else (turn,) * layers
     windows, blocks = windows or (0,) * layers, blocks or (None,) * layers

@@ -25,7 +25,8 @@ FILE_NAME = "medusa_lm_head.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class MedusaConfig:
-    """own_matrix: whether each head has an output matrix of its own."""
+    """The sizes of Medusa heads. own_matrix: whether each head has an output matrix of its own, in place of the
+    model's."""
 
     num_heads: int
     num_layers: int

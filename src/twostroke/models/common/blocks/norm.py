@@ -37,8 +37,8 @@ class HeadWeights(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Norm:
     """The norms of a model. plus: the number that is added to the stored weights (1 where they are stored as w - 1).
-    heads: how the weights of per-head norms are stored. It is used for the kind PLAIN_LAYER (no bias); the other kinds
-    have one vector for all heads, or no weights."""
+    heads: how the weights of per-head norms are stored, for norms of the kind PLAIN_LAYER (layer norms without biases).
+    Norms of other kinds have one vector for all heads, or no weights."""
 
     eps: float
     kind: NormKind = NormKind.RMS

@@ -1,4 +1,5 @@
-"""Attention of Gemma 3n and Gemma 4: norms on q, k and v, scores that are not scaled, K and V of an earlier layer."""
+"""Attention of Gemma 3n and Gemma 4: norms on q, k and v, and scores that are not scaled. Some layers read the K and V
+of an earlier layer."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from twostroke.types.spec.rope import RopeSpec
 
 @dataclass(frozen=True, slots=True)
 class NormedHeads(HeadCounts):
-    """The heads of one layer. window: the number of positions that a row sees, 0 for all. bias: whether all four
-    products have a bias.
+    """The heads of one layer. window: the number of positions that a row sees, 0 for all. bias: whether the products
+    for q, k, v and the output have biases.
 
     values_are_keys: there is no product for V; V is K before its norm and its rotation.
     """
@@ -71,9 +72,9 @@ def _seen(t: Tracer, shape: NormedHeads, q: Value, cache: Cache) -> Value:
 
 
 def owners(types: tuple[str, ...], shared: int) -> tuple[int | None, ...]:
-    """Returns for each layer the layer whose K and V it reads, or None for its own. Each of the last `shared` layers
-    reads K and V of the last layer of its type that comes before all of these layers. Raises ValueError where there is
-    no such layer."""
+    """Returns for each layer the layer whose K and V it reads, or None for its own. The last `shared` layers have no K
+    and V of their own. Each of them reads those of the last other layer that has its type. Raises ValueError where
+    there is no such layer."""
     first = len(types) - shared
     last = {kind: index for index, kind in enumerate(types[:first])}
     if any(kind not in last for kind in types[first:]):

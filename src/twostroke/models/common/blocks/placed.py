@@ -19,9 +19,10 @@ from twostroke.ops.program.values import PagedKV, Tensor, Value, Vector
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The relative position terms that are added to the scores. table: one number for each head and bucket. by_row,
-    by_key: a number for each bucket, made from the query's row or the key's row. See ops/attention/placed_attention.py.
-    A field is None where there is no such term."""
+    """The terms for relative positions that are added to the scores. The distance between query and key decides the
+    bucket, and the bucket decides the term. table: one number for each head and bucket. by_row, by_key: a number for
+    each bucket, made from the query's row or the key's row. See ops/attention/placed_attention.py. A field is None
+    where there is no such term."""
 
     table: Vector | None = None
     by_row: Value | None = None
@@ -34,8 +35,8 @@ BesideText = Callable[[Tracer, Value, Value], Beside]
 
 def placed_attend(t: Tracer, shape: Heads, h: Value, places: tuple[float, ...], beside: BesideText) -> Value:
     """Returns the output of an attention block with relative position terms, before it is added to the residual. h: the
-    rows. places: the bucket of each distance -R .. R, where a distance is a key's position minus a row's. beside:
-    returns the terms."""
+    rows. places: the bucket of each distance from -R to R, where a distance is a key's position minus a row's. beside:
+    makes the terms from q and k."""
     names = shape.names
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
     made = linear(h, t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias))
@@ -56,7 +57,8 @@ def placed_attend(t: Tracer, shape: Heads, h: Value, places: tuple[float, ...], 
 
 
 def bias_table(t: Tracer, name: str, count: int, heads: int) -> Vector:
-    """Returns the numbers of a tensor (buckets, heads), head by head."""
+    """Returns the table of relative position terms: the numbers of a tensor (buckets of distances, heads), head by
+    head."""
     return t.vector_of((Tensor(t.name(f"{name}.weight"), (count, heads), transposed=True),), count * heads)
 
 

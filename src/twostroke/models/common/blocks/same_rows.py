@@ -11,8 +11,8 @@ from twostroke.ops.rows.layer_norm import layer_norm
 
 
 def same_rows(t: Tracer, like: Value, numbers: Vector) -> Value:
-    """Returns a new value with `numbers` (D,) in each row. like (T, D): a value with the wanted number of rows. Its
-    numbers must be finite, and they do not change the result. Raises ValueError where its width is not D."""
+    """Returns a new value with `numbers` (D,) in each row. like (T, D): any value with the wanted number of rows. Only
+    its shape matters, but its numbers must be finite. Raises ValueError where the width of `like` is not D."""
     if numbers.length != like.width:
         raise ValueError(f"{numbers.length} numbers for rows of {like.width}")
     return layer_norm(like.flat(), t.constant("zeros", (0.0,) * numbers.length), numbers, 1.0)

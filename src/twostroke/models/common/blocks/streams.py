@@ -37,13 +37,13 @@ class MixedStreams:
     norm_eps: float
 
     def begin(self, t: Tracer, x: Value) -> Value:
-        """Returns the streams at the beginning, which are all equal to the embedded rows x (T, D)."""
+        """Returns the residual streams before the first layer, which are all equal to the embedded rows x (T, D)."""
         order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
         return take_columns(x, t.constant("order", order)).heads(self.count)
 
     def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
-        """Returns the input of a block (T, D), and the weights (shares) of the streams and of the block's output. x:
-        the streams. name: the beginning of the names of the tensors."""
+        """Returns the input of a block (T, D), and the weights (shares) that `write` uses after the block. x: the
+        residual streams. name: the beginning of the names of the tensors."""
         shares = self._shares(t, name, x, (2 + self.count) * self.count, 3)
         return weigh_streams(x, shares.columns(0, self.count)).flat(), shares
 
@@ -55,7 +55,8 @@ class MixedStreams:
         return mix_streams(added, x, shares.columns(2 * count, count * count))
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:
-        """Returns one weighted sum (T, D) of the streams, which goes to the last norm."""
+        """Returns a weighted sum (T, D) of the residual streams x, which goes to the last norm. The weights are
+        computed from x."""
         return weigh_streams(x, self._shares(t, name, x, self.count, 1)).flat()
 
     def _product(self, t: Tracer, name: str, x: Value, outputs: int) -> Value:
@@ -72,8 +73,9 @@ class MixedStreams:
 
 @dataclass(frozen=True, slots=True)
 class KeptStreams(MixedStreams):
-    """Streams that are not mixed with each other. A block's output is added to each of them with a factor between 0 and
-    `most` (Tencent 2026). rounds: has no meaning for these streams."""
+    """Residual streams that are not mixed with each other. A block's output is added to each of them with a factor
+    between 0 and `most`, which is computed from the streams (Tencent 2026). rounds: has no meaning for these
+    streams."""
 
     most: float = 2.0
 
@@ -87,9 +89,9 @@ class KeptStreams(MixedStreams):
         return mix_streams(x, made.heads(1), shares)
 
     def _half(self, t: Tracer, name: str, logits: Value, place: int, eps: float) -> Value:
-        """Returns sigmoid(factor * logit + base) + eps for each logit. place: 0 for the weights with which a block
-        reads the streams, 1 for those with which its output is added. The tensors of bases and factors hold both, one
-        after the other."""
+        """Returns sigmoid(factor * logit + base) + eps for each logit: the weights with which a block reads the streams
+        (place 0), or with which its output is added to them (place 1). The tensors of bases and factors hold the
+        numbers for both, one after the other."""
         count, first = self.count, place * self.count
         base = Tensor(t.name(f"{name}_base"), (2 * count,), rows=(first, first + count))
         factor = Tensor(t.name(f"{name}_scale"), (2,), rows=(place, place + 1))
@@ -98,10 +100,10 @@ class KeptStreams(MixedStreams):
 
 @dataclass(frozen=True, slots=True)
 class GatedStreams:
-    """Residual streams of which a block reads the mean (Qwen4-Exp, 2026). Before the mean is taken, each element of the
-    normed streams is multiplied by a gate, which two products compute from all streams. The block's output is added to
-    each stream with a weight (share) of its own. rank: the rank of the two products. eps: the epsilon of the norm of
-    each stream, whose weights are stored as w - 1."""
+    """Residual streams (Qwen4-Exp, 2026). A block reads the mean of the normed streams, after each element was
+    multiplied by a gate. The gates are computed from all streams by two products. The block's output is added to each
+    stream with a weight (share) of its own. rank: the rank of the two products. eps: the epsilon of the norm of each
+    stream, whose weights are stored as w - 1."""
 
     count: int
     width: int
@@ -109,7 +111,7 @@ class GatedStreams:
     eps: float
 
     def begin(self, t: Tracer, x: Value) -> Value:
-        """Returns the streams at the beginning, which are all equal to the embedded rows x (T, D)."""
+        """Returns the residual streams before the first layer, which are all equal to the embedded rows x (T, D)."""
         order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
         return take_columns(x, t.constant("order", order)).heads(self.count)
 
@@ -123,8 +125,8 @@ class GatedStreams:
         return self._mean(t, name, normed), shares
 
     def write(self, x: Value, shares: Value, made: Value) -> Value:
-        """Returns the residual streams after a block: its output `made` is added to each stream x with the stream's
-        weight in `shares`."""
+        """Returns the residual streams after a block. x: the streams before it. made: the block's output, which is
+        added to each stream with the stream's weight in `shares`."""
         return mix_streams(x, made.heads(1), shares)
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:

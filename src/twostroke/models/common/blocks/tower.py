@@ -29,8 +29,8 @@ COLORS = 3
 class Patches:
     """The product that makes a row of each patch. The names of tensors have no ".weight".
 
-    side: the side of a patch in pixels. frames: how often a patch repeats its pixels; 0 for a kernel without an axis of
-    frames. flat: the matrix is stored as (width, pixels and colours), not as a kernel.
+    side: the side of a patch in pixels. frames: how many times the pixels of an image are repeated in a patch; 0 for a
+    kernel without an axis of frames. flat: the matrix is stored as (width, pixels and colours), not as a kernel.
     """
 
     side: int
@@ -63,8 +63,8 @@ def with_given_places(t: Tracer, x: Value) -> Value:
 
 
 def turn_by_halves(head_dim: int, theta: float, axes: tuple[int, int] = (0, 1)) -> Rope:
-    """Returns a rotation whose first half of the pairs is rotated by the line of a patch, and the second half by its
-    column, with the same frequencies.
+    """Returns a two-dimensional rotation of heads: the first half of the pairs is rotated by the line of a patch, and
+    the second half by its column. Both halves have the same frequencies.
 
     axes: the axis of each half, 0 for lines and 1 for columns.
     """
@@ -74,16 +74,17 @@ def turn_by_halves(head_dim: int, theta: float, axes: tuple[int, int] = (0, 1)) 
 
 
 def turn_by_turns(head_dim: int, theta: float) -> Rope:
-    """Returns a rotation like that of `turn_by_halves`, with the frequencies of the even pairs for lines and those of
-    the odd pairs for columns."""
+    """Returns a two-dimensional rotation of heads: the first half of the pairs is rotated by the line of a patch, and
+    the second half by its column. Of the usual frequencies, lines have the even ones (0, 2 ...) and columns the odd
+    ones."""
     quarter = head_dim // 4
     turns = RowTurns((0,) * quarter + (1,) * quarter, (*range(0, 2 * quarter, 2), *range(1, 2 * quarter, 2)))
     return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
 
 
 def turn_by_pairs(head_dim: int, theta: float) -> Rope:
-    """Returns a rotation whose even pairs are rotated by the column of a patch, and whose odd pairs by its line. Pairs
-    2 i and 2 i + 1 have the same frequency."""
+    """Returns a two-dimensional rotation of heads: even pairs are rotated by the column of a patch, and odd pairs by
+    its line. Pairs 2 i and 2 i + 1 have the same frequency."""
     quarter = head_dim // 4
     turns = RowTurns((1, 0) * quarter, tuple(2 * (pair // 2) for pair in range(2 * quarter)))
     return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)

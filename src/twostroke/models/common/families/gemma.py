@@ -1,4 +1,4 @@
-"""Code that Gemma 1, 2 and 3 share: norms stored as w - 1, the scaled embedding, the gate of gelu."""
+"""Code that Gemma 1, 2 and 3 share: norms stored as w - 1, the scaled embedding, feed-forward blocks gated by gelu."""
 
 from __future__ import annotations
 

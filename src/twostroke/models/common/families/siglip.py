@@ -1,4 +1,4 @@
-"""SigLIP: a tower over square tiles with a learned row for each place of a patch (Zhai et al. 2023)."""
+"""SigLIP: an image encoder for square tiles, with a learned position embedding for each patch (Zhai et al. 2023)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ PREFIXES = (
 in this project."""
 MOST_PIXELS = 4096
 TABLE = "embeddings.position_embedding"
-"""The name of the table of learned places, without ".weight"."""
+"""The name of the table of learned position embeddings, without ".weight"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Siglip:
     """side, patch: the sides of a tile and of a patch, in pixels. turn: the rotation of heads by line and column of a
-    patch. fitted: whether the learned places are fitted to each tile and given before each step. flat: see Patches."""
+    patch. fitted: whether the learned position embeddings are interpolated to the grid of each tile and written before
+    each step. flat: the matrix that multiplies pixels is stored as (width, pixels and colours), not as a kernel."""
 
     side: int
     patch: int
@@ -66,7 +67,7 @@ class Siglip:
 
     @property
     def tower(self) -> Tower:
-        """The layers."""
+        """The transformer layers of the encoder, with the names of their tensors."""
         return Tower("encoder.layers.", self.layers, self.heads, self.feed, self.norm, turn=self.turn)
 
     def of_layers(self, t: Tracer, x: Value) -> Value:

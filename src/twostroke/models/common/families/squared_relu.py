@@ -1,4 +1,4 @@
-"""Decoders with a plain feed-forward block of squared relu, and with biases where the config sets them."""
+"""Decoders whose feed-forward block is squared ReLU without a gate, with biases where the config sets them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ SQUARED_RELU = ("hidden_act", "relu2")
 
 
 def squared_relu_decoder(parts: Parts, partial: float | None = None) -> tuple[CommonFacts, ProgramText]:
-    """Returns facts and program. attention_bias gives biases to all products of attention, mlp_bias to both products of
-    the feed-forward block. partial: see rope_from_config."""
+    """Returns facts and program of a decoder with these blocks. attention_bias gives biases to all products of
+    attention, mlp_bias to both products of the feed-forward block. partial: the share of a head that is rotated where
+    the config does not have the field; None for all of it."""
     turn = parts.rope(partial=partial)
     heads = parts.biased_heads()
     feed = replace(parts.biased_feed(), gate="")

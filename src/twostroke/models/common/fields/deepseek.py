@@ -33,7 +33,8 @@ NORMALISED_BY = 1e-20
 
 
 def biased_experts(parts: LatentParts) -> FeedForwardText:
-    """Returns DeepSeek-V3's block of experts, which adds its output to the residual. See biased_mixture."""
+    """Returns DeepSeek-V3's block of experts, chosen by sigmoid scores plus a bias. The block adds its output to the
+    residual."""
     return mixture(biased_mixture(parts))
 
 
@@ -62,8 +63,7 @@ def plain_experts(parts: LatentParts) -> FeedForwardText:
     """Reads DeepSeek-V2's experts. Scores are shares of a softmax, and groups are chosen by their largest score;
     topk_method decides whether there are groups.
 
-    norm_topk_prob changes nothing, as in transformers. All published configs say false; the code that was published
-    with them would divide the weights by their sum.
+    norm_topk_prob is ignored, as in transformers. It is false in all published configs.
     """
     fields = parts.fields
     require(fields, "scoring_func", "softmax")

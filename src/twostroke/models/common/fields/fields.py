@@ -171,8 +171,9 @@ def windows_by_layer(fields: Fields, num_layers: int, window: int, usual: tuple[
 
 
 def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns `windows`. Raises UnsupportedModel where they differ from `usual`. windows: the attention window of each
-    layer by the config's layer_types. usual: the windows that the family has when the config has no layer_types."""
+    """Checks that layer_types gives each layer the window that the family has without this field. windows: the window
+    of each layer by layer_types, which is returned. usual: the family's windows. Raises UnsupportedModel where they
+    differ."""
     if windows != usual:
         raise UnsupportedModel(
             f"config.json: layer_types mixes windows in a {family} model.",

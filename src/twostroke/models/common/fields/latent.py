@@ -24,9 +24,9 @@ MOST_DIMENSIONS = 2048
 
 @dataclass(frozen=True, slots=True)
 class LatentParts:
-    """The blocks of a model, and its config with the defaults filled in. feed: the feed-forward block of layers without
-    experts.
-    """
+    """The sizes and settings of a model with latent attention (MLA), read from its config. fields: the config with the
+    defaults filled in. heads: latent attention. feed: the feed-forward block of layers without experts. decoder: the
+    parts around the layers."""
 
     fields: Fields
     facts: CommonFacts
@@ -43,9 +43,9 @@ class LatentParts:
 def read_latent(
     fields: Fields, silent: Mapping[str, object], *, interleaved: bool | None = None, ignored: tuple[str, ...] = ()
 ) -> LatentParts:
-    """Reads the parts of a model with latent attention. silent: the defaults of transformers for this family.
-    interleaved: whether the family's rotary pairs are adjacent; None where the config decides it. ignored: see
-    CommonFacts."""
+    """Reads the parts of a model with latent attention. silent: the defaults of transformers for fields that the config
+    does not have. interleaved: whether the family's rotary pairs are adjacent; None where the config decides it.
+    ignored: the beginnings of the names of tensors that need not be read."""
     fields = with_silent(fields, silent)
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=2048, ignored=(*ignored, *(("lm_head.weight",) if tied else ())))

@@ -48,8 +48,9 @@ def sigmoid_rule(fields: Fields, count: int, chosen: int | None = None) -> Route
 
 
 def expert_groups(fields: Fields, count: int, least: int, usual: int | None) -> tuple[int, int]:
-    """Reads n_group and topk_group: how many groups of `least` or more experts there are, and how many of the groups
-    are kept. usual: the value of a field that is absent; None where the field must be there."""
+    """Reads n_group and topk_group: into how many groups the `count` experts are divided, and from how many of the
+    groups a token takes its experts. least: the fewest experts of a group. usual: the value of an absent field; None
+    where fields must be there."""
     groups = fields.integer("n_group", 1, count, default=usual)
     if count % groups or (groups > 1 and count // groups < least):
         raise fields.wrong("n_group", f"It must divide the {count} experts into groups of {least} or more.")

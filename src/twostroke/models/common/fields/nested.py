@@ -120,8 +120,8 @@ SILENT_SIZES: Mapping[str, Mapping[str, object]] = {
     "mistral": _sizes(32_000, 4096, 14_336, 32, 32),
     "qwen2": _sizes(151_936, 4096, 22_016, 32, 32),
 }
-"""For each model_type, the defaults of transformers for fields that the group does not have. Published configs leave
-even sizes out."""
+"""For each model_type of a language model inside another one, the defaults of transformers for fields that its group of
+the config does not have. Published configs leave out even the sizes."""
 
 
 def language_model(
@@ -138,8 +138,9 @@ def language_model(
 def text_model(
     fields: Fields, entry: Architecture, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """Reads the language model of the group `text_config` with the reader `entry`. It is for language models that no
-    checkpoint holds alone, so that the registry has no entry for them."""
+    """Reads the language model of the config's group `text_config` with the reader of `entry`. Used for language models
+    that appear only inside such checkpoints, and therefore are not in the registry. silent: defaults for absent
+    fields."""
     return _model(entry, with_silent(_inner(fields, "text_config"), silent))
 
 
@@ -165,8 +166,8 @@ def text_model_or_flat(
 def language_model_of_thinker(
     fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """Reads a language model as language_model does, from the group `thinker_config`, which also has the fields of
-    parts for speech."""
+    """Reads the language model of a model that also speaks, whose config has it in the group `thinker_config`. The
+    group's fields for speech are not used. silent: defaults for absent fields."""
     inner = _inner(fields, "thinker_config") if fields.has("thinker_config") else fields
     return language_model(inner, architecture, silent)
 
@@ -238,8 +239,8 @@ def _inner(fields: Fields, name: str) -> Fields:
 
 
 def with_own_head(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the config with tie_word_embeddings false, in its groups too, because the checkpoint has a head of its
-    own. Whatever else the field ties stays tied."""
+    """Returns the config with tie_word_embeddings false, also in text_config and thinker_config, because the checkpoint
+    has an output matrix of its own. Tensors other than this matrix that the field ties stay tied."""
     groups = {
         name: with_own_head(group)
         for name in ("text_config", "thinker_config")

@@ -1,4 +1,4 @@
-"""Fields of rotations by several places: which of time, height and width rotates each pair of a head."""
+"""Fields of rotations by several positions (M-RoPE): which of time, height and width rotates each pair of a head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reads the config of a dense decoder into the blocks of this folder, under the usual names of fields."""
+"""Reads the config of a dense decoder: the sizes and settings of its attention, feed-forward block and decoder, from
+the field names that most families use."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ SILENT: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The blocks of a model, and its config with the defaults filled in."""
+    """The sizes and settings of a dense decoder, read from its config. fields: the config with the defaults filled in.
+    heads: attention. feed: the feed-forward block. decoder: the embedding, the last norm and the head."""
 
     fields: Fields
     facts: CommonFacts
@@ -42,11 +44,13 @@ class Parts:
 
     @property
     def norm(self) -> Norm:
-        """The norm of the family."""
+        """The norm (kind and epsilon) that all layers of the model use."""
         return self.decoder.norm
 
     def rope(self, *, partial: float | None = None, theta: float = 10_000.0) -> RopeSpec:
-        """Returns the rotation of the heads. partial, theta: see rope_from_config."""
+        """Returns the rotation of the heads. partial: the share of a head that is rotated where the config does not
+        have the field; None for all of it, whatever the field is. theta: the base where the config does not have the
+        field."""
         positions = self.facts.max_positions
         return rope_from_config(self.fields, self.heads.head_dim, positions, partial=partial, theta=theta)
 

@@ -16,10 +16,10 @@ from twostroke.ops.states.short_conv import short_conv
 
 @dataclass(frozen=True, slots=True)
 class DeltaNetShape:
-    """key_dim, value_dim: the sizes of one head. taps: how many positions the convolution reads. by_key_head: the
-    checkpoint holds two tensors, whose rows are grouped by key head, in place of four. gate: the function of the gate
-    after the scan.
-    """
+    """key_dim, value_dim: the sizes of one head. taps: how many positions the convolution reads. by_key_head: q, k, v
+    and gate are one tensor in the checkpoint, and the two numbers that each value head makes from a row (a, b) are
+    another. Their rows are grouped by key head. Otherwise there are four tensors. gate: the function of the gate after
+    the scan."""
 
     hidden_size: int
     key_heads: int

@@ -17,11 +17,9 @@ from twostroke.ops.states.short_conv import short_conv
 @dataclass(frozen=True, slots=True)
 class KimiDeltaShape:
     """head_dim: the size of a head of q, k and v, and of the latents from which decay and gate are made. taps: how many
-    positions the convolutions read.
-
-    direct: decay and gate are made from the rows themselves, by f_proj and g_proj. lowest: see
-    ops/states/delta_rule.py. out: the name of the last product. wide_logs: A_log is stored as (1, 1, heads, 1).
-    """
+    positions the convolutions read. direct: decay and gate are made from the rows themselves, by f_proj and g_proj.
+    lowest: a bound below 0 for the logarithm of the decay (Ling 3, see ops/states/delta_rule.py); 0 for none. out: the
+    name of the last product. wide_logs: A_log is stored as (1, 1, heads, 1)."""
 
     hidden_size: int
     heads: int

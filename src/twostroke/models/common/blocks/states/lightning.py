@@ -19,13 +19,16 @@ from twostroke.ops.states.ssd_scan import ScanSteps, ssd_scan
 from twostroke.types.spec.portable import powers
 
 NORM = Norm(1e-6)
-"""The norm of the heads' outputs. The family uses this eps, whatever eps its config gives for the other norms."""
+"""The norm of the heads' outputs. MiniMax-Text-01 uses this eps here, whatever eps its config gives for the other
+norms."""
 SMALL = 1e-5
-"""Keeps the last layer's decay above 0, and avoids a division by 0 in a model of one layer."""
+"""Keeps the factor of the last layer's slopes above 0 (see LightningShape.slopes), and avoids a division by 0 in a
+model of one layer."""
 LARGEST = 8.0
-"""The last head's slope in the first layer is 2 to the power of minus this number."""
+"""In the first layer, the slopes of the heads fall geometrically, and the last head's slope is 2 to the power of
+-LARGEST."""
 ALWAYS = 1.0, 1.0
-"""The bounds of the scan's step. They are equal, so the step is always 1."""
+"""The bounds of dt, the scan's step size. They are equal, so dt is always 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ class Mamba2Shape:
     group share B and C. taps: how many positions the convolution reads.
 
     norm_groups: the groups of the norm after the scan; 0 for a gate without a norm. gate_first: the gate comes before
-    the norm. step_limit: the bounds of dt. factors: five factors, for the gate, the values, B, C and dt that the first
-    product makes.
+    the norm. step_limit: the bounds of dt. factors: the first product makes the gate, the values, B, C and dt, in this
+    order, and each of these five is multiplied by its factor.
     """
 
     hidden_size: int
@@ -88,8 +88,8 @@ def conv_taps(t: Tracer, name: str, channels: int, taps: int) -> Vector:
 
 
 def read_mamba2(fields: Fields, hidden_size: int, eps: float, silent: int = 256) -> Mamba2Shape:
-    """Reads the block's shape from the fields that hybrids share. silent: the value of mamba_d_state where the config
-    has no such field."""
+    """Reads the block's shape from the fields (mamba_n_heads and others) that several models of Mamba-2 and attention
+    layers have. silent: the value of mamba_d_state where the config has no such field."""
     heads = fields.integer("mamba_n_heads", 1, 1 << 16, default=128)
     inner = fields.optional_integer("mamba_d_ssm", 1, 1 << 20)
     if inner is None:
@@ -118,8 +118,8 @@ def read_mamba2(fields: Fields, hidden_size: int, eps: float, silent: int = 256)
 
 
 def step_limit(fields: Fields, name: str = "time_step_limit") -> tuple[float, float]:
-    """Reads the bounds of dt; there are none where the config does not have the field. The upper bound may be infinite,
-    which has two spellings."""
+    """Reads the bounds of dt: 0 and infinity where the config does not have the field. An infinite upper bound may also
+    be written as {"__float__": "Infinity"}."""
     found = fields.value(name)
     if found is None:
         return 0.0, math.inf

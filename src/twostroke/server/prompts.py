@@ -80,7 +80,8 @@ _PLAIN_FIELDS = (
 
 
 class _Encoded(NamedTuple):
-    """A prompt in tokens, with the parameters of its answers. shown_token_ids, images: see Prompt."""
+    """A prompt in tokens, with the parameters of its answers. shown_token_ids: special tokens that are part of the
+    answer's text nevertheless. images: where the images stand in the prompt."""
 
     token_ids: Sequence[int]
     params: SamplingParams
@@ -117,7 +118,8 @@ def call_of_chat(
     checked: CheckedChat, serving: Serving, prefix: str, *, prefill: str = "", asked: Any = None
 ) -> Call:
     """Returns the prompt for the engine, and how it is to be answered, for a checked chat request from any API. prefix:
-    the beginning of the answer's id. prefill: how the answer begins. asked: the request as its API's answers repeat it.
+    the beginning of the answer's id. prefill: how the answer begins. asked: the client's request, for APIs whose
+    answers repeat it.
 
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """

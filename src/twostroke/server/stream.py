@@ -90,8 +90,8 @@ class Answer(Response):
         await response(scope, receive, send)
 
     async def _body(self, made: Callable[[], dict[str, Any]]) -> bytes:
-        """Returns the JSON of a whole answer. Here it is made on the event loop, because that takes no time; subclasses
-        whose answers take longer use a thread."""
+        """Returns a whole answer as JSON. made: returns the answer's object. This class makes the JSON on the event
+        loop, because that is quick; a subclass with larger answers uses a thread."""
         return line_json(made())
 
     def _collect(self, generation: Generation) -> bool:
@@ -172,8 +172,8 @@ class Answer(Response):
                 await events.write(f": {words}\n\n".encode() if words else heartbeat)
 
     async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
-        """Reports the prompt's progress until a piece is there, and returns the piece. Raises TimeoutError when there
-        is no progress either."""
+        """Waits for the first piece of the answer and returns it. Until then sends events with the progress of the
+        prompt. Raises TimeoutError when there was neither a piece nor progress for heartbeat_s seconds."""
         progress = PromptProgress(self._parts.serving.view, f"{self._call.prompts[0].request_id}/0")
         silent_s = 0.0
         while silent_s < self._parts.admission.limits.heartbeat_s:
@@ -237,7 +237,8 @@ class EventWriter:
             self._body_writer.write(raw)
 
     async def _put(self, message: dict[str, Any]) -> None:
-        """Sends one message. A write that has room ends at once and needs no timer."""
+        """Sends one ASGI message. A message that the connection takes at once needs no timeout; otherwise raises
+        SlowReader after the longest stall."""
         writing = Begun(self._send(message))
         if writing.over:
             return

@@ -22,9 +22,8 @@ def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
 
 
 def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
-    """Waits until the system has a part of a file in memory, in one call during which other threads run. Returns the
-    number of bytes that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises
-    OSError."""
+    """Returns 0, because this system has no such call. On Linux it waits until a part of a file is in memory and
+    returns the number of bytes there."""
     return 0
 
 

@@ -43,7 +43,7 @@ def allowed_cpus() -> frozenset[int] | None:
 
 
 def performance_cores() -> int | None:
-    """Returns the number of quick cores, on a system that tells only this number; None elsewhere."""
+    """Returns None: on Linux, the topology of the CPUs tells more than the number of performance cores."""
     return None
 
 

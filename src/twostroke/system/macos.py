@@ -25,7 +25,8 @@ def allowed_cpus() -> frozenset[int] | None:
 
 
 def performance_cores() -> int | None:
-    """Returns the number of quick cores, on a system that tells only this number; None elsewhere."""
+    """Returns the number of performance cores, which is all that macOS tells about the topology of the CPUs; None where
+    it is not known."""
     value, size = ctypes.c_int32(), ctypes.c_size_t(4)
     try:
         call = ctypes.CDLL(None).sysctlbyname
@@ -42,8 +43,7 @@ def keep_thread_on(cpus: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
-    """Threads and processes that begin inside the block run only on these CPUs; if none is given, on those of the
-    caller."""
+    """Does nothing: macOS does not let a process choose the CPUs on which its threads run."""
     yield
 
 

@@ -1,4 +1,5 @@
-"""Converts between text and token ids: tokenizer, chat template, and the machines that turn tokens back into text.
+"""Converts between text and token ids: the tokenizer, the chat template, and the detokenizer and its filters, which
+turn tokens back into text.
 
-Each machine is fed pieces: `feed(piece)`, then `finish()` once.
+Each of these filters is fed pieces of an answer: `feed(piece)`, then `finish()` once.
 """

@@ -62,7 +62,8 @@ class Watch:
         self._stopping = False
 
     def __call__(self) -> bool:
-        """Send what is due to systemd. Returns True when the server should end."""
+        """Sends the watchdog message if it is time for it, and STOPPING once when the server begins to drain. Returns
+        True when the server should end."""
         now = self._clock()
         if self._every_s is not None and now >= self._next_s:
             self._next_s = now + self._every_s

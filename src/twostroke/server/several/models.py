@@ -130,7 +130,8 @@ class Models:
         self.loading.add(group.name, group.plan().need_bytes, source.keep_s, pinned=source.pinned)
 
     async def built(self, group: ModelGroup) -> None:
-        """Makes the model's parts if there are none. Raises ModelUnavailable with what is wrong with the model."""
+        """Makes the model's ServerParts and its app if there are none. Raises ModelUnavailable with what is wrong with
+        the model."""
         if group.app is not None:
             return
         async with self._building.setdefault(group.name, asyncio.Lock()):

@@ -38,7 +38,8 @@ def whole_share(share: float) -> float:
 
 
 class News:
-    """The list of events. Each change of a state that `note` gets is in it once, and all readers get the same events.
+    """The list of events about models: changes of their states, such as loading, and progress of downloads. `note` adds
+    one event for each change. All readers get the same events.
 
     end: the number of all events so far.
     """

@@ -155,7 +155,8 @@ def _keep_s(value: Any, where: str) -> float:
 
 
 def _option(name: str, value: Any) -> Any:
-    """Returns a value of TOML in the form that an option takes."""
+    """Returns a value of the TOML file as the command line would give it: a text, or a tuple of texts for an option
+    that may be repeated."""
     if not BY_NAME[name].many:
         return str(value)
     if isinstance(value, dict):

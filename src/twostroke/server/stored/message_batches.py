@@ -43,8 +43,8 @@ class AskedMessageBatch(msgspec.Struct):
 
 
 class MessageBatches:
-    """The batches of a server in Anthropic's form. Each batch has an input file of its own, which is removed with it.
-    """
+    """The batches of a server in Anthropic's form. Each batch has its own input file, which is deleted together with
+    the batch."""
 
     def __init__(self, batches: StoredBatches, files: StoredFiles) -> None:
         self._batches, self._files = batches, files

@@ -129,7 +129,7 @@ class Records:
         return True
 
     def clients(self) -> list[str]:
-        """Returns all clients that have had a record."""
+        """Returns all clients that have stored a record of this kind at some time."""
         try:
             found = [each.name for each in self._folder.iterdir() if each.is_dir()]
         except OSError:

@@ -26,11 +26,11 @@ class CountedDisk(Protocol):
 
     @property
     def counts(self) -> DiskCounts:
-        """Counts of what has happened so far."""
+        """What the disk store has written, read, refused and lost since the start."""
 
     @property
     def rate(self) -> float:
-        """The speed of readings in bytes a second, as measured."""
+        """The measured speed at which pages are read from the disk, in bytes a second."""
 
 
 class DiskCollector(Collector):

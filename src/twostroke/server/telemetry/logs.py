@@ -58,7 +58,7 @@ def set_up(lines: logging.Formatter, level: int, stream: TextIO) -> logging.Hand
 
 
 def tear_down(handler: logging.Handler) -> None:
-    """Undo set_up."""
+    """Undoes what `set_up` did to the logger: removes the handler, and restores the logger's level and propagation."""
     own = logging.getLogger(NAME)
     own.removeHandler(handler)
     own.setLevel(logging.NOTSET)

@@ -82,7 +82,8 @@ def _check_schema(schema: Any) -> None:
 
 
 def _check_object(schema: dict[str, Any]) -> int:
-    """Checks the keywords of one schema, without the schemas in it. Returns the number of its enum values."""
+    """Checks the keywords of one schema object, but not the schemas nested in it. Returns the number of values in its
+    `enum`, which the caller adds up and limits."""
     patterns = [schema.get("pattern"), *_keys(schema.get("patternProperties"))]
     for pattern in patterns:
         if isinstance(pattern, str) and len(pattern.encode("utf-8", errors="surrogatepass")) > MAX_REGEX_BYTES:

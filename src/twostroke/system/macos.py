@@ -43,7 +43,7 @@ def keep_thread_on(cpus: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
-    """Does nothing: macOS does not let a process choose the CPUs on which its threads run."""
+    """Does nothing, because macOS has no call that binds threads to CPUs."""
     yield
 
 

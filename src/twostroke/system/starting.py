@@ -30,9 +30,9 @@ def apart(start: Callable[..., Started]) -> Started:
 
 
 async def apart_async(start: Callable[..., Awaitable[Started]]) -> Started:
-    """Awaits `start`, such as asyncio.create_subprocess_exec, and returns its result. It is called with the arguments
-    by which Ctrl-C of a terminal reaches only the parent, and again with weaker ones where the system refuses these.
-    Raises OSError."""
+    """Awaits `start`, such as asyncio.create_subprocess_exec, and returns its result. Arguments of Popen separate the
+    child from the terminal, so that Ctrl-C reaches only the parent. Where a sandbox refuses them, calls `start` again
+    with less strict ones. Raises OSError."""
     *better, last = here.APART
     for options in better:
         try:

@@ -1,5 +1,5 @@
-"""Converts between text and token ids: the tokenizer, the chat template, and the detokenizer and its filters, which
-turn tokens back into text.
+"""Converts between text and token ids: the tokenizer, the chat template, and the objects that turn the tokens of an
+answer back into text.
 
-Each of these filters is fed pieces of an answer: `feed(piece)`, then `finish()` once.
+These objects (detokenizer, stop strings, reader of turns) work on pieces: `feed(piece)` for each, then `finish()` once.
 """

@@ -59,7 +59,9 @@ class OtherFile(Struct, frozen=True):
 
 
 class Middle(Struct, frozen=True):
-    """The token ids around the text that is wanted. begun: the first tokens of the wanted text."""
+    """A request to fill in the middle of a text, in token ids: the texts before and after the gap. begun: the first
+    tokens of the wanted text, which the client has given. others: more files that may help the model. repository: the
+    tokens of the repository's name."""
 
     prefix: Sequence[int]
     suffix: Sequence[int]
@@ -90,7 +92,7 @@ class InfillTokens(Struct, frozen=True):
 
     @classmethod
     def find(cls, tokenizer: Known) -> InfillTokens | None:
-        """Returns the tokens of a vocabulary; None where it lacks them."""
+        """Returns the special tokens that a vocabulary has for filling in the middle; None where it lacks them."""
         found = {role: _token_of(role, tokenizer) for role in ROLES}
         first = tokenizer.id_of(SUFFIX_FIRST) is not None and found["suf"] == tokenizer.id_of(SUFFIX_FIRST)
         pre, suf, mid = found["pre"], found["suf"], found["mid"]
@@ -119,8 +121,8 @@ class InfillTokens(Struct, frozen=True):
         return InfillPrompt([*others, *both, *middle, *asked.begun], tuple(said))
 
     def _others(self, asked: Middle, room: int) -> tuple[list[int], int]:
-        """Returns the tokens of the other files as far as there is room, the last files first, and the number of files
-        that are left out."""
+        """Returns the tokens of the files that come before the text with the gap, and the number of files that are left
+        out. Where there is no room for all, the first files are left out."""
         made: list[list[int]] = []
         head = [self.rep, *asked.repository] if self.rep is not None and self.sep is not None else []
         left = room - len(head)

@@ -39,7 +39,8 @@ def text_of(content: Any, where: str, notes: Notes, *, strict: bool, joint: str 
     """Returns the content as one text: a text unchanged, the texts of a list of parts joined, None for None. joint: the
     text between two parts.
 
-    Raises InvalidRequest that names `where`, if `strict` is set.
+    strict: a part that is not text raises InvalidRequest, which names `where`; without it, a line of text replaces the
+    part.
     """
     if content is None or isinstance(content, str):
         return content

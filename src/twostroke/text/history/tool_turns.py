@@ -151,7 +151,7 @@ def _answered(messages: Messages) -> Messages:
 
 
 def _stray(messages: Messages) -> list[int]:
-    """Returns the places of results whose call does not stand before them."""
+    """Returns the indices of the tool results that answer no call of an earlier message."""
     known: set[Any] = set()
     found = []
     for place, message in enumerate(messages):

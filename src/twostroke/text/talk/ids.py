@@ -13,7 +13,8 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 class CallIds(Struct, frozen=True):
-    """Ids are `prefix` and a number of characters, or `template`, in which {name} and {count} are replaced.
+    """The form of the ids of calls. An id is `prefix` followed by `characters` random letters and digits. If `template`
+    is set, the id is that text instead, with values in place of {name} and {count}.
 
     count: the number of the call in the conversation, from 0. exact: True where the template raises for ids of another
     form.

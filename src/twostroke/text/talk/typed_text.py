@@ -15,7 +15,8 @@ _WORDS = {"true": "boolean", "false": "boolean", "null": "null", "none": "null"}
 
 
 def types_of(schema: Any, key: str) -> frozenset[str]:
-    """Returns the types that argument `key` may have; a text where the schema names none. The result is never empty."""
+    """Returns the JSON types, such as "integer", that the schema allows for argument `key`; only "string" where the
+    schema names no type. The result is never empty."""
     return named_types(schema, key) or TEXT
 
 

@@ -93,12 +93,13 @@ class TemplateProbe:
 
     @made_once
     def prompt(self) -> str:
-        """The prompt of a question; "" where the template refuses even a question."""
+        """The prompt that the template writes for one user message; "" where it refuses this message."""
         return self._text([_user()], True) or ""
 
     @made_once
     def prompts(self) -> tuple[str, ...]:
-        """The prompts with thinking in its default state, on and off."""
+        """The prompts that the template writes for one user message: first without a variable for thinking, then with
+        thinking on and off, where the template has such a variable."""
         made = [self.prompt]
         for name in ("enable_thinking", "thinking"):
             if name in self._template.variables:

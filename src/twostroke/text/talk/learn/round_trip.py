@@ -14,8 +14,8 @@ from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Th
 from twostroke.text.talk.reader import TurnReader
 
 Same = Callable[[Format, str], bool]
-"""A function that reads the turn in small pieces with the format. It returns whether the message is the same as when
-the turn is read as a whole."""
+"""A function that reads the text of a turn in small pieces, with this format. It returns whether the message is the
+same as when the text is read as a whole."""
 
 
 class Checked(Struct, frozen=True):
@@ -70,8 +70,9 @@ def fits(form: Format, probe: TemplateProbe, ends: Sequence[str], case: TurnCase
 
 
 def checked(form: Format, probe: TemplateProbe, ends: Sequence[str], same: Same) -> Checked:
-    """Counts the test turns (CHECKS) that the format reads back from the template's text. A turn is right only if
-    `same` also finds that reading its text in small pieces gives the same message."""
+    """Tests a format with the turns that the template writes for the test messages (CHECKS). A turn is right if the
+    format reads the message back, and if `same` finds that cutting the text changes nothing. ends: tokens that end a
+    turn."""
     right = refused = 0
     wrong: list[str] = []
     for case in CHECKS:

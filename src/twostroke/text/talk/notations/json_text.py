@@ -37,8 +37,9 @@ class JsonText:
         self._in_word = False  # True: the text ended inside a word that is longer than Python's words
 
     def take(self, text: str, ended: bool) -> tuple[str, int]:
-        """Returns (JSON, the number of characters read). Some characters may be left where more text must come first.
-        """
+        """Reads more text. Returns (the JSON made of it, the number of characters read). Characters at the end are left
+        unread where their meaning depends on characters that have not arrived; the caller gives them again with more
+        text."""
         made: list[str] = []
         place = 0
         while place < len(text) and not self.done:
@@ -125,7 +126,8 @@ def read_value(stream: TextStream, say: Say) -> Reading[bool]:
 
 
 def read_string(stream: TextStream) -> Reading[str | None]:
-    """Reads a whole string that begins with a quote. Returns None where it is cut or is not a string."""
+    """Reads a JSON string, from its first quote on, and returns its value. Returns None where the model's text ends
+    within the string, or where the value is no string."""
     made: list[str] = []
     whole = yield from read_value(stream, made.append)
     found = loaded("".join(made)) if whole else None

@@ -32,8 +32,8 @@ HEADERS = {
 
 
 def page_files() -> dict[str, tuple[str, bytes]]:
-    """Returns a map of the URL's path -> (kind, bytes). The files hold nothing secret; the page requests its data with
-    the key."""
+    """Returns a map of URL path -> (content type, bytes) with the files of the page. Anyone may get these files; the
+    page requests its data with the API key."""
     found = {}
     for each in FOLDER.rglob("*"):
         kind = KINDS.get(each.suffix)

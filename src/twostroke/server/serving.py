@@ -1,4 +1,4 @@
-"""The objects that read the requests of one model and write its answers."""
+"""The objects that read the requests for one model and write its answers."""
 
 from __future__ import annotations
 

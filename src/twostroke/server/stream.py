@@ -134,8 +134,8 @@ class Answer(Response):
             return self._shape.problem_events(problem_of(error))
 
     def _send_now(self, generation: Generation, events: EventWriter) -> bool:
-        """Sends the pieces that are there, without waking the task; most tokens are sent in this way. Returns False
-        when the task must go on."""
+        """Sends the pieces of the answer that are ready, without waking the task; most tokens are sent in this way.
+        Returns False when the task must send the rest."""
         if not events.takes_now:
             return False
         raw = b""

@@ -6,8 +6,8 @@ __all__ = ["fetch", "fetch_ahead", "forget", "is_in_memory", "prefer_memory_of",
 
 
 def prefer_memory_of(node: int) -> bool:
-    """Takes new memory of the calling thread, and of everything that it starts later, from this memory node as long as
-    the node has some. Returns False where the system has no such call, or refuses it."""
+    """Returns False, because this system has no such call. On Linux it makes the calling thread take new memory from
+    this memory node."""
     return False
 
 
@@ -28,7 +28,7 @@ def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
 
 
 def is_in_memory(descriptor: int, offset: int) -> bool:
-    """Returns whether the system has this byte of a file in memory; True where the system does not tell."""
+    """Returns True, because this system does not tell. On Linux it returns whether this byte of a file is in memory."""
     return True
 
 

@@ -56,8 +56,8 @@ def keep_thread_on(cpus: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
-    """Threads and processes that begin inside the block run only on these CPUs; if none is given, on those of the
-    caller."""
+    """Inside the block, threads and processes that begin run only on these CPUs. Without any CPU in `cpus`, they run on
+    the CPUs of the caller."""
     chosen, before = frozenset(cpus), allowed_cpus()
     if not chosen or before is None:
         yield
@@ -99,9 +99,8 @@ def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
 
 
 def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
-    """Waits until the system has a part of a file in memory, in one call during which other threads run. Returns the
-    number of bytes that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises
-    OSError."""
+    """Waits until the system has a part of a file in memory. Other threads run meanwhile. Returns the number of bytes
+    that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises OSError."""
     try:
         nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     except OSError:  # a sandbox may have no /dev

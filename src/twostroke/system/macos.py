@@ -37,8 +37,7 @@ def performance_cores() -> int | None:
 
 
 def keep_thread_on(cpus: Iterable[int]) -> None:
-    """Keeps the calling thread, and everything that it starts later, on these CPUs. Where that is not possible, they
-    run on any CPU."""
+    """Does nothing, because macOS has no call that binds threads to CPUs."""
 
 
 @contextlib.contextmanager

@@ -37,7 +37,8 @@ middle."""
 PREFIX_PARTS, ALL_PARTS = 3, 4
 """The share of the room for both texts that the prefix gets: PREFIX_PARTS of ALL_PARTS."""
 REPOSITORY = "twostroke"
-"""The name of the repository for the other files, because clients do not send one."""
+"""The name of the repository that stands in prompts with several files. It is always the same, because clients send no
+name."""
 
 
 class Known(Protocol):
@@ -79,8 +80,8 @@ class InfillPrompt(Struct, frozen=True):
 
 
 class InfillTokens(Struct, frozen=True):
-    """The token of each role; None where the vocabulary has none. suffix_first: True where models read the suffix
-    first, see SUFFIX_FIRST."""
+    """The special tokens for filling in the middle, by their roles; None where the vocabulary has none. suffix_first:
+    True where models read the suffix first, see SUFFIX_FIRST."""
 
     pre: int
     suf: int

@@ -159,8 +159,8 @@ class Tokenizer:
 
     @made_once
     def _bound(self) -> TokenBound | None:
-        """Computes a lower bound on the number of tokens of a text; None where this tokenizer allows no such bound. It
-        is made with the first long text, because it takes a pass over the whole vocabulary."""
+        """The object that computes a lower bound on the number of tokens of a text; None where this tokenizer allows no
+        such bound. It is made with the first long text, because it takes a pass over the whole vocabulary."""
         return TokenBound(self._library) if covers_every_byte(self._library) else None
 
     def _encoded(self, text: str, add_special_tokens: bool, quoted: Spans, context_tokens: int | None) -> list[int]:
@@ -180,7 +180,8 @@ class Tokenizer:
         return found if isinstance(found, list) else found.ids
 
     def _encoding(self, text: str, add_special_tokens: bool) -> tokenizers.Encoding:
-        """Encodes with the only function of the library that releases the GIL; it makes no offsets."""
+        """Tokenizes with the only function of the tokenizers library that releases the GIL; it computes no offsets of
+        tokens in the text."""
         return _guarded(lambda: self._library.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0])
 
 

@@ -111,7 +111,8 @@ def tokenizer_bytes(folder: Path) -> bytes:
 
 
 def tokenizer_members(folder: Path) -> dict[str, Any]:
-    """The members of the file as it has them. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
+    """Returns the members of tokenizer.json, as they stand in the file. Raises ModelNotFound, UnsupportedModel,
+    CorruptModel."""
     raw = tokenizer_bytes(folder)
     try:
         found = json.loads(raw)

@@ -46,15 +46,15 @@ class Record(Struct, frozen=True):
 
 class CrashNotes:
     """The page of memory that the supervisor and its workers share. It holds the fingerprints of the requests in the
-    worker's present step, and the number of crashes of each request that was running at a crash. descriptor: the page's
+    worker's present step, and a count of crashes for each request that was running at a crash. descriptor: the page's
     file descriptor; None makes memory that no other process sees."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._memory = bytearray(SIZE_BYTES) if descriptor is None else mmap.mmap(descriptor, SIZE_BYTES)
 
     def running(self, prints: Iterable[bytes]) -> None:
-        """Called before a step: writes the fingerprints of the requests that it computes. Those beyond MOST_RUNNING are
-        left out."""
+        """Called before a step: writes the fingerprints of the requests that the step computes. Those beyond
+        MOST_RUNNING are left out."""
         self.idle()
         kept = list(prints)[:MOST_RUNNING]
         joined = b"".join(kept)

@@ -1,5 +1,5 @@
-"""The worker's connection to its supervisor, over which it reports states. When it is closed, the supervisor has ended.
-"""
+"""The worker's connection to its supervisor, over which it reports the server's states. If the connection is closed,
+the supervisor has ended."""
 
 from __future__ import annotations
 

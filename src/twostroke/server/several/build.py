@@ -1,4 +1,4 @@
-"""Builds a server of several models: names, parts, and what the models share."""
+"""Builds a server of several models: the parts of each model, and the parts that all models share."""
 
 from __future__ import annotations
 

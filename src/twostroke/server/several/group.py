@@ -48,8 +48,8 @@ process, and the descriptors of the listening socket and of the pipe for reports
 
 
 class Launch(Struct, frozen=True):
-    """How processes are started. secret: front and replica use it to authenticate to each other. say: writes a line to
-    the log."""
+    """How the processes of models are started. secret: the server and a model's process use it to authenticate to each
+    other. say: writes a line to the log."""
 
     command: Command
     environment: Mapping[str, str]

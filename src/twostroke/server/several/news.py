@@ -60,8 +60,8 @@ class News:
         self.end += len(made)
 
     def since(self, place: int) -> list[Told]:
-        """Returns the events after the first `place` ones. When some of these are no longer kept, it returns events
-        that give the present state instead."""
+        """Returns the events after the first `place` ones. When some of these were dropped, returns events that
+        describe the present state instead."""
         missing = self.end - place
         if missing > len(self._events):
             return changes({}, self._told) + pull_changes(None, self._pull)
@@ -69,8 +69,8 @@ class News:
 
 
 def changes(before: Mapping[str, ModelStatus], now: Mapping[str, ModelStatus]) -> list[Told]:
-    """Returns the events that lead from one state of the models to a later one. A model that is leaving has no event
-    before it has left."""
+    """Returns the events that lead from one state of the models to a later one. A model that is being unloaded has an
+    event only when it is unloaded."""
     found: list[Told] = []
     for name, status in now.items():
         old = before.get(name)

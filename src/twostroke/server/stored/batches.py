@@ -67,7 +67,7 @@ class LineCounts(msgspec.Struct):
 
 
 class Batch(msgspec.Struct):
-    """A batch as clients see it."""
+    """A batch in the form that clients get."""
 
     id: str
     endpoint: str
@@ -299,7 +299,8 @@ class StoredBatches:
                 group.create_task(work())
 
     async def _line(self, client: str, batch: Batch, line: BatchLine) -> bytes | None:
-        """Returns the result of a line; None when the server takes no more work, or the time is over."""
+        """Runs one line of a batch and returns its result. Returns None when the server takes no more work, or when the
+        batch's time is over."""
         while True:
             while not await self.may_run(line.model):
                 if self._over(batch):

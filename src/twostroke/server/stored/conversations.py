@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 @body_kind
 class AskedConversation(msgspec.Struct):
-    """POST /v1/conversations, and POST /v1/conversations/ID, which takes only metadata."""
+    """The body of POST /v1/conversations, and of POST /v1/conversations/ID, which takes only metadata."""
 
     items: list[Json] | None = None
     metadata: dict[str, str] | None = None

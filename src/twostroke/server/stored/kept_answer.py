@@ -53,7 +53,8 @@ class KeptAnswer(Response):
 
 
 def whole_response(body: bytes) -> dict[str, Any] | None:
-    """Returns the response of a body, or of the last event of a stream; None when there is none."""
+    """Returns the response object in the body of an answer, or in the last event of a streamed answer; None when there
+    is none."""
     if body.startswith(b"{"):
         return _object(body)
     for block in reversed(body.split(b"\n\n")):

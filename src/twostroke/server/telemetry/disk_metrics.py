@@ -22,7 +22,7 @@ _COUNTERS: tuple[tuple[str, str, str], ...] = (
 
 
 class CountedDisk(Protocol):
-    """A disk that counts its work."""
+    """A disk store that counts what it has written and read."""
 
     @property
     def counts(self) -> DiskCounts:

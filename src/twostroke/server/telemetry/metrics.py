@@ -225,7 +225,7 @@ class GuessMetrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the sums so far."""
+        """Yields the counters with their present sums."""
         now = self._here.plus(self.elsewhere())
         for name, text, count in (
             ("twostroke_drafts", "Guesses of one or more tokens that were verified.", now.guesses),

@@ -21,8 +21,8 @@ def checked(grammar: Grammar) -> str:
 
 
 def not_held(grammar: Grammar) -> tuple[str, ...]:
-    """Returns, in words, the parts of the grammar's schema that its machine does not enforce. Raises as `checked` does.
-    """
+    """Returns, in words for the client, the parts of the grammar's schema that are not enforced. Raises as `checked`
+    does."""
     if grammar.kind is not GrammarKind.JSON_SCHEMA:
         return ()
     return checked_in_words(_parsed(grammar.text)).not_held

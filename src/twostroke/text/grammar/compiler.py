@@ -54,8 +54,8 @@ HARD_NICENESS = 10
 """The niceness of the process that tries hard grammars: model steps and easy grammars have precedence."""
 
 FIRST = f"{OPTIONS}start: %json {{}}"
-"""A grammar that is compiled with the vocabulary, so that everything is loaded when the first grammar of a request
-comes."""
+"""A small grammar that is compiled when the vocabulary is made, so that everything is loaded when the first grammar of
+a request comes."""
 
 
 class GrammarCompiler:

@@ -34,8 +34,8 @@ class GrammarMachine:
         self._each(lambda matcher: matcher.consume(token_id))
 
     def rewind(self, num_tokens: int) -> None:
-        """Go back to the state after the first `num_tokens` tokens. A machine that could not follow the grammar stays
-        failed."""
+        """Goes back to the state after the first `num_tokens` tokens. A machine whose grammar has forbidden a token
+        stays failed."""
         back = self.num_tokens - num_tokens
         self.num_tokens = num_tokens
         if back:

@@ -1,4 +1,4 @@
-"""Grammars of a thought, followed by the text that the request's grammar describes."""
+"""Grammars for a model that thinks first: a thought, then the text that the request's grammar describes."""
 
 from __future__ import annotations
 

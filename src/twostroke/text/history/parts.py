@@ -115,7 +115,8 @@ _DOCUMENTS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
 
 
 def _joined(content: Any) -> str | None:
-    """Returns a text itself, or the joined texts of parts of text; None where there is any other part."""
+    """Returns the content of a document as one text: a text itself, or parts of text joined by line ends. Returns None
+    where there is any other part."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, Sequence) else [None]

@@ -1,4 +1,5 @@
-"""Receives one tool call while it is read: a Notation reads the model's text and reports the name and the arguments."""
+"""Receives one tool call while it is read. A Notation reads the model's text, and reports the call's name and arguments
+to a Calling."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Tools:
         return bool(self._schemas)
 
     def offered(self, name: str) -> str:
-        """Returns the tool that a model means by this name; "" for none."""
+        """Returns the offered tool that the model means by this name, which may have a namespace in front; "" for none.
+        """
         if name in self._schemas:
             return name
         bare = name.removeprefix(_NAMESPACE)

@@ -63,7 +63,7 @@ def offer(tools: Sequence[Mapping[str, Any]], form: Format) -> str:
 
 
 def hidden(value: Any, hide: Hide) -> Any:
-    """Returns a copy of JSON-like data with every string hidden, keys too."""
+    """Returns a copy of JSON-like data in which `hide` was applied to every string, keys too."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, Mapping):

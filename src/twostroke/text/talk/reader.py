@@ -132,7 +132,7 @@ class TurnReader:
             yield from self._marked(mark)
 
     def _marks(self) -> tuple[str, ...]:
-        """Returns the marks that are searched for in the text of an answer."""
+        """Returns the marks, such as tags around calls and thoughts, that may come next in the text of an answer."""
         thought = self.form.thought
         marks = [*self.form.wraps, *self.starts]
         if thought is not None:
@@ -276,8 +276,8 @@ class TurnReader:
         return False
 
     def _run_of(self, form: CallForm, section: bool, listed: bool) -> Reading[None]:
-        """Reads the calls of one form, one after the other. section: True where the mark that opens a section was read.
-        listed: True where the bracket that opens a list was read."""
+        """Reads calls of one form, one after the other. section: True where they stand in a group whose opening mark
+        (CallForm.begin) was read. listed: True where the bracket that opens a list was read."""
         stream = self.stream
         while True:
             yield from stream.space()

@@ -100,7 +100,7 @@ class Speaker:
         message with the beginning of the answer. text: the text of that message, "" for none.
 
         If `last` has a text, the model continues the text, and a thought in `last` counts as ended. If it has only a
-        thought, the model continues the thought.
+        thought that has not ended, the model continues the thought.
         """
         thought, text, closed = self._split(last, text)
         if thought and not text and not closed:
@@ -126,7 +126,8 @@ class Speaker:
         return thought.strip() if closed else thought.lstrip("\n"), rest.lstrip("\n"), bool(closed)
 
     def _thinking(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """Returns the prompt up to the place where a thought begins."""
+        """Returns the prompt up to the place where the text of a thought begins. Raises InvalidRequest where the model
+        does not think."""
         opened, marks, said = self.prompt(messages), self._form.thought, self._form.messages
         if marks is not None:
             return opened if marks.opened_by(opened) else opened + marks.opening
@@ -148,8 +149,8 @@ class Speaker:
         return before if found else None
 
     def _all_shown(self, messages: Sequence[Mapping[str, Any]]) -> bool:
-        """Returns whether the template shows every part of these messages. To try a template takes some renders, so the
-        template is not tried for conversations without tools."""
+        """Returns whether the template shows every part of these messages. Trying this takes some renders, so a
+        conversation without tools is not tried and counts as shown."""
         about_tools = bool(self._tools) or any(map(_about_tools, messages))
         return not about_tools or self._template.abilities.complete
 

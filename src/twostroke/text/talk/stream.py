@@ -156,7 +156,8 @@ class TextStream:
             yield
 
     def until_followed(self, marks: Followed, say: Callable[[str], object]) -> Reading[str]:
-        """Works like `until`, but a mark counts only where one of its followers comes next; any other mark is text."""
+        """Works like `until`, but a mark ends the text only where one of its followers comes next; elsewhere the mark
+        is part of the text. marks: each mark with its followers."""
         looked_for = marks_of(tuple(marks))
         while True:
             mark = yield from self.until(looked_for, say)

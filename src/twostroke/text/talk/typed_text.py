@@ -79,8 +79,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Returns the types of a JSON schema that allow this value; the type that fits best comes first, as integer for 3.
-    """
+    """Returns the names of the JSON types of this value; the type that fits best comes first, as integer for 3."""
     if isinstance(value, bool):
         return ("boolean",)
     if isinstance(value, int):

@@ -1,4 +1,5 @@
-r"""Reads Lark, as clients write it for the text of a tool, into rules. Parts outside plain Lark are not read.
+r"""Reads a grammar in Lark, which a client sends for the text of a tool, into rules. A grammar with parts outside plain
+Lark raises NotRead.
 
     read_rules('start: item ("," item)*\nitem: /[a-z]+/')["start"]
 """
@@ -101,7 +102,8 @@ LarkNode = LarkText | LarkName | LarkRow | LarkChoice | LarkTimes
 
 
 class LarkRules(Struct):
-    """rules: the rules and terminals by name. ignored: the nodes that may stand between terminals."""
+    """The rules of a Lark grammar. rules: the rules and terminals by name. ignored: the nodes that may stand between
+    terminals."""
 
     rules: dict[str, LarkNode]
     ignored: list[LarkNode]

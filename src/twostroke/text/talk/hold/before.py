@@ -28,8 +28,8 @@ def around_answer(form: Format, special_id: SpecialId, prompt_end: str) -> str:
 
 
 def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> str:
-    """Returns a rule for the text that may stand before an answer. blank: white space that stands there without a
-    thought."""
+    """Returns a Lark rule for the thought that may stand before an answer; it continues the thought if the prompt has
+    opened one. blank: white space that stands before the answer if there is no thought."""
     marks = form.thought
     if marks is None or marks.closed_by(prompt_end):
         return lark.text(blank)

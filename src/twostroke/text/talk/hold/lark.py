@@ -1,4 +1,4 @@
-"""Grammars of calls in llguidance's Lark: texts, tokens and JSON of a schema as parts of a rule."""
+"""Makes grammars of calls in llguidance's Lark, from literal texts, special tokens and JSON schemas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANY = r"(.|\n)*"
 ANYTHING, NOTHING = f"/{_ANY}/", '""'
 
 WHOLE = ("^(?:", ")$")
-"""The texts around a pattern that must match the whole text."""
+"""The beginning and the end of a regular expression that must match the whole text."""
 _SLASH = re.compile(r"\\.|/|\n", re.DOTALL)
 
 

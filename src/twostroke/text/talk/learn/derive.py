@@ -118,15 +118,16 @@ def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
 
 
 def _common_end(one: str, other: str) -> str:
-    """Returns the text with which both texts end; it begins at white space or at an opening bracket, such as that of a
-    tag. So it is the text that stands before each call."""
+    """Returns the text with which both texts end, without the part before its first white space or opening bracket. It
+    is used to find the text, such as a tag, that stands before each call."""
     shared = commonprefix([one[::-1], other[::-1]])[::-1]
     found = re.search(r"[\s<\[{(]", shared)
     return shared[found.start() :] if found else shared
 
 
 def _common_beginning(one: str, other: str) -> str:
-    """Returns the common beginning of both texts, up to its last white space or closing bracket; "" without one."""
+    """Returns the text with which both texts begin, up to its last white space or closing bracket; "" without one. It
+    is used to find the text, such as a tag, that stands after each call."""
     shared = commonprefix([one, other])
     return shared[: len(shared) - len(re.split(r"[\s>\])}]", shared)[-1])]
 
@@ -158,7 +159,8 @@ def _object_notation(value: dict[str, object], name: str) -> ObjectNotation | No
 
 
 def _named(turn: str, name: str) -> _Core | None:
-    """Finds a call that is its name as plain text, followed by a JSON object with the arguments."""
+    """Finds a call of the tool `name` in a rendered turn: the name as plain text, followed by a JSON object with the
+    arguments."""
     place = turn.find(name)
     start = turn.find("{", place)
     if start < 0 or place < 0:

@@ -106,8 +106,9 @@ def _ends_of(form: Format, ends: Iterable[str]) -> tuple[str, ...]:
 
 
 def _thought(form: Format, probe: TemplateProbe, vocabulary: TokenTexts) -> ThoughtMarks | None:
-    """Returns the tags around the model's thoughts: the first pair that the template writes, or whose opening tag is in
-    the vocabulary. The format's own pair is tried first. None where there is none, or where thoughts are messages."""
+    """Returns the tags around the model's thoughts: the first pair that the template writes or removes, or whose
+    opening tag is in the vocabulary. The format's own pair is tried first. None where there is none, or where thoughts
+    are messages."""
     if form.messages is not None:
         return None
     candidates = [form.thought] if form.thought is not None else []

@@ -1,5 +1,5 @@
-"""Renders test messages with a chat template. No template contains their words, so the text that it adds can be told
-apart."""
+"""Renders test messages with a chat template. Their words are in no template, so the rest of a rendered text is the
+template's own."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class TemplateProbe:
 
     @made_once
     def _always(self) -> str:
-        """Returns the text that the template writes after every conversation."""
+        """Returns the text that the template writes at the end of every conversation (see `always_after`)."""
         question = self._text([_user()], False) or ""
         text = self._text([_user(), {"role": "assistant", "content": TEXT}], False) or ""
         answered, _, after = text.rpartition(ASK)[2].partition(TEXT)

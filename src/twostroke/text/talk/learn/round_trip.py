@@ -28,7 +28,8 @@ class Checked(Struct, frozen=True):
 
 
 class ReadTurn(Struct, frozen=True):
-    """A turn as a client gets it. calls: (name, the arguments' JSON text, id)."""
+    """A turn of the assistant as a client gets it, after the model's text was read. calls: (name, the arguments' JSON
+    text, id)."""
 
     content: str
     thought: str
@@ -36,14 +37,14 @@ class ReadTurn(Struct, frozen=True):
 
 
 def read_turn(form: Format, texts: Iterable[str], tools: Tools, prompt_end: str = "") -> ReadTurn:
-    """Reads the texts, one after the other, and returns the turn."""
+    """Reads a model's turn, which arrives as these texts, and returns the message for the client."""
     reader = TurnReader(form, tools, prompt_end)
     pieces = [piece for text in texts for piece in reader.feed(text)]
     return message_of([*pieces, *reader.finish()])
 
 
 def message_of(pieces: Iterable[Piece]) -> ReadTurn:
-    """Returns the message that the pieces make."""
+    """Joins the pieces that a TurnReader returned to one message."""
     content: list[str] = []
     thought: list[str] = []
     calls: list[tuple[str, str, str]] = []
@@ -107,12 +108,13 @@ def _came_back(form: Format, turn: str, case: TurnCase) -> bool:
 
 
 def same_at_every_cut(form: Format, turn: str) -> bool:
-    """Returns True where the turn gives the same message as a whole and cut into two texts, at every position."""
+    """Returns True where reading the turn gives the same message as a whole and in two parts, for each place at which
+    it can be divided."""
     tools = Tools(SCHEMAS)
     whole = read_turn(form, [turn], tools)
     return all(read_turn(form, [turn[:cut], turn[cut:]], tools) == whole for cut in range(1, len(turn)))
 
 
 def same_in_characters(form: Format, turn: str) -> bool:
-    """Returns True where the turn gives the same message, whole and one character at a time."""
+    """Returns True where reading the turn gives the same message as a whole and one character at a time."""
     return read_turn(form, turn, Tools(SCHEMAS)) == read_turn(form, [turn], Tools(SCHEMAS))

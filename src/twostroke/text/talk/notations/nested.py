@@ -107,7 +107,7 @@ class NestedNotation(Struct, frozen=True):
 
 
 class _Tags:
-    """Reads the arguments of one call."""
+    """Reads the arguments of one call, which are nested tags."""
 
     def __init__(self, prefix: str, stream: TextStream, call: Calling) -> None:
         self._stream, self._call = stream, call

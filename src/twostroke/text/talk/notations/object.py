@@ -81,8 +81,8 @@ class ObjectNotation(Struct, frozen=True):
 
 
 class NameFirst(ObjectNotation, frozen=True):
-    """A JSON object whose first key is the key of the name. Other objects are no calls, so that an answer in JSON is
-    not held back."""
+    """An ObjectNotation whose first key must be the key of the name. An object with another first key is no call, so
+    that an answer in JSON is streamed and does not wait."""
 
     def fits(self, stream: TextStream) -> Reading[bool]:
         begins = ('{"' + self.name + '"', '{{"' + self.name + '"')

@@ -237,8 +237,8 @@ class EventWriter:
             self._body_writer.write(raw)
 
     async def _put(self, message: dict[str, Any]) -> None:
-        """Sends one ASGI message. A message that the connection takes at once needs no timeout; otherwise raises
-        SlowReader after the longest stall."""
+        """Sends one ASGI message. Most messages are taken at once, and no timer is started for them. A message that the
+        client leaves unread for too long raises SlowReader."""
         writing = Begun(self._send(message))
         if writing.over:
             return

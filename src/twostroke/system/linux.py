@@ -56,8 +56,8 @@ def keep_thread_on(cpus: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
-    """Inside the block, threads and processes that begin run only on these CPUs. Without any CPU in `cpus`, they run on
-    the CPUs of the caller."""
+    """Threads and processes that begin inside the block run only on these CPUs. If `cpus` is empty, they run on the
+    CPUs of the caller."""
     chosen, before = frozenset(cpus), allowed_cpus()
     if not chosen or before is None:
         yield

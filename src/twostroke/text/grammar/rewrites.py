@@ -57,7 +57,7 @@ def _flag(schema: Schema) -> bool:
 
 
 def _without(schema: Schema) -> Schema:
-    """Replaces a `not` that excludes only types by a `type` with the types that are left."""
+    """Removes a `not` that excludes only types, and sets `type` to the types that are left."""
     excluded = schema.get("not")
     if excluded in ({}, True):
         return {"enum": []}

@@ -18,8 +18,8 @@ THOUGHT_BREAK: /[ \n]{{0,4}}/
 
 
 def after_thought(source: str, thought: ThoughtFirst) -> str:
-    """Returns a grammar of the thought followed by the text that `source` describes. source: a grammar in llguidance's
-    Lark, with its options in the first line."""
+    """Returns a grammar of a thought followed by the text that `source` describes. The thought may be left out, unless
+    the prompt has begun it. source: a grammar in llguidance's Lark, with its options in the first line."""
     options, _, rules = source.partition("\n")
     form = _PARTS.sub(lambda found: "answer_form" if found[0] == "start" else found[0], rules)
     if thought.around:

@@ -1,10 +1,11 @@
 """Removes the parts of a schema that a grammar does not enforce, and describes them in words for the client.
 
 - Lengths of strings above HELD_CHARACTERS. The compiler has about nine states for each character that a bound counts,
-and a matcher may have 50,000 of them. Bounds of the same length share their states. The shortest bounds are enforced
-first. - A `multipleOf` above 2**31, or whose digits without zeros at the end are above LARGEST_MULTIPLE, such as
-1.2345. - `minProperties` and `maxProperties` next to optional properties, where the module `rewrites` found too many
-combinations of properties to list them.
+  and a matcher may have 50,000 of them. Bounds of the same length share their states. The shortest bounds are enforced
+  first.
+- A `multipleOf` above 2**31, or whose digits without zeros at the end are above LARGEST_MULTIPLE, such as 1.2345.
+- `minProperties` and `maxProperties` next to optional properties, where the module `rewrites` found too many
+  combinations of properties to list them.
 
 `minItems` and `maxItems` cost no states and are always enforced.
 """

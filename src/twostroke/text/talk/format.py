@@ -144,14 +144,14 @@ class ResultForm(Struct, frozen=True):
 
 class Format(Struct, frozen=True):
     """How one family of models writes a turn. calls: the model writes calls in the first form; the other forms are
-    read, too. wraps: texts around content, which are not part of it. answers: pairs of texts, one of which stands
+    read, too. wraps: marks around content, which are not part of it. answers: pairs of marks, one of which stands
     around an answer.
 
     silent: names that stand in the place of a tool's name when the model calls no tool. ends: tokens that end a turn.
     result: the form of calls' results in a history. vocabulary: tokens that identify the format where the template does
     not show it; all of them must be in the vocabulary. offer: texts that identify the format where one of them stands
-    in an offer of tools. parts: special tokens that are only a part of a text above. note: the source of the format,
-    and the checks that were made.
+    in an offer of tools. parts: special tokens that are only a part of one of these marks. note: the source of the
+    format, and the checks that were made.
     """
 
     name: str

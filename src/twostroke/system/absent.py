@@ -12,13 +12,12 @@ def prefer_memory_of(node: int) -> bool:
 
 
 def take_room(descriptor: int, num_bytes: int) -> None:
-    """Reserves `num_bytes` on the disk for a file. Raises OSError where there is no room, or where the system has no
-    such call."""
+    """Raises OSError, because this system has no such call. On Linux it reserves `num_bytes` on the disk for a file."""
     raise OSError("this system does not take room for a file before it is written")
 
 
 def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
-    """Makes the system read a part of a file while the program goes on, where the system can."""
+    """Does nothing. On Linux it makes the system read a part of a file into memory while the program goes on."""
 
 
 def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
@@ -33,4 +32,4 @@ def is_in_memory(descriptor: int, offset: int) -> bool:
 
 
 def forget(descriptor: int) -> None:
-    """Makes the system drop the parts of a file that it keeps in memory, where it can."""
+    """Does nothing. On Linux it makes the system drop the parts of a file that it keeps in memory."""

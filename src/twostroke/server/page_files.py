@@ -32,8 +32,8 @@ HEADERS = {
 
 
 def page_files() -> dict[str, tuple[str, bytes]]:
-    """Returns a map of the URL's path -> (kind, bytes). The files hold nothing secret; the page requests its data with
-    the key."""
+    """Returns a map of URL path -> (content type, bytes) with the files of the page. Anyone may get these files; the
+    page requests its data with the API key."""
     found = {}
     for each in FOLDER.rglob("*"):
         kind = KINDS.get(each.suffix)
@@ -44,7 +44,8 @@ def page_files() -> dict[str, tuple[str, bytes]]:
 
 
 def page_routes() -> list[Route]:
-    """Returns one route for each file: no path of a client is ever opened."""
+    """Returns one route for each file of the page. A route sends bytes that are already in memory, so a path in a
+    request cannot open a file of the disk."""
     return [Route(path, _sender(*file), methods=["GET"]) for path, file in page_files().items()]
 
 

@@ -80,7 +80,8 @@ _PLAIN_FIELDS = (
 
 
 class _Encoded(NamedTuple):
-    """A prompt in tokens, with the parameters of its answers. shown_token_ids, images: see Prompt."""
+    """A prompt in tokens, with the parameters of its answers. shown_token_ids: special tokens that are part of the
+    answer's text nevertheless. images: where the images stand in the prompt."""
 
     token_ids: Sequence[int]
     params: SamplingParams
@@ -89,12 +90,9 @@ class _Encoded(NamedTuple):
 
 
 def salted(call: Call, client: str) -> Call:
-    """Returns the request for the engine with the client's label put before the cache salt of each prompt: prefix pages
-    are never shared between API keys.
-
-    client: a label whose length is the same for all keys, so that no salt that a client writes can equal another
-    client's.
-    """
+    """Returns the request for the engine with the client's label put before the cache salt of each prompt. So pages of
+    the prefix tree are never shared between API keys. client: a label whose length is the same for all keys, so that no
+    salt that a client writes can equal another client's."""
     own = tuple(replace(prompt, cache_salt=f"{client}:{prompt.cache_salt}") for prompt in call.prompts)
     return replace(call, prompts=own)
 
@@ -117,7 +115,8 @@ def call_of_chat(
     checked: CheckedChat, serving: Serving, prefix: str, *, prefill: str = "", asked: Any = None
 ) -> Call:
     """Returns the prompt for the engine, and how it is to be answered, for a checked chat request from any API. prefix:
-    the beginning of the answer's id. prefill: how the answer begins. asked: the request as its API's answers repeat it.
+    the beginning of the answer's id. prefill: how the answer begins. asked: the client's request, for APIs whose
+    answers repeat it.
 
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
@@ -274,7 +273,8 @@ def call_of_completion(request: CompletionRequest, serving: Serving, prefix: str
 
 
 def _room(request: CompletionRequest, token_ids: Sequence[int], serving: Serving) -> int:
-    """Returns the most tokens of the answer: OpenAI's default is 16 tokens, fewer when the context ends earlier."""
+    """Returns the most tokens of the answer: max_tokens if the request has it, otherwise OpenAI's default of 16. The
+    default becomes smaller when the context ends earlier."""
     if request.max_tokens is not None:
         return request.max_tokens
     room = max(1, serving.context_tokens - len(token_ids))

@@ -171,8 +171,8 @@ class ServerHooks(Struct, frozen=True):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with a call of `announce` when it listens, a graceful shutdown, and signals that end it instead
-    of the process.
+    """uvicorn's server with three changes. It calls `announce` when it listens; it drains before it stops; and SIGINT
+    and SIGTERM end this server, so that the process can still close the engine.
 
     cut: the number of requests that did not finish in time.
     """
@@ -223,7 +223,7 @@ class Server(uvicorn.Server):
             self._hooks.announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends the streams that have no end of their own, then waits for requests in flight."""
+        """Ends the streams of live events, which would otherwise never end, then waits for requests in flight."""
         self._closing.began = True
         await super().shutdown(sockets=sockets)
 
@@ -242,8 +242,8 @@ class Server(uvicorn.Server):
 
 
 def take_signals(server: Server) -> None:
-    """Passes SIGINT and SIGTERM to the server until the loop is closed: a signal meanwhile interrupts neither the stop
-    of its engine nor the end of the loop."""
+    """Passes SIGINT and SIGTERM to the server until the event loop is closed. So a signal cannot interrupt the engine's
+    stop or the closing of the loop."""
     if threading.current_thread() is threading.main_thread():
         here.signals_from_now(lambda kind: server.handle_exit(kind, None), (signal.SIGINT, signal.SIGTERM))
 

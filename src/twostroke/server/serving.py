@@ -1,4 +1,4 @@
-"""The objects that read the requests of one model and write its answers."""
+"""The objects that read the requests for one model and write its answers."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class Serving:
     context_tokens: the most tokens of a prompt and its answer together. served_name, other_names: the model's names;
     error messages use served_name. defaults: sampling values of the model's generation_config, by their names in
     SamplingParams. created_s: the Unix time that is shown for the model. special_texts: the vocabulary's special tokens
-    by their role, such as eos_token. fields: finds and reports unknown fields of requests. client_lines: takes a
-    client's lines of metadata out of the system text. format: how the model writes its answers. card: the facts that
-    lists of models show. adapters: the adapters that requests may name in place of served_name. embedder, reranker:
-    make prompts of texts; both are None when the model generates text. eyes: opens images in messages; None for a model
-    that reads no images. looks: finds the images of the request that is read now; when it is None, `eyes` is used.
-    view: the parts of the engine that the live view reads. stored: the batches, files and responses that the server
-    stores; None where it stores none. chats: the web page's chats that the server stores; None when they stay in
-    browsers. slots: the content of llama.cpp's slots; None when no pages are kept on a disk. tool_servers: the MCP
-    servers that the web page may use. wall_clock: returns Unix seconds, for `created`. loading: returns the progress of
-    the model's load in words; empty while the model takes requests. stays: True when the model is loaded as long as the
-    server runs.
+    by their role, such as eos_token. fields: finds and reports unknown fields of requests. client_lines: removes lines
+    of metadata that some clients write into the system message. format: how the model writes its answers. card: the
+    facts that lists of models show. adapters: the adapters that requests may name in place of served_name. embedder,
+    reranker: make prompts of texts; both are None when the model generates text. eyes: opens images in messages; None
+    for a model that reads no images. looks: the object that finds the images of one request, in place of `eyes`; None
+    where `eyes` does this. view: the parts of the engine that the live view reads. stored: the batches, files and
+    responses that the server stores; None where it stores none. chats: the web page's chats that the server stores;
+    None when they stay in browsers. slots: the content of llama.cpp's slots; None when no pages are kept on a disk.
+    tool_servers: the MCP servers that the web page may use. wall_clock: returns Unix seconds, for `created`. loading:
+    returns the progress of the model's load in words; empty while the model takes requests. stays: True when the model
+    is loaded as long as the server runs.
     """
 
     engine: AsyncEngine

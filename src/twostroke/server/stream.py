@@ -90,8 +90,8 @@ class Answer(Response):
         await response(scope, receive, send)
 
     async def _body(self, made: Callable[[], dict[str, Any]]) -> bytes:
-        """Returns the JSON of a whole answer. Here it is made on the event loop, because that takes no time; subclasses
-        whose answers take longer use a thread."""
+        """Returns a whole answer as JSON. made: returns the answer's object. This class makes the JSON on the event
+        loop, because that is quick; a subclass with larger answers uses a thread."""
         return line_json(made())
 
     def _collect(self, generation: Generation) -> bool:
@@ -134,8 +134,8 @@ class Answer(Response):
             return self._shape.problem_events(problem_of(error))
 
     def _send_now(self, generation: Generation, events: EventWriter) -> bool:
-        """Sends the pieces that are there, without waking the task; most tokens are sent in this way. Returns False
-        when the task must go on."""
+        """Sends the pieces of the answer that are ready, without waking the task; most tokens are sent in this way.
+        Returns False when the task must send the rest."""
         if not events.takes_now:
             return False
         raw = b""
@@ -172,8 +172,8 @@ class Answer(Response):
                 await events.write(f": {words}\n\n".encode() if words else heartbeat)
 
     async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
-        """Reports the prompt's progress until a piece is there, and returns the piece. Raises TimeoutError when there
-        is no progress either."""
+        """Waits for the first piece of the answer and returns it. Until then sends events with the progress of the
+        prompt. Raises TimeoutError when there was neither a piece nor progress for heartbeat_s seconds."""
         progress = PromptProgress(self._parts.serving.view, f"{self._call.prompts[0].request_id}/0")
         silent_s = 0.0
         while silent_s < self._parts.admission.limits.heartbeat_s:
@@ -237,7 +237,8 @@ class EventWriter:
             self._body_writer.write(raw)
 
     async def _put(self, message: dict[str, Any]) -> None:
-        """Sends one message. A write that has room ends at once and needs no timer."""
+        """Sends one ASGI message. Most messages are taken at once, and no timer is started for them. A message that the
+        client leaves unread for too long raises SlowReader."""
         writing = Begun(self._send(message))
         if writing.over:
             return

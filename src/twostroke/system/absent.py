@@ -6,32 +6,30 @@ __all__ = ["fetch", "fetch_ahead", "forget", "is_in_memory", "prefer_memory_of",
 
 
 def prefer_memory_of(node: int) -> bool:
-    """Takes new memory of the calling thread, and of everything that it starts later, from this memory node as long as
-    the node has some. Returns False where the system has no such call, or refuses it."""
+    """Returns False, because this system has no such call. On Linux it makes the calling thread take new memory from
+    this memory node."""
     return False
 
 
 def take_room(descriptor: int, num_bytes: int) -> None:
-    """Reserves `num_bytes` on the disk for a file. Raises OSError where there is no room, or where the system has no
-    such call."""
+    """Raises OSError, because this system has no such call. On Linux it reserves `num_bytes` on the disk for a file."""
     raise OSError("this system does not take room for a file before it is written")
 
 
 def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
-    """Makes the system read a part of a file while the program goes on, where the system can."""
+    """Does nothing. On Linux it makes the system read a part of a file into memory while the program goes on."""
 
 
 def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
-    """Waits until the system has a part of a file in memory, in one call during which other threads run. Returns the
-    number of bytes that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises
-    OSError."""
+    """Returns 0, because this system has no such call. On Linux it waits until a part of a file is in memory and
+    returns the number of bytes there."""
     return 0
 
 
 def is_in_memory(descriptor: int, offset: int) -> bool:
-    """Returns whether the system has this byte of a file in memory; True where the system does not tell."""
+    """Returns True, because this system does not tell. On Linux it returns whether this byte of a file is in memory."""
     return True
 
 
 def forget(descriptor: int) -> None:
-    """Makes the system drop the parts of a file that it keeps in memory, where it can."""
+    """Does nothing. On Linux it makes the system drop the parts of a file that it keeps in memory."""

@@ -43,7 +43,7 @@ def allowed_cpus() -> frozenset[int] | None:
 
 
 def performance_cores() -> int | None:
-    """Returns the number of quick cores, on a system that tells only this number; None elsewhere."""
+    """Returns None: on Linux, the topology of the CPUs tells more than the number of performance cores."""
     return None
 
 
@@ -56,8 +56,8 @@ def keep_thread_on(cpus: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
-    """Threads and processes that begin inside the block run only on these CPUs; if none is given, on those of the
-    caller."""
+    """Threads and processes that begin inside the block run only on these CPUs. If `cpus` is empty, they run on the
+    CPUs of the caller."""
     chosen, before = frozenset(cpus), allowed_cpus()
     if not chosen or before is None:
         yield
@@ -99,9 +99,8 @@ def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
 
 
 def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
-    """Waits until the system has a part of a file in memory, in one call during which other threads run. Returns the
-    number of bytes that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises
-    OSError."""
+    """Waits until the system has a part of a file in memory. Other threads run meanwhile. Returns the number of bytes
+    that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises OSError."""
     try:
         nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     except OSError:  # a sandbox may have no /dev

@@ -25,7 +25,8 @@ def allowed_cpus() -> frozenset[int] | None:
 
 
 def performance_cores() -> int | None:
-    """Returns the number of quick cores, on a system that tells only this number; None elsewhere."""
+    """Returns the number of performance cores, which is all that macOS tells about the topology of the CPUs; None where
+    it is not known."""
     value, size = ctypes.c_int32(), ctypes.c_size_t(4)
     try:
         call = ctypes.CDLL(None).sysctlbyname
@@ -36,14 +37,12 @@ def performance_cores() -> int | None:
 
 
 def keep_thread_on(cpus: Iterable[int]) -> None:
-    """Keeps the calling thread, and everything that it starts later, on these CPUs. Where that is not possible, they
-    run on any CPU."""
+    """Does nothing, because macOS has no call that binds threads to CPUs."""
 
 
 @contextlib.contextmanager
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
-    """Threads and processes that begin inside the block run only on these CPUs; if none is given, on those of the
-    caller."""
+    """Does nothing, because macOS has no call that binds threads to CPUs."""
     yield
 
 

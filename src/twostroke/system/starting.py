@@ -16,8 +16,9 @@ _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
 def apart(start: Callable[..., Started]) -> Started:
-    """Returns what `start` returns. It is called with the arguments of Popen by which Ctrl-C of a terminal reaches only
-    the parent, and again with weaker ones where the system refuses these. Raises OSError."""
+    """Calls `start` with the arguments of Popen that separate a child from the terminal, so that Ctrl-C reaches only
+    the parent. Where a sandbox refuses these arguments, calls it again with less strict ones. Returns the result of
+    `start`. Raises OSError."""
     *better, last = here.APART
     for options in better:
         try:
@@ -29,9 +30,9 @@ def apart(start: Callable[..., Started]) -> Started:
 
 
 async def apart_async(start: Callable[..., Awaitable[Started]]) -> Started:
-    """Awaits `start`, such as asyncio.create_subprocess_exec, and returns its result. It is called with the arguments
-    by which Ctrl-C of a terminal reaches only the parent, and again with weaker ones where the system refuses these.
-    Raises OSError."""
+    """Awaits `start`, such as asyncio.create_subprocess_exec, and returns its result. Arguments of Popen separate the
+    child from the terminal, so that Ctrl-C reaches only the parent. Where a sandbox refuses them, calls `start` again
+    with less strict ones. Raises OSError."""
     *better, last = here.APART
     for options in better:
         try:

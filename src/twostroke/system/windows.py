@@ -172,7 +172,7 @@ def limit_memory(num_bytes: int) -> None:
 
 
 def write_no_files() -> None:
-    """Does nothing: a process may always write files on Windows."""
+    """Does nothing. On other systems this call forbids the process to write files; Windows has no such limit."""
 
 
 def stand_back(niceness: int) -> None:

@@ -1,4 +1,5 @@
-"""Converts between text and token ids: tokenizer, chat template, and the machines that turn tokens back into text.
+"""Converts between text and token ids: the tokenizer, the chat template, and the objects that turn the tokens of an
+answer back into text.
 
-Each machine is fed pieces: `feed(piece)`, then `finish()` once.
+These objects (detokenizer, stop strings, reader of turns) work on pieces: `feed(piece)` for each, then `finish()` once.
 """

@@ -154,7 +154,8 @@ class ChatTemplate:
         return self._rendered(name, {**values, **self._values(name, completed(tools))})
 
     def _values(self, name: str, tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-        """Returns the offered tools by each name of a variable from which the template reads them."""
+        """Returns values for the template's variables that hold the offered tools: `tools`, and any other variable from
+        which this template reads them."""
         if name not in self._other_values:
             self._other_values[name] = self._values_needed(name)
         needed = self._other_values[name]

@@ -22,7 +22,7 @@ class Pieces(Protocol):
         """Returns the bytes of the first `num_rows` tokens."""
 
     def encode_rendered(self, text: str) -> list[int]:
-        """Returns the tokens of a text."""
+        """Returns the token ids of a text, in which the texts of special tokens become these tokens."""
 
 
 _known: WeakKeyDictionary[Pieces, dict[tuple[str, ...], frozenset[int]]] = WeakKeyDictionary()
@@ -42,8 +42,8 @@ def with_breakers(params: SamplingParams, tokenizer: Pieces) -> SamplingParams:
 
 
 def breaker_ids(texts: Iterable[str], tokenizer: Pieces) -> frozenset[int]:
-    """Returns every token that contains one of the texts. For a text that no token contains, returns the last one of
-    its tokens."""
+    """Returns the ids of the tokens that end a repetition, for the DRY penalty: every token that contains one of the
+    texts. A text that no single token contains is tokenized, and its last token is taken."""
     pieces, found = tokenizer.rows_bytes(tokenizer.vocab_size), set[int]()
     for text in texts:
         wanted = text.encode("utf-8", errors="replace")

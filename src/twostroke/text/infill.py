@@ -37,7 +37,8 @@ middle."""
 PREFIX_PARTS, ALL_PARTS = 3, 4
 """The share of the room for both texts that the prefix gets: PREFIX_PARTS of ALL_PARTS."""
 REPOSITORY = "twostroke"
-"""The name of the repository for the other files, because clients do not send one."""
+"""The name of the repository that stands in prompts with several files. It is always the same, because clients send no
+name."""
 
 
 class Known(Protocol):
@@ -59,7 +60,9 @@ class OtherFile(Struct, frozen=True):
 
 
 class Middle(Struct, frozen=True):
-    """The token ids around the text that is wanted. begun: the first tokens of the wanted text."""
+    """A request to fill in the middle of a text, in token ids: the texts before and after the gap. begun: the first
+    tokens of the wanted text, which the client has given. others: more files that may help the model. repository: the
+    tokens of the repository's name."""
 
     prefix: Sequence[int]
     suffix: Sequence[int]
@@ -77,8 +80,8 @@ class InfillPrompt(Struct, frozen=True):
 
 
 class InfillTokens(Struct, frozen=True):
-    """The token of each role; None where the vocabulary has none. suffix_first: True where models read the suffix
-    first, see SUFFIX_FIRST."""
+    """The special tokens for filling in the middle, by their roles; None where the vocabulary has none. suffix_first:
+    True where models read the suffix first, see SUFFIX_FIRST."""
 
     pre: int
     suf: int
@@ -90,7 +93,7 @@ class InfillTokens(Struct, frozen=True):
 
     @classmethod
     def find(cls, tokenizer: Known) -> InfillTokens | None:
-        """Returns the tokens of a vocabulary; None where it lacks them."""
+        """Returns the special tokens that a vocabulary has for filling in the middle; None where it lacks them."""
         found = {role: _token_of(role, tokenizer) for role in ROLES}
         first = tokenizer.id_of(SUFFIX_FIRST) is not None and found["suf"] == tokenizer.id_of(SUFFIX_FIRST)
         pre, suf, mid = found["pre"], found["suf"], found["mid"]
@@ -119,8 +122,8 @@ class InfillTokens(Struct, frozen=True):
         return InfillPrompt([*others, *both, *middle, *asked.begun], tuple(said))
 
     def _others(self, asked: Middle, room: int) -> tuple[list[int], int]:
-        """Returns the tokens of the other files as far as there is room, the last files first, and the number of files
-        that are left out."""
+        """Returns the tokens of the files that come before the text with the gap, and the number of files that are left
+        out. Where there is no room for all, the first files are left out."""
         made: list[list[int]] = []
         head = [self.rep, *asked.repository] if self.rep is not None and self.sep is not None else []
         left = room - len(head)

@@ -54,10 +54,11 @@ def normalized(
 
 
 def newest(messages: Sequence[Mapping[str, Any]]) -> int | None:
-    """Returns the place of the message that a user newly sends: the last one, where it is neither the assistant's nor a
-    tool's.
+    """Returns the index of the user's new message, to which the model answers: the last message that is not a system
+    message.
 
-    Returns None where the conversation goes on by itself, from a tool's result or from the beginning of an answer.
+    Returns None where that message is a tool's result or the assistant's: the conversation then goes on without a new
+    message.
     """
     for place in range(len(messages) - 1, -1, -1):
         role = messages[place].get("role")

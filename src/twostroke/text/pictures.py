@@ -22,7 +22,7 @@ DIGITS, NUMBER = 24, 6
 
 
 class PlacedImages(Protocol):
-    """The images of a prompt whose text is known."""
+    """The images of a rendered prompt: finds where they stand in its token ids."""
 
     def spans(self, token_ids: Sequence[int]) -> tuple[ImageSpan, ...]:
         """Returns the positions of the images' rows. Raises InvalidRequest where the token ids do not have the expected
@@ -42,7 +42,8 @@ class SeeingTemplate(Protocol):
 
     @property
     def render(self) -> Callable[..., str]:
-        """The function that makes the text of a conversation. Raises InvalidRequest."""
+        """The function that renders a conversation, with its images, as the text of a prompt. It raises InvalidRequest.
+        """
 
 
 class PictureMarks:
@@ -60,10 +61,10 @@ class PictureMarks:
         return f"{self._mark}{number:0{NUMBER}}"
 
     def as_parts(self, messages: list[dict[str, Any]], joint: Callable[[str], str]) -> list[dict[str, Any]]:
-        """Returns the messages with parts of the type image in place of marks. This call also records the order of the
-        images.
+        """Returns the messages with a part of the type image in place of each image's mark. This call also records the
+        order of the images.
 
-        joint(role): returns the text that joined the parts of a message of this role.
+        joint(role): returns the text that was put between the parts of a message of this role, when they were joined.
         """
         self._order = []
         made = []
@@ -83,7 +84,8 @@ class PictureMarks:
         return made
 
     def _split(self, text: str, joint: str) -> list[dict[str, Any]]:
-        """Returns the texts and images of a text. The joint between a message's parts is removed next to an image."""
+        """Splits a text at the marks of images into text parts and image parts. joint: the text that was put between
+        parts when they were joined; it is removed next to an image."""
         pieces = self._find.split(text)
         made: list[dict[str, Any]] = []
         for place in range(0, len(pieces), 2):

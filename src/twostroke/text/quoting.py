@@ -19,7 +19,8 @@ from msgspec import Struct
 from twostroke.text.pictures import PlacedImages
 
 Spans = tuple[tuple[int, int], ...]
-"""Pairs (start, end) of parts of a text, in order; no two parts overlap."""
+"""Pairs (start, end) of the parts of a prompt's text that are quoted: control tokens that a client wrote, to be
+tokenized as ordinary text. They are in order, and no two overlap."""
 
 MARK_DIGITS, NUMBER_DIGITS = 24, 6
 
@@ -42,8 +43,8 @@ class Quoting:
     """Replaces control tokens that clients wrote by placeholders while one prompt is rendered, and puts them back. Only
     one thread may use it.
 
-    find: returns the places of control tokens' texts in a text. always: True where the result has an empty span even if
-    nothing was found, so that it is tokenized as a text with quoted parts.
+    find: returns the places of control tokens' texts in a text. always: True returns one empty span where nothing was
+    found; the prompt is then still tokenized like a text with quoted parts.
 
     Placeholders are digits, which no filter of a template (upper, title, tojson) changes.
     """

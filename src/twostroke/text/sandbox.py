@@ -178,7 +178,7 @@ def _to_json(
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """The environment, with Hugging Face's settings, filters and globals."""
+    """The Jinja environment in which chat templates run, with Hugging Face's settings, filters and globals."""
 
     intercepted_binops = frozenset({"*", "**", "%", "+"})
     code_generator_class = _Generator

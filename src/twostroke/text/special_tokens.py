@@ -17,8 +17,9 @@ transformers 4."""
 
 
 class SpecialTokens(Struct, frozen=True):
-    """texts: name -> token text, as templates see them: all names that end in _token, and those under NAMED.
-    end_ids: the end tokens that the model's configuration files list.
+    """The special tokens of a model. texts: name -> token text, as templates see them. The names are the files' members
+    that end in _token, such as bos_token, and the names inside the members `extra_special_tokens` and
+    `model_specific_special_tokens`. end_ids: the end tokens that the model's configuration files list.
 
     add_bos_token and add_eos_token are not read. The rule of tokenizer.json holds, as in transformers.
     """

@@ -47,8 +47,8 @@ class StopMatcher:
         return self._sure(text), None
 
     def feed_unstopped(self, piece: str) -> str:
-        """Takes more text in which a stop string may become complete without ending the answer. Returns the text that
-        is certain."""
+        """Takes more text of an answer that must not end yet (min_tokens), even if a stop string is complete in it.
+        Returns the text that cannot be part of a stop string any more."""
         for character in piece:
             self._step(character)
         return self._sure(self._held + piece)

@@ -53,7 +53,8 @@ def _usual(folder: Path) -> dict[str, str]:
 
 
 def _given(path: Path) -> dict[str, str]:
-    """Reads a file with a template, or with a JSON object that has one."""
+    """Reads the file that the user gives with --chat-template: a Jinja template, or a JSON object with the member
+    `chat_template`. Returns name -> template; a single template has the name "default". Raises ConfigError."""
     fix = "Give --chat-template a file with a Jinja template, or a chat_template.json."
     if not path.is_file():
         raise ConfigError(f"There is no file {path} with a chat template.", fix=fix)
@@ -70,7 +71,8 @@ def _given(path: Path) -> dict[str, str]:
 
 
 def _named(value: Any, place: Path) -> dict[str, str]:
-    """Reads the three forms of the member: a text, a list of objects with name and template, an object of texts."""
+    """Returns name -> template from the value of the member `chat_template` of a JSON file. The value is a template, a
+    list of objects with name and template, or an object of templates by name. place: the file. Raises CorruptModel."""
     if value is None:
         return {}
     if isinstance(value, dict):

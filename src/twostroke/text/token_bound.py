@@ -34,7 +34,8 @@ class TokenBound:
     vocabulary."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
-        """library: a tokenizer for which `covers_every_byte` returns True."""
+        """Finds, for each byte, the length of the longest token that contains this byte. library: a tokenizer for which
+        `covers_every_byte` returns True."""
         self._longest_bytes = np.zeros(256, np.int64)
         for token in sorted(_token_bytes(library), key=len, reverse=True):
             held = list(set(token))
@@ -56,8 +57,8 @@ class TokenBound:
 
 
 def covers_every_byte(library: tokenizers.Tokenizer) -> bool:
-    """Returns True where each byte of a text is part of exactly one token. NFC and marks for spaces are the only
-    changes that the text may have before that."""
+    """Returns True where each byte of a text becomes part of exactly one token, so that TokenBound's bound is right.
+    The tokenizer may change the text first only by NFC and by writing spaces as another character."""
     from tokenizers import models
 
     if not isinstance(library.model, models.BPE):
@@ -83,7 +84,8 @@ def _keeps_text(step: dict[str, Any]) -> bool:
 
 
 def _steps(part: Any, inner: str) -> Iterator[dict[str, Any]]:
-    """The steps of a normalizer or pre-tokenizer in order, sequences flattened."""
+    """Yields the steps of a tokenizer's normalizer or pre-tokenizer in order. A step that is a sequence is replaced by
+    its own steps, which are its member `inner`."""
     waiting = [] if part is None else [json.loads(part.__getstate__())]
     while waiting:
         step = waiting.pop(0)
@@ -110,8 +112,8 @@ def _has_all_bytes(library: tokenizers.Tokenizer) -> bool:
 
 
 def _token_bytes(library: tokenizers.Tokenizer) -> Iterator[bytes]:
-    """Yields, for each token, all bytes that a text of this token can contain. The space is one of them where the token
-    has a mark for spaces."""
+    """Yields, for each token, the bytes that the text of this token may contain. If the token writes spaces as another
+    character, the space is added to its bytes."""
     byte_level = _is_byte_level(library)
     added = library.get_added_tokens_decoder()
     for token_id in range(library.get_vocab_size(with_added_tokens=True)):

@@ -105,7 +105,8 @@ class Tokenizer:
         return _guarded(lambda: self._library.decode(list(token_ids), skip_special_tokens=True))
 
     def has(self, token_id: int) -> bool:
-        """Returns True where the id is a token of this vocabulary (models often have a few more rows)."""
+        """Returns True where this id has a token. A model's logits may have a few more ids than its vocabulary has
+        tokens."""
         return self._library.id_to_token(token_id) is not None
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -126,7 +127,8 @@ class Tokenizer:
         return b"" if token is None else self._written(token, token_id)
 
     def _written(self, token: str, token_id: int) -> bytes:
-        """The bytes of a token, given as its vocabulary writes it."""
+        """Returns the bytes that a token adds to a text. token: the token as the vocabulary writes it, for example with
+        another character for a space."""
         if token_id in self.special_ids:
             return token.encode("utf-8")
         if self._byte_alphabet:
@@ -157,8 +159,8 @@ class Tokenizer:
 
     @made_once
     def _bound(self) -> TokenBound | None:
-        """The lower bound on tokens, or None where none can be computed. It is made with the first long text, because
-        it takes a pass over the whole vocabulary."""
+        """The object that computes a lower bound on the number of tokens of a text; None where this tokenizer allows no
+        such bound. It is made with the first long text, because it takes a pass over the whole vocabulary."""
         return TokenBound(self._library) if covers_every_byte(self._library) else None
 
     def _encoded(self, text: str, add_special_tokens: bool, quoted: Spans, context_tokens: int | None) -> list[int]:
@@ -178,7 +180,8 @@ class Tokenizer:
         return found if isinstance(found, list) else found.ids
 
     def _encoding(self, text: str, add_special_tokens: bool) -> tokenizers.Encoding:
-        """Encodes with the only function of the library that releases the GIL; it makes no offsets."""
+        """Tokenizes with the only function of the tokenizers library that releases the GIL; it computes no offsets of
+        tokens in the text."""
         return _guarded(lambda: self._library.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0])
 
 

@@ -46,7 +46,8 @@ class _Token(_Strict):
 
 
 class _Merges(_Strict):
-    """The model of a vocabulary with merges. A model that leaves out merges at random is left to the library."""
+    """The member `model` of a tokenizer.json with BPE merges, as far as this module reads it. A file with BPE dropout
+    does not fit, and Hugging Face's tokenizers library reads it instead."""
 
     type: Literal["BPE"]
     vocab: dict[str, int]
@@ -88,7 +89,8 @@ _OPTIONS = (
 
 
 def tokenizer_bytes(folder: Path) -> bytes:
-    """The file of a model's folder, without a byte order mark. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
+    """Returns the bytes of tokenizer.json in a model's folder, without a byte order mark. Raises ModelNotFound,
+    UnsupportedModel, CorruptModel."""
     path = folder / NAME
     if not path.is_file():
         slow = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
@@ -109,7 +111,8 @@ def tokenizer_bytes(folder: Path) -> bytes:
 
 
 def tokenizer_members(folder: Path) -> dict[str, Any]:
-    """The members of the file as it has them. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
+    """Returns the members of tokenizer.json, as they stand in the file. Raises ModelNotFound, UnsupportedModel,
+    CorruptModel."""
     raw = tokenizer_bytes(folder)
     try:
         found = json.loads(raw)

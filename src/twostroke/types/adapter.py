@@ -1,4 +1,5 @@
-"""The slot and the salt by which a request refers to an adapter."""
+"""The slot and the salt by which a request refers to an adapter. Requests with different salts never share pages of the
+KV cache."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ class TakenAdapter(NamedTuple):
 
 
 class AdapterPlaces(Protocol):
-    """What the metrics need to know about the loaded adapters."""
+    """The loaded adapters, as the metrics see them: the number of places for adapters, and the name of the adapter in
+    each slot."""
 
     @property
     def places(self) -> int:

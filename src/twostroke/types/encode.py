@@ -54,13 +54,14 @@ class SpanPiece(Struct, frozen=True):
 
 
 class EncodePace(Struct, frozen=True):
-    """Corrections of the predicted times of pieces. factors: for each kind of piece, in the order of PieceKind, the
-    factor by which a piece may take longer than predicted."""
+    """Measured corrections of the predicted times of an image's pieces. factors: for each kind of piece, in the order
+    of PieceKind, a ratio measured / predicted time that few pieces of this kind exceed."""
 
     factors: tuple[float, ...] = (1.0,) * len(PieceKind)
 
     def of(self, kind: PieceKind) -> float:
-        """Returns the factor by which a piece of this kind may take longer than predicted."""
+        """Returns the factor by which the predicted time of a piece of this kind is multiplied, so that few pieces take
+        longer."""
         return self.factors[kind]
 
 

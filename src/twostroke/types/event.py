@@ -16,7 +16,8 @@ from twostroke.types.result import TokenLogprob
 
 
 class TokenEvent(msgspec.Struct, frozen=True, gc=False):
-    """One new output token. at_s: the time `now` that `commit` was given. memory: see SampledToken.
+    """One new output token. at_s: the time `now` that `commit` was given. memory: what the request's samplers remember
+    after this token; empty where they remember nothing.
 
     The class is a Struct because a Struct is made quickly: there are thousands of these events a second.
     """

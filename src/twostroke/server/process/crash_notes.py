@@ -45,16 +45,16 @@ class Record(Struct, frozen=True):
 
 
 class CrashNotes:
-    """The fingerprints of the requests that the worker computes now, and a record for each request that was running at
-    a crash. Both lie in a page of memory that the supervisor and its workers share. descriptor: the page's file
-    descriptor; None makes memory that no other process sees."""
+    """The page of memory that the supervisor and its workers share. It holds the fingerprints of the requests in the
+    worker's present step, and a count of crashes for each request that was running at a crash. descriptor: the page's
+    file descriptor; None makes memory that no other process sees."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._memory = bytearray(SIZE_BYTES) if descriptor is None else mmap.mmap(descriptor, SIZE_BYTES)
 
     def running(self, prints: Iterable[bytes]) -> None:
-        """Called before a step: writes the fingerprints of the requests that it computes. Those beyond MOST_RUNNING are
-        left out."""
+        """Called before a step: writes the fingerprints of the requests that the step computes. Those beyond
+        MOST_RUNNING are left out."""
         self.idle()
         kept = list(prints)[:MOST_RUNNING]
         joined = b"".join(kept)
@@ -62,8 +62,8 @@ class CrashNotes:
         self.again(len(kept))
 
     def again(self, count: int) -> None:
-        """Called before a step that computes the requests of the last step: sets only their number, because the
-        fingerprints are still there."""
+        """Called before a step that computes the same requests as the step before it. Sets only the number of running
+        requests, because their fingerprints are still in the page."""
         _COUNT.pack_into(self._memory, 0, count)
 
     def idle(self) -> None:
@@ -107,8 +107,8 @@ class CrashNotes:
 
 
 def new_page() -> int:
-    """Returns a descriptor of an empty page in memory, or in a file without a name when the system has no such memory.
-    """
+    """Returns the file descriptor of new shared memory for CrashNotes, filled with zeros. It is an unnamed file where
+    the system has no such memory."""
     return here.memory_file("twostroke-crash-notes", SIZE_BYTES)
 
 

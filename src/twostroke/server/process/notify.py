@@ -11,7 +11,7 @@ BEATS = 3  # watchdog messages within the manager's limit
 
 
 class Listener(Protocol):
-    """Takes the states of the server: started, alive, stopping."""
+    """The receiver of the server's states (started, alive, stopping): systemd, or the supervisor."""
 
     def send(self, **states: str) -> None:
         """Send states, such as READY="1", STATUS="text". Never raises."""
@@ -39,10 +39,10 @@ def message(states: dict[str, str]) -> bytes:
 
 
 class Watch:
-    """A serving loop calls it ten times a second. It sends beats while the loop goes on, and reports once that the loop
-    is stopping.
+    """The function that a serving loop calls ten times a second. It sends watchdog messages while the loop runs, and
+    STOPPING once when the server drains.
 
-    every_s: the seconds between two beats; None for no beats. A call returns the result of asked_to_end.
+    every_s: the seconds between two watchdog messages; None for none. A call returns the result of asked_to_end.
     """
 
     def __init__(
@@ -62,7 +62,8 @@ class Watch:
         self._stopping = False
 
     def __call__(self) -> bool:
-        """Send what is due to systemd. Returns True when the server should end."""
+        """Sends the watchdog message if it is time for it, and STOPPING once when the server begins to drain. Returns
+        True when the server should end."""
         now = self._clock()
         if self._every_s is not None and now >= self._next_s:
             self._next_s = now + self._every_s

@@ -17,10 +17,11 @@ ALIVE = b'{"status":"restarting"}'
 
 
 class StandIn:
-    """`async with StandIn(listener, retry_s):` answers on the socket; answers that are running at the end are finished.
+    """`async with StandIn(listener, retry_s):` answers the requests at the listening socket while the server has no
+    worker. Answers that are being sent when the block ends are finished. retry_s: returns the seconds for Retry-After.
 
     asyncio.start_server is not used: when it is closed in the same turn of the loop in which it accepts, it drops the
-    connection. Here a connection is either answered, or not accepted, so that the next listener accepts it.
+    connection. Here a connection is either answered, or left in the socket's queue for the worker.
     """
 
     def __init__(self, listener: socket.socket, retry_s: Callable[[], float]) -> None:

@@ -78,7 +78,8 @@ class Supervisor:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> int:
-        """Runs workers until one ends as it should. Returns the exit code for this process."""
+        """Runs workers, one after another, until one ends without a crash, a signal stops the server, or too many fail
+        to start. Returns the exit code for this process."""
         try:
             with here.signals_to(self._signal, (signal.SIGINT, signal.SIGTERM)):
                 return await self._restarting()
@@ -158,8 +159,8 @@ class Supervisor:
                 await asyncio.gather(hearing, watching, return_exceptions=True)
 
     async def _read_messages(self, line: socket.socket, life: _Life) -> None:
-        """Reads what the worker reports. Until the worker is ready, requests are answered with 503. Its signs of life
-        are passed on to the service manager's watchdog."""
+        """Reads the worker's reports from the socket `line` until the worker closes it. Until the worker is ready,
+        requests are answered with 503. The worker's watchdog messages are passed on to the service manager."""
         due_s = life.started_s
         async with StandIn(self.listener, lambda: self._retry_s(due_s)):
             while life.ready_s is None and await self._take(line, life):

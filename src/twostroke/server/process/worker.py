@@ -1,5 +1,5 @@
-"""The worker's connection to its supervisor, over which it reports states. When it is closed, the supervisor has ended.
-"""
+"""The worker's connection to its supervisor, over which it reports the server's states. If the connection is closed,
+the supervisor has ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from twostroke.server.process.notify import message
 
 
 class Line:
-    """The worker's end of the connection to its supervisor. Satisfies Listener (process/notify.py)."""
+    """The worker's end of the connection to its supervisor. It satisfies the protocol Listener: it takes states of the
+    server, and sends them to the supervisor."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -18,8 +19,8 @@ class Line:
         self._gone = False
 
     def send(self, **states: str) -> None:
-        """Sends states of the server, such as READY="1", to the supervisor. Never raises: a supervisor that does not
-        read loses them."""
+        """Sends states of the server, such as READY="1", to the supervisor. Never raises: states that the socket cannot
+        take are dropped."""
         with contextlib.suppress(OSError):
             self._socket.send(message(states) + b"\n")
 

@@ -1,4 +1,4 @@
-"""Builds a server of several models: names, parts, and what the models share."""
+"""Builds a server of several models: the parts of each model, and the parts that all models share."""
 
 from __future__ import annotations
 
@@ -81,16 +81,17 @@ def build_several(
 
 
 class Fetching(Struct, frozen=True):
-    """How models are downloaded while the server runs. command: see PullTools. made: called with (name, path); returns
-    the model's source."""
+    """How models are downloaded while the server runs. command: returns the command line of `twostroke pull` with these
+    arguments. made: called with the name and path of a downloaded model; returns its ModelSource, with which the server
+    adds it."""
 
     command: Callable[[Sequence[str]], Sequence[str]]
     made: Callable[[str, str], ModelSource]
 
 
 def _first_built(models: Models, launch: Launch) -> ServerParts:
-    """Builds the models that are loaded at the start. Until a model is built, the other models are tried too, in their
-    order.
+    """Builds the models that are loaded at the start. Also builds other models, in their order, as long as no model
+    could be built.
 
     Returns the parts of the first model that was built. When no model can be served, raises the error of the last one.
     """
@@ -110,6 +111,7 @@ def _first_built(models: Models, launch: Launch) -> ServerParts:
 
 
 def _wait_s(models: Models, requests: int, tokens: int) -> float:
-    """Returns the longest of the predicted waits of loaded models, in seconds."""
+    """Predicts the seconds until so many waiting requests, with so many prompt tokens together, have their first token.
+    Returns the longest time that a loaded model would take."""
     found = [group.forecast.wait_s(requests, tokens) for group in models.groups.values() if group.process is not None]
     return max(found, default=UNKNOWN_WAIT_S)

@@ -48,8 +48,8 @@ process, and the descriptors of the listening socket and of the pipe for reports
 
 
 class Launch(Struct, frozen=True):
-    """How processes are started. secret: front and replica use it to authenticate to each other. say: writes a line to
-    the log."""
+    """How the processes of models are started. secret: the server and a model's process use it to authenticate to each
+    other. say: writes a line to the log."""
 
     command: Command
     environment: Mapping[str, str]
@@ -115,7 +115,8 @@ class ModelGroup:
         return self.planned
 
     def build(self, shared: ServerParts | None) -> ServerParts:
-        """Makes the model's parts, with the parts that all models of the server share. It takes a while. Raises
+        """Makes the ServerParts of this model: what the app needs to read its requests and write its answers. They
+        contain the parts of `shared`, which all models of the server have in common. It takes a while. Raises
         TwostrokeError."""
         found = self.plan().found
         resolver = found.resolver
@@ -187,7 +188,8 @@ class ModelGroup:
             self.app = open_app(self.parts)
 
     def start(self, heard: Heard) -> None:
-        """Starts the model's process. heard: see ModelProcess."""
+        """Starts the model's process. heard: a function that is called in another thread for each report of the
+        process, and once at its end."""
         options, source, command = self.plan().options, self.source, self._launch.command
         self.loaded_share = 0.0
         self.stepper.forget_facts()
@@ -212,7 +214,7 @@ class ModelGroup:
             self.process.drain()
 
     def ended(self) -> None:
-        """Called when the model's process has ended."""
+        """Called when the model's process has ended: forgets the process and its address."""
         self.process = None
         self._addresses.clear()
         self.stepper.fleet.holds = False
@@ -242,7 +244,8 @@ class ModelGroup:
 
 
 def with_shared(own: ServerParts, shared: ServerParts) -> ServerParts:
-    """Returns the parts of one model of several, with the limits on all requests together from `shared`."""
+    """Returns one model's parts, with the parts in `shared` that all models have in common: the limits on requests, the
+    access rules, the stored data and the listeners."""
     return ServerParts(
         replace(own.serving, stored=shared.serving.stored, chats=shared.serving.chats),
         shared.admission,

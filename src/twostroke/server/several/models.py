@@ -120,7 +120,7 @@ class Models:
         return group.problem or (self.loading[group.name].why if group.name in self.loading else "")
 
     def build(self, group: ModelGroup, shared: ServerParts | None = None) -> ServerParts:
-        """Makes a model's parts, before the server runs. Raises TwostrokeError."""
+        """Makes the ServerParts of a model, before the server runs. Raises TwostrokeError."""
         parts = group.build(shared)
         self._know(group)
         return parts
@@ -130,7 +130,8 @@ class Models:
         self.loading.add(group.name, group.plan().need_bytes, source.keep_s, pinned=source.pinned)
 
     async def built(self, group: ModelGroup) -> None:
-        """Makes the model's parts if there are none. Raises ModelUnavailable with what is wrong with the model."""
+        """Makes the model's ServerParts and its app if there are none. Raises ModelUnavailable with what is wrong with
+        the model."""
         if group.app is not None:
             return
         async with self._building.setdefault(group.name, asyncio.Lock()):
@@ -244,7 +245,7 @@ class Models:
         self.note()
 
     def note(self) -> None:
-        """Makes events of what has changed since the last call, for clients that follow the models' states."""
+        """Adds events for the changes since the last call, for clients that follow the models' states."""
         last = None if self.pulls is None else self.pulls.last
         statuses = {group.name: self._status(group) for group in self.groups.values()}
         self.news.note(statuses, None if last is None else msgspec.structs.replace(last))

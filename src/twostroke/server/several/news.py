@@ -38,7 +38,8 @@ def whole_share(share: float) -> float:
 
 
 class News:
-    """The list of events. Each change of a state that `note` gets is in it once, and all readers get the same events.
+    """The list of events about models: changes of their states, such as loading, and progress of downloads. `note` adds
+    one event for each change. All readers get the same events.
 
     end: the number of all events so far.
     """
@@ -59,8 +60,8 @@ class News:
         self.end += len(made)
 
     def since(self, place: int) -> list[Told]:
-        """Returns the events after the first `place` ones. When some of these are no longer kept, it returns events
-        that give the present state instead."""
+        """Returns the events after the first `place` ones. When some of these were dropped, returns events that
+        describe the present state instead."""
         missing = self.end - place
         if missing > len(self._events):
             return changes({}, self._told) + pull_changes(None, self._pull)
@@ -68,8 +69,8 @@ class News:
 
 
 def changes(before: Mapping[str, ModelStatus], now: Mapping[str, ModelStatus]) -> list[Told]:
-    """Returns the events that lead from one state of the models to a later one. A model that is leaving has no event
-    before it has left."""
+    """Returns the events that lead from one state of the models to a later one. A model that is being unloaded has an
+    event only when it is unloaded."""
     found: list[Told] = []
     for name, status in now.items():
         old = before.get(name)

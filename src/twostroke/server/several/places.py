@@ -62,8 +62,8 @@ def _unlike(*names: str) -> tuple[str, ...]:
 
 
 def store_sources(cache: Path, options: Mapping[str, Any], keep_s: float) -> list[ModelSource]:
-    """Returns each model that is complete in the hub's cache, by the path of its files: nothing is downloaded. Raises
-    ConfigError."""
+    """Returns each model that is complete in the hub's cache. The reference of each is the path of its files, so
+    nothing is downloaded. Raises ConfigError."""
     found = []
     for model in cached_models(cache):
         snapshots = cache / ("models--" + model.repo_id.replace("/", "--")) / "snapshots"
@@ -155,7 +155,8 @@ def _keep_s(value: Any, where: str) -> float:
 
 
 def _option(name: str, value: Any) -> Any:
-    """Returns a value of TOML in the form that an option takes."""
+    """Returns a value of the TOML file as the command line would give it: a text, or a tuple of texts for an option
+    that may be repeated."""
     if not BY_NAME[name].many:
         return str(value)
     if isinstance(value, dict):
@@ -164,7 +165,7 @@ def _option(name: str, value: Any) -> Any:
 
 
 def _defaults(value: Any, where: str) -> Mapping[str, Any]:
-    """Returns sampling values, checked. Raises ConfigError."""
+    """Returns the sampling values of a model in a TOML file, after a check. Raises ConfigError."""
     table = _table(value, f"{where}: defaults")
     _known(table, [each.name for each in fields(SamplingParams)], f"{where}: defaults")
     try:

@@ -38,8 +38,9 @@ class Pull(Struct):
 
 
 class PullTools(Struct, frozen=True):
-    """How downloads are run. command: returns the command line of `twostroke pull` with these arguments. added: called
-    with the name and the path of a model that was downloaded. ended: called at each end of a download."""
+    """How downloads are run. command: returns the command line of `twostroke pull` with these arguments. environment:
+    the environment of that process. added: called with the name and the path of a model that was downloaded. ended:
+    called whenever a download ends, whether it succeeded, failed or was stopped."""
 
     command: Callable[[Sequence[str]], Sequence[str]]
     environment: Mapping[str, str]
@@ -145,7 +146,8 @@ class Pulls:
         pull.state = "finished"
 
     async def _listen(self, pull: Pull, errors: asyncio.StreamReader | None) -> str:
-        """Reads the progress from the lines into `pull`, and returns the other lines."""
+        """Reads the lines that the download's process writes to stderr. Lines of progress set the fields of `pull`; the
+        text of all other lines is returned, for error messages."""
         words = b""
         while errors is not None and (line := await errors.readline()):
             try:

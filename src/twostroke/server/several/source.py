@@ -1,4 +1,4 @@
-"""One model of a server with several models, as its user named it."""
+"""The settings of one model of a server with several models, from the command line or a file."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ OF_MODEL = (*sorted(OF_PROCESS), "chat_template", "tool_format", "reasoning_form
 
 
 class ModelSource(Struct, frozen=True):
-    """reference: the argument that `serve` takes. names: the names that requests may use; messages use the first.
-    shown: the names that lists show. options: the options of OF_MODEL. defaults: sampling values for requests that set
-    none. keep_s: how many seconds the model stays after its last request. pinned: True when it is loaded at the start
-    and never leaves. at_start: True when it is loaded at the start."""
+    """The settings of one model. reference: the argument that `serve` takes. names: the names that requests may use;
+    messages use the first. shown: the names that lists show. options: the model's own options, whose names are in
+    OF_MODEL. defaults: sampling values for requests that set none. keep_s: how many seconds the model stays loaded
+    after its last request. pinned: True when it is loaded at the start and never unloaded. at_start: True when it is
+    loaded at the start."""
 
     reference: str
     names: tuple[str, ...]

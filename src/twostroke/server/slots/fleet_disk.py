@@ -10,9 +10,11 @@ from twostroke.engine.disk.contract import DiskCounts
 
 
 class FleetDisk:
-    """The disks of all replicas of a front, as one. Satisfies SlotDisk. members: returns the present replicas. The
-    counts of a replica are as old as its last report. When a request ends, its pages are queued for the disk, and the
-    report of its end already counts them as waiting."""
+    """The disks of all replicas of a front, as one. Satisfies SlotDisk. members: returns the present replicas.
+
+    The counts of a replica are as old as its last report. A replica queues a request's pages for the disk before it
+    reports the request's end, so that report already counts the pages as waiting.
+    """
 
     def __init__(self, members: Callable[[], Sequence[FleetMember]]) -> None:
         self._members = members

@@ -95,12 +95,13 @@ class Slots:
         return self._held.get((client, number))
 
     def erase(self, client: str, number: int) -> int:
-        """Forgets the slot's tokens, and returns how many it had. Its pages leave the caches as all others do."""
+        """Forgets the slot's tokens, and returns how many it had. Its pages of K and V stay until room for other pages
+        is needed."""
         found = self._held.pop((client, number), None)
         return 0 if found is None else len(found.tokens)
 
     def fits(self, client: str, name: str) -> bool:
-        """Returns True when a saved slot can have this name."""
+        """Returns True when `name` is valid as the name of a saved slot."""
         return self._records.path(client, name) is not None
 
     def save(self, client: str, name: str, saved: SavedSlot) -> None:

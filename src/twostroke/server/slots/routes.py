@@ -1,8 +1,8 @@
 """POST /slots/{id}?action=save, restore or erase.
 
-Saving and restoring run the slot's tokens once more, as a request of one token. The slot's pages stay on the disk, or
-come into the prefix cache. So both actions are bounded, queued and counted as any request, and damaged pages are
-computed again.
+Saving and restoring run all tokens of the slot as the prompt of a request with an answer of one token. Saving so keeps
+the pages of these tokens on the disk, and restoring brings them into the prefix cache. So both actions are bounded,
+queued and counted as any request, and damaged pages are computed again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from twostroke.types.sampling_params import SamplingParams
 
 PATH = "/slots/{name}"
 SETTLE_S, LOOK_S = 30.0, 0.02
-"""The longest wait for pages to be written, and the time between two looks, in seconds."""
+"""SETTLE_S: the longest wait until a saved slot's pages are on the disk. LOOK_S: the time between two checks. Both are
+in seconds."""
 UNKNOWN_ACTION = Problem(400, "action must be save, restore or erase.", param="action")
 NO_DISK = Problem(
     501,
@@ -54,7 +55,8 @@ class SlotFile(msgspec.Struct):
 
 
 class SlotAsk(msgspec.Struct, frozen=True):
-    """One request about a slot."""
+    """A request to save, restore or erase one slot of llama.cpp's API: the tokens that a client's last request with
+    this slot number left."""
 
     request: Request
     slots: Slots
@@ -144,7 +146,7 @@ async def _run(ask: SlotAsk, parts: ServerParts, held: SlotTokens, disk_s: float
 
 
 async def _settled(slots: Slots) -> None:
-    """Wait until the pages that should be kept are on the disk."""
+    """Waits until no page waits to be written to the disk, at most SETTLE_S seconds."""
     until_s = time.monotonic() + SETTLE_S
     while not slots.disk.settled and time.monotonic() < until_s:
         await asyncio.sleep(LOOK_S)

@@ -67,7 +67,7 @@ class LineCounts(msgspec.Struct):
 
 
 class Batch(msgspec.Struct):
-    """A batch as clients see it."""
+    """A batch in the form that clients get."""
 
     id: str
     endpoint: str
@@ -176,7 +176,7 @@ class StoredBatches:
         return sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)
 
     async def remove(self, client: str, name: str) -> None:
-        """Deletes the record of a batch that has ended."""
+        """Deletes the record of a batch. The caller makes sure that the batch has ended."""
         await asyncio.to_thread(self._records.remove, client, name)
 
     async def cancel(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
@@ -231,8 +231,8 @@ class StoredBatches:
                 await self._keep(client, batch)
 
     async def _tried(self, client: str, batch: Batch) -> bool:
-        """Runs a batch until it ends or the server stops. Returns False when there was no room for its results, so that
-        it must be tried again."""
+        """Runs a batch until it ends or the server stops. Returns False when the disk had no room for the results: the
+        caller tries again later."""
         try:
             async with self._turn:
                 await self._run(client, batch)
@@ -299,7 +299,8 @@ class StoredBatches:
                 group.create_task(work())
 
     async def _line(self, client: str, batch: Batch, line: BatchLine) -> bytes | None:
-        """Returns the result of a line; None when the server takes no more work, or the time is over."""
+        """Runs one line of a batch and returns its result. Returns None when the server takes no more work, or when the
+        batch's time is over."""
         while True:
             while not await self.may_run(line.model):
                 if self._over(batch):
@@ -357,7 +358,8 @@ class StoredBatches:
 
 
 def _no_room(error: Exception) -> str:
-    """Returns the text of the disk's error; "" when the error has any other cause."""
+    """Returns a text for clients if the error means that the disk could not take the results; "" for all other errors.
+    """
     if isinstance(error, ExceptionGroup):
         found = [_no_room(each) for each in error.exceptions]
         return found[0] if all(found) else ""

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 @body_kind
 class AskedConversation(msgspec.Struct):
-    """POST /v1/conversations, and POST /v1/conversations/ID, which takes only metadata."""
+    """The body of POST /v1/conversations, and of POST /v1/conversations/ID, which takes only metadata."""
 
     items: list[Json] | None = None
     metadata: dict[str, str] | None = None
@@ -32,7 +32,7 @@ class AskedConversation(msgspec.Struct):
 
 @body_kind
 class AskedItems(msgspec.Struct):
-    """POST /v1/conversations/ID/items."""
+    """The body of POST /v1/conversations/ID/items, which adds items to a conversation."""
 
     items: list[Json]
 
@@ -81,7 +81,7 @@ class StoredConversations:
         return found
 
     async def rename(self, client: str, name: str, asked: AskedConversation) -> ConversationRecord:
-        """Replace the metadata. Raises HttpProblem (400, 404, 507)."""
+        """Replaces a conversation's metadata. Raises HttpProblem (400, 404, 507)."""
         require_metadata(asked.metadata)
         if asked.items is not None:
             text = "items are added by POST /v1/conversations/ID/items."

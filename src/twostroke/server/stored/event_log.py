@@ -18,8 +18,7 @@ _END = b"\n\n"
 
 class EventLog:
     """The server-sent events of one background response, for one event loop. Clients can read them while they come and
-    later. shown: makes, of a response object in an event, the one that the client gets, which has the id that the
-    client knows.
+    later. shown: turns a response object in an event into the form for the client, with the id that the client knows.
 
     Each event is stored without the empty line at its end, in the order of their sequence_number.
     """
@@ -45,7 +44,7 @@ class EventLog:
         self._add(b"event: response.failed" + _DATA + msgspec.json.encode(data))
 
     def end(self) -> None:
-        """Called when no more events come."""
+        """Marks the stream of events as complete, and wakes the clients that wait for more."""
         self._over = True
         self._wake()
 

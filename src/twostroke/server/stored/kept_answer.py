@@ -1,4 +1,5 @@
-"""An answer of /v1/responses that is stored as it passes: its client gets the last byte when the record is written."""
+"""An answer of /v1/responses that is stored while it is sent. The client gets the answer's last byte after the record
+is written."""
 
 from __future__ import annotations
 
@@ -16,19 +17,20 @@ _OBJECT = json_decoder(dict[str, Any])
 
 
 class KeptAnswer(Response):
-    """answer: the ASGI response that makes the answer. record: the record that the answer goes into."""
+    """Sends the answer of another ASGI response, and stores it in a record before its last byte is sent. answer: that
+    other response. record: the record that gets the answer."""
 
     def __init__(self, answer: Response, record: ResponseRecord, stored: StoredResponses, client: str) -> None:
         self._answer, self._record, self._stored, self._client = answer, record, stored, client
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the answer, and store it before its end is sent."""
+        """Runs the wrapped response, and writes the record before the last part of the answer is sent."""
         held, started = bytearray(), list[Message]()
 
         async def passing(message: Message) -> None:
-            """Pass a message on. The start of the answer waits for its first bytes. When these are the whole answer and
-            it cannot be stored, the client gets an error in its place."""
+            """Passes an ASGI message of the wrapped response on to the client. The headers wait for the first part of
+            the body. So a whole answer in one part that cannot be stored becomes an error instead."""
             nonlocal held
             if message["type"] == "http.response.start":
                 started.append(message)
@@ -51,7 +53,8 @@ class KeptAnswer(Response):
 
 
 def whole_response(body: bytes) -> dict[str, Any] | None:
-    """Returns the response of a body, or of the last event of a stream; None when there is none."""
+    """Returns the response object in the body of an answer, or in the last event of a streamed answer; None when there
+    is none."""
     if body.startswith(b"{"):
         return _object(body)
     for block in reversed(body.split(b"\n\n")):

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 @body_kind
 class AskedMessages(msgspec.Struct):
-    """One request of a batch. params: the body of POST /v1/messages."""
+    """One request of a message batch. params: a body as for POST /v1/messages."""
 
     custom_id: str
     params: Json
@@ -37,14 +37,14 @@ class AskedMessages(msgspec.Struct):
 
 @body_kind
 class AskedMessageBatch(msgspec.Struct):
-    """POST /v1/messages/batches."""
+    """The body of POST /v1/messages/batches."""
 
     requests: list[AskedMessages]
 
 
 class MessageBatches:
-    """The batches of a server in Anthropic's form. Each batch has an input file of its own, which is removed with it.
-    """
+    """The batches of a server in Anthropic's form. Each batch has its own input file, which is deleted together with
+    the batch."""
 
     def __init__(self, batches: StoredBatches, files: StoredFiles) -> None:
         self._batches, self._files = batches, files
@@ -134,7 +134,8 @@ def _results(files: list[bytes]) -> bytes:
 
 
 def _check(requests: list[AskedMessages]) -> None:
-    """Raises HttpProblem (400) for requests that no batch can run. The params are checked when their turn comes."""
+    """Raises HttpProblem (400) for requests that cannot be in a batch. The params of a request are checked only when it
+    runs."""
     if not 0 < len(requests) <= MAX_LINES:
         raise HttpProblem(Problem(400, f"requests must have 1 to {MAX_LINES:,} entries.", param="requests"))
     seen: set[str] = set()

@@ -24,11 +24,8 @@ _NEW = ".new"
 
 
 class Bounds(Struct, frozen=True):
-    """max_bytes, max_count: the most bytes and the most records of one client. age_s: the age in seconds from which
-    records are removed.
-
-    option: the command-line option that sets max_bytes.
-    """
+    """The limits on stored records. max_bytes, max_count: the most bytes and the most records of one client. age_s: the
+    age in seconds from which records are removed. option: the command-line option that sets max_bytes."""
 
     max_bytes: int = 1 << 30
     max_count: int = 10_000
@@ -129,7 +126,7 @@ class Records:
         return True
 
     def clients(self) -> list[str]:
-        """Returns all clients that have had a record."""
+        """Returns all clients that have stored a record of this kind at some time."""
         try:
             found = [each.name for each in self._folder.iterdir() if each.is_dir()]
         except OSError:

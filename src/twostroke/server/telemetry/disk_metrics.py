@@ -22,15 +22,15 @@ _COUNTERS: tuple[tuple[str, str, str], ...] = (
 
 
 class CountedDisk(Protocol):
-    """A disk that counts its work."""
+    """A disk store that counts what it has written and read."""
 
     @property
     def counts(self) -> DiskCounts:
-        """Counts of what has happened so far."""
+        """What the disk store has written, read, refused and lost since the start."""
 
     @property
     def rate(self) -> float:
-        """The speed of readings in bytes a second, as measured."""
+        """The measured speed at which pages are read from the disk, in bytes a second."""
 
 
 class DiskCollector(Collector):

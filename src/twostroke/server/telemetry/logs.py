@@ -20,7 +20,7 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, which includes each value of `extra` under its name."""
+    """Formats a record as one JSON object on one line, which includes each value of `extra` under its name."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns a line without its end."""
@@ -37,7 +37,8 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Time, level, words, then name=value. Texts from a client are written so that they cannot start a line."""
+    """Formats a record as one line: time, level, text, then name=value. Texts from a client are written so that they
+    cannot start a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns a line without its end; a traceback comes below it."""
@@ -58,7 +59,7 @@ def set_up(lines: logging.Formatter, level: int, stream: TextIO) -> logging.Hand
 
 
 def tear_down(handler: logging.Handler) -> None:
-    """Undo set_up."""
+    """Undoes what `set_up` did to the logger: removes the handler, and restores the logger's level and propagation."""
     own = logging.getLogger(NAME)
     own.removeHandler(handler)
     own.setLevel(logging.NOTSET)

@@ -134,8 +134,8 @@ class ServerMetrics(Observer):
         work: Callable[[], Work] = Work,
         adapters: AdapterPlaces | None = None,
     ) -> None:
-        """Add the engine's gauges and the work of its steps; call it once for a registry. adapters: the places for
-        adapters, if the engine has any."""
+        """Adds the engine's gauges, and counters of the FLOPs and bytes of its steps, to this object's registry. Call
+        it only once. adapters: the places for adapters, if the engine has any."""
         self.registry.register(_EngineCollector(read, work, adapters))
         self.guesses.elsewhere = lambda: read().guesses
 
@@ -225,7 +225,7 @@ class GuessMetrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the sums so far."""
+        """Yields the counters with their present sums."""
         now = self._here.plus(self.elsewhere())
         for name, text, count in (
             ("twostroke_drafts", "Guesses of one or more tokens that were verified.", now.guesses),
@@ -268,8 +268,9 @@ class RequestMetrics:
         self.asked_tokens.observe(room if prompt.params.max_tokens is None else prompt.params.max_tokens)
 
     def _sources(self, finished: FinishedEvent, *, was_read: bool) -> None:
-        """Record where the prompt's keys and values came from. A request's completions share the prompt, so only the
-        first completion counts."""
+        """Records how many prompt tokens were computed and how many came from the prefix cache. was_read: whether the
+        whole prompt was processed. A request's completions share the prompt, so the counters count only the first
+        completion."""
         computed = finished.num_prompt_tokens - finished.num_cached_tokens
         if was_read:
             self.computed.observe(computed)
@@ -278,7 +279,8 @@ class RequestMetrics:
             self.prompt_computed.inc(computed)
 
     def finished(self, finished: FinishedEvent, timings: Timings, generated: int) -> None:
-        """Record a completion's end; times only if it got far enough to have them."""
+        """Records the end of a completion. Times are recorded only where the completion reached the events between
+        which they are measured, such as its first token."""
         self.prompt_tokens.observe(finished.num_prompt_tokens)
         self.tokens.observe(generated)
         self.preemptions.observe(finished.num_preemptions)

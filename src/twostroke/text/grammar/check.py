@@ -21,8 +21,8 @@ def checked(grammar: Grammar) -> str:
 
 
 def not_held(grammar: Grammar) -> tuple[str, ...]:
-    """Returns, in words, the parts of the grammar's schema that its machine does not enforce. Raises as `checked` does.
-    """
+    """Returns, in words for the client, the parts of the grammar's schema that are not enforced. Raises as `checked`
+    does."""
     if grammar.kind is not GrammarKind.JSON_SCHEMA:
         return ()
     return checked_in_words(_parsed(grammar.text)).not_held
@@ -82,7 +82,8 @@ def _check_schema(schema: Any) -> None:
 
 
 def _check_object(schema: dict[str, Any]) -> int:
-    """Checks the keywords of one schema, without the schemas in it. Returns the number of its enum values."""
+    """Checks the keywords of one schema object, but not the schemas nested in it. Returns the number of values in its
+    `enum`, which the caller adds up and limits."""
     patterns = [schema.get("pattern"), *_keys(schema.get("patternProperties"))]
     for pattern in patterns:
         if isinstance(pattern, str) and len(pattern.encode("utf-8", errors="surrogatepass")) > MAX_REGEX_BYTES:

@@ -54,16 +54,16 @@ HARD_NICENESS = 10
 """The niceness of the process that tries hard grammars: model steps and easy grammars have precedence."""
 
 FIRST = f"{OPTIONS}start: %json {{}}"
-"""A grammar that is compiled with the vocabulary, so that everything is loaded when the first grammar of a request
-comes."""
+"""A small grammar that is compiled when the vocabulary is made, so that everything is loaded when the first grammar of
+a request comes."""
 
 
 class GrammarCompiler:
     """Compiles grammars, for any number of threads. Two threads compile new grammars on trial; another compiles those
     that passed, for use.
 
-    Each request's mask machine is compiled anew from the grammar's source. Copies of one matcher would share its lexer.
-    They would then also share the states that another request's text has built, and the limit that it has reached.
+    Each completion's GrammarMachine is compiled anew from the grammar's source. Copies of one llguidance matcher would
+    share its lexer, with the lexer states that other answers built and with the limit on their number.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class GrammarCompiler:
                 self._trials.start()
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
-        """Begins to compile `count` mask machines of a grammar; returns at once. A new grammar is first compiled once
+        """Begins to compile `count` GrammarMachines of a grammar; returns at once. A new grammar is first compiled once
         in a process with limits (a trial), for all requests that wait for it.
 
         Raises Overloaded where too many grammars wait, InvalidRequest where this model can use no grammar. The future
@@ -115,7 +115,7 @@ class GrammarCompiler:
         return self._after(self._trials.join(grammar), grammar, count)
 
     def compile(self, grammar: Grammar) -> TokenMask:
-        """Compiles one mask machine, and waits for it."""
+        """Compiles a grammar, waits until that is done, and returns the object that makes its token masks."""
         return self.submit(grammar).result()[0]
 
     def close(self) -> None:
@@ -124,8 +124,9 @@ class GrammarCompiler:
         self._builds.shutdown(wait=True, cancel_futures=False)
 
     def _after(self, trial: Future[Sources], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Returns a future of `count` mask machines. They are compiled when the grammar's trial, in a process with
-        limits, has given its sources. Cancelling the future also ends the wait for the trial."""
+        """Returns a future of `count` GrammarMachines, one for each completion. They are compiled when the grammar's
+        trial, in a process with limits, has given its sources. Cancelling the future also ends the wait for the trial.
+        """
         made: Future[tuple[TokenMask, ...]] = Future()
 
         def build() -> None:
@@ -169,7 +170,8 @@ class GrammarCompiler:
         return sources
 
     def _machines(self, grammar: Grammar, sources: Sources, count: int) -> tuple[TokenMask, ...]:
-        """Compiles `count` mask machines. The guard's process has done the same work within its limits."""
+        """Compiles `count` GrammarMachines in this process. It is safe, because the trial process has already compiled
+        the grammar within its limits of time and memory. Raises InvalidRequest."""
         vocabulary, limits = self._tokens.vocabulary(), self._library_limits()
         made: list[TokenMask] = []
         until_s, mask_s = time.thread_time() + self._limits.compile_s, 0.0
@@ -229,9 +231,12 @@ class GrammarCompiler:
 
 
 class _TrialLane:
-    """The quick or the slow one of two processes that compile new grammars on trial, each grammar with at most
-    `limit_s` seconds of processor time. hard: True for the slow process, which refuses a grammar that needs more. The
-    quick process raises TooHard, and the grammar is tried again in the slow one."""
+    """One of the two processes that compile new grammars on trial. It gives each grammar at most `limit_s` seconds of
+    processor time.
+
+    hard: False for the quick process: a grammar that takes too long raises TooHard and is tried again in the slow
+    process. True for the slow process, which refuses such a grammar.
+    """
 
     def __init__(self, compiler: GrammarCompiler, limit_s: float, *, hard: bool) -> None:
         self._compiler, self._limit_s, self._hard = compiler, limit_s, hard

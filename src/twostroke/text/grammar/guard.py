@@ -39,7 +39,7 @@ class GuardOpening(Struct, frozen=True):
     niceness: int = 0
 
     def line(self) -> bytes:
-        """Returns these settings as a line of JSON."""
+        """Returns the settings as a line of JSON, in the form that guard_child.py reads."""
         return _line(
             {
                 "rows": self.trial.num_rows,
@@ -59,8 +59,8 @@ class TookTooMuch(InvalidRequest):
 
 
 class GrammarGuard:
-    """Compiles grammars on trial in a separate process, for one thread. The process starts with `start` or with the
-    first grammar. After it was killed, it starts again with the next grammar."""
+    """Compiles grammars on trial in a separate process; only one thread may use the object. The process starts with
+    `start` or with the first grammar. After it was killed, it starts again with the next grammar."""
 
     def __init__(self, opening: GuardOpening) -> None:
         self._opening = opening
@@ -152,7 +152,7 @@ def _not_started(why: str) -> HelperNotStarted:
 
 
 _EASY = {"kind": "json_schema", "text": '{"type": "object"}', "cpu_s": START_S}
-"""The first job of a process, after which everything that a grammar needs is loaded."""
+"""The grammar that each new process compiles first, so that all that later grammars need is loaded."""
 
 
 def _line(value: dict[str, Any]) -> bytes:

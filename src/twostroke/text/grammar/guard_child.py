@@ -26,7 +26,7 @@ token."""
 
 WHITESPACE = r"( |\n( {2}){0,4})?"
 """White space between the parts of JSON: one space, or a line end and an indentation of two spaces a level, up to four
-levels. Real models write either form; a model that may write more sometimes writes nothing else."""
+levels. Real models write either form. If more were allowed, a model could write white space without end."""
 
 FORM: dict[str, Any] = {"whitespace_pattern": WHITESPACE, "lenient": False}
 """The options with which the compiler reads a schema."""

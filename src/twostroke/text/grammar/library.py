@@ -20,9 +20,9 @@ from twostroke.types.errors import BackendError
 SPECIAL_MARK = b"\xff"
 """The first byte by which the library recognizes special tokens; no text contains it."""
 SLICES = (rb'[^"\\\x00-\x1F\x7F]{1,10}', rb'[^"\\\x00-\x1F\x7F]{1,30}')
-"""Patterns of token sets that llguidance allows or forbids at once where it can: tokens that may stand inside a JSON
-string, up to two lengths. The library's own list has two more patterns. With its list, reading a vocabulary takes 1.5
-times as long, and no mask of an answer is made faster."""
+"""Patterns of token sets: tokens that may stand inside a JSON string, up to two lengths. llguidance allows or forbids
+all tokens of a set at once where it can. The library's own list has two more patterns. They make no mask faster, and
+reading a vocabulary takes 1.5 times as long with them."""
 _ERROR_BYTES = 1000
 _ROOM_BYTES = 512  # bytes of a structure: more than any version needs, and zero where this code sets nothing
 _loading = threading.Lock()

@@ -16,9 +16,10 @@ smoothed time only a little."""
 
 
 class GrammarMachine:
-    """A TokenMask. It owns its matchers; no changing data is shared with other machines.
+    """A TokenMask for one completion. It owns its matchers; no changing data is shared with other machines.
 
-    mask_s: see TokenMask; its first value is the time of a mask that was made when the grammar was compiled.
+    mask_s: the processor time of a mask, see TokenMask. It begins with the time of the mask that was made when the
+    grammar was compiled.
     """
 
     def __init__(self, matchers: Sequence[Matcher], mask_s: float = 0.0) -> None:
@@ -33,8 +34,8 @@ class GrammarMachine:
         self._each(lambda matcher: matcher.consume(token_id))
 
     def rewind(self, num_tokens: int) -> None:
-        """Go back to the state after the first `num_tokens` tokens. A machine that could not follow the grammar stays
-        failed."""
+        """Goes back to the state after the first `num_tokens` tokens. A machine whose grammar has forbidden a token
+        stays failed."""
         back = self.num_tokens - num_tokens
         self.num_tokens = num_tokens
         if back:

@@ -1,8 +1,9 @@
 """Limits the length of numbers, and their values to those that a double or 64 bits can hold.
 
-The compiler allows numbers of any length, and an uncertain model writes digits for ever. So a grammar that may write
-fractions gets a second grammar. The second grammar allows any JSON in place of each schema, but only numbers of bounded
-length. A token must be allowed by both grammars. Bounds of integers are made narrower in the schema itself.
+The compiler (llguidance) allows numbers of any length, and an uncertain model writes digits for ever. So a grammar that
+may write numbers with a fraction gets a second grammar, and a token must be allowed by both. The second grammar allows
+any JSON with numbers of bounded length. Integers are bounded in the schema itself: their minimum and maximum are moved
+to values that fit 64 bits.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from twostroke.types.errors import InvalidRequest
 
 Schema = dict[str, Any]
 LARGEST_INT = 2**63 - 1024
-"""The largest double below 2**63: the compiler keeps the bounds of integers as doubles."""
+"""The largest double below 2**63. llguidance keeps the minimum and maximum of integers as doubles."""
 LARGEST_HELD = 1e15
-"""The largest bound of a fraction that the compiler's patterns enforce."""
+"""The largest minimum or maximum that llguidance enforces for numbers of the type `number`."""
 MAX_LISTED = 1024
-"""The most multiples that are listed as an enum, for a multipleOf that the compiler could not enforce."""
+"""The most multiples in an enum that replaces a multipleOf above LARGEST_MULTIPLE, which llguidance could not enforce.
+"""
 FRACTION_DIGITS = 17
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _JSON_RULE = re.compile(r"^(\w+): %json (\{.*\})$", re.MULTILINE)
@@ -47,9 +49,9 @@ def narrowed_number(schema: Schema, at: str) -> Schema:
 
 
 def bounded(source: str) -> str | None:
-    """Returns the grammar that bounds the lengths of numbers, to be enforced in addition to `source`; see the module.
-    source: a grammar in the compiler's language. Returns None where the source writes no fraction, or contains a number
-    of more than 19 digits."""
+    """Returns the second grammar of this module, which bounds the lengths of numbers and is enforced in addition to
+    `source`. source: a grammar in llguidance's Lark. Returns None where no second grammar is needed, because `source`
+    allows no numbers with a fraction. Also returns None where a number in it has more than 19 digits."""
     places, free = 0, False
 
     def replaced(rule: re.Match[str]) -> str:
@@ -121,8 +123,8 @@ _DOUBLE_MAX = 1.7976931348623157e308
 
 
 def _bounds_of(schema: Schema) -> dict[str, Any]:
-    """Returns the bounds of a schema as numbers, by keyword. In Draft 4, exclusiveMinimum is true, and the bound is the
-    minimum itself."""
+    """Returns the bounds of a schema as numbers, by keyword. The form of Draft 4, `minimum` with `exclusiveMinimum:
+    true`, is returned as the number of exclusiveMinimum; the same for the maximum."""
     found = {name: schema[name] for name in _BOUNDS if name in schema and _is_number(schema[name])}
     for plain, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if schema.get(exclusive) is True and plain in found:
@@ -138,7 +140,8 @@ def _contradict(schema: Schema) -> bool:
 
 
 def _double_above(value: int) -> int:
-    """Returns the least integer not below `value` that a double holds and that the compiler can negate."""
+    """Returns the least integer not below `value` that a double holds exactly. It is at least -LARGEST_INT, because
+    llguidance also needs its negative."""
     step = 1 << max(0, abs(value).bit_length() - 53)
     return max(-LARGEST_INT, -(-value // step) * step)
 

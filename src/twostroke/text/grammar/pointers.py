@@ -9,7 +9,7 @@ MAX_STEPS = 32
 
 
 class Pointers:
-    """The JSON pointers of one schema. References to another document find nothing."""
+    """Resolves the JSON pointers and `$ref`s of one schema. A `$ref` into another document is not resolved."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -38,12 +38,13 @@ class Pointers:
         return schema
 
     def targets(self, schema: Any) -> list[str]:
-        """Returns the pointer of the schema's own `$ref`; an empty list if it points into another document."""
+        """Returns a list with the JSON pointer to which this schema's own `$ref` points. The list is empty without a
+        `$ref`, or if it points into another document."""
         ref = schema.get("$ref") if isinstance(schema, dict) else None
         return [unquote(ref[1:])] if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")) else []
 
     def lead_into(self, pointer: str) -> bool:
-        """Returns True where some `$ref` leads to this place or below it."""
+        """Returns True where some `$ref` of the root schema points to this place or to a place below it."""
         return any(target == pointer or target.startswith(f"{pointer}/") for target in self._targets)
 
 

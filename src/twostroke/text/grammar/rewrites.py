@@ -57,7 +57,7 @@ def _flag(schema: Schema) -> bool:
 
 
 def _without(schema: Schema) -> Schema:
-    """Rewrites `not` where it excludes only types."""
+    """Removes a `not` that excludes only types, and sets `type` to the types that are left."""
     excluded = schema.get("not")
     if excluded in ({}, True):
         return {"enum": []}

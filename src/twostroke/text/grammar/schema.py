@@ -111,8 +111,8 @@ class _Adapter:
         return made
 
     def _rewritten(self, schema: Schema, at: str) -> Schema:
-        """Returns the schema with other keywords, see `rewrites`. Returns it unchanged where that would move parts into
-        an `anyOf` although a `$ref` of the root schema refers to one of them."""
+        """Returns the schema in the keywords that the compiler has (module `rewrites`). A rewrite may move parts of the
+        schema into an `anyOf`. Where a `$ref` points to such a part, returns the schema unchanged."""
         made = rewritten(schema)
         moved = ("anyOf" in made) != ("anyOf" in schema)
         named = [joined(at, name) for name in schema if name not in ("$defs", "definitions")]
@@ -132,8 +132,9 @@ class _Adapter:
         return {**kept, "type": "object", "properties": properties, "required": required}
 
     def _objects(self, schema: Schema, at: str) -> list[Schema] | None:
-        """Returns the object schemas that the schema and its `allOf` combine; None where they cannot be joined to one.
-        """
+        """Returns the schemas that one object must fit together: the schema without its `allOf`, and the schemas in the
+        `allOf`. Returns None where they cannot become one object schema, for example because two of them name the same
+        property."""
         parts = schema.get("allOf")
         if not isinstance(parts, list) or self._pointers.lead_into(joined(at, "allOf")):
             return None
@@ -167,7 +168,7 @@ class _Adapter:
         return {**made, "patternProperties": {pattern: values}, "additionalProperties": False}
 
     def _with_names(self, schema: Schema, names: list[str], at: str) -> Schema:
-        """Returns the object schema with these names of properties and no others."""
+        """Returns the object schema with a property for each of these names, and with all other names forbidden."""
         properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
         values = schema.get("additionalProperties", {})
         self._named_bytes += len(names) * len(json.dumps(values))
@@ -196,8 +197,9 @@ class _Adapter:
         return {**made, "anyOf": lists} if lists and made.get("type") == "array" else made
 
     def _closed(self, schema: Schema, at: str) -> Schema:
-        """Forbids keys that the schema does not name, see the rules of this module. A schema that describes an object
-        together with others, as in allOf, allows them: otherwise it would forbid the keys of the others."""
+        """Sets additionalProperties to False where the schema names its keys, see the rules of this module. A schema in
+        an allOf stays open: an object must fit all schemas of the allOf, so each must allow the keys that the others
+        name."""
         named = schema.get("properties", {})
         names_keys = isinstance(schema.get("properties"), dict) or isinstance(schema.get("patternProperties"), dict)
         if not names_keys or not isinstance(named, dict) or at in self._open:

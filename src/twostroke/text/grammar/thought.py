@@ -1,4 +1,4 @@
-"""Grammars of a thought, followed by the text that the request's grammar describes."""
+"""Grammars for a model that thinks first: a thought, then the text that the request's grammar describes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ THOUGHT_BREAK: /[ \n]{{0,4}}/
 
 
 def after_thought(source: str, thought: ThoughtFirst) -> str:
-    """Returns the grammar that begins with the thought. source: the grammar in the library's Lark, with its options in
-    the first line."""
+    """Returns a grammar of a thought followed by the text that `source` describes. The thought may be left out, unless
+    the prompt has begun it. source: a grammar in llguidance's Lark, with its options in the first line."""
     options, _, rules = source.partition("\n")
     form = _PARTS.sub(lambda found: "answer_form" if found[0] == "start" else found[0], rules)
     if thought.around:

@@ -27,9 +27,9 @@ class GrammarVocabulary(Protocol):
 
 
 class TrialTokens(Struct, frozen=True):
-    """The part of the vocabulary with which new grammars are compiled on trial, in a process of their own. num_rows:
-    the number of ids of the whole vocabulary. tokens: the bytes by token id; every single byte and every special token
-    is one of them."""
+    """The part of the vocabulary that the trial processes use: a part is enough to find out whether a grammar compiles.
+    num_rows: the number of ids of the whole vocabulary. tokens: the bytes by token id; every single byte and every
+    special token is one of them."""
 
     num_rows: int
     tokens: dict[int, bytes]
@@ -53,8 +53,8 @@ class Tokens:
         self._made: LibraryVocabulary | None = None
 
     def trial(self) -> TrialTokens:
-        """Returns the tokens with which new grammars are compiled on trial. The first call takes the time of reading
-        all tokens of the tokenizer."""
+        """Returns the part of the vocabulary for trials of new grammars. The first call reads all tokens of the
+        tokenizer, which takes a while."""
         with self._reading:
             if self._trial is None:
                 self._trial = self._sample(self._read())

@@ -24,8 +24,8 @@ Sources = tuple[str, ...]
 
 
 class TooHard(Exception):
-    """Raised when the trial of a grammar needs more time than the quick thread allows. The grammar is then tried in the
-    slow one."""
+    """Raised by the quick trial process when a grammar needs more time than this process gives. `Trials` then tries the
+    grammar in the slow process."""
 
 
 class Lane(Protocol):
@@ -36,8 +36,9 @@ class Lane(Protocol):
         wait."""
 
     def sources(self, grammar: Grammar) -> Sources:
-        """Compiles a grammar on trial, and returns its sources in the compiler's language. Raises the fault of the
-        grammar. Raises TooHard where the grammar needs more time and a slower lane is left."""
+        """Compiles a grammar on trial, and returns its sources in llguidance's Lark. Raises InvalidRequest with the
+        fault of the grammar. The quick lane raises TooHard where the grammar needs more time, so that the slow lane
+        tries it."""
 
     def close(self) -> None:
         """Ends the process of the lane; no call comes after this one."""
@@ -121,8 +122,9 @@ class Trials:
             thread.join()
 
     def _push(self, place: int, trial: _Trial) -> list[Future[Sources]]:
-        """Puts a grammar into the queue of a lane. place: the index of the lane. If the queue is too long, drops the
-        longest grammar from it and returns the requests that wait for that grammar."""
+        """Puts a grammar into the queue of the quick or the slow process. place: the index of that process. If the
+        queue is too long, drops the longest grammar from it and returns the futures of the requests that wait for that
+        grammar."""
         stack = self._stacks[place]
         stack.append(trial)
         self._changed.notify_all()
@@ -171,8 +173,8 @@ class Trials:
             made.set_result(sources)
 
     def _ended(self, trial: _Trial) -> list[Future[Sources]]:
-        """Forgets the trial of a grammar and returns the requests that still wait for it. The next request for this
-        grammar then begins a new trial."""
+        """Called when the trial of a grammar has its result, or was dropped: forgets it and returns the futures of the
+        requests that still wait. The next request for this grammar then begins a new trial."""
         self._trials.pop(trial.grammar, None)
         return [made for made in trial.waiting if made.set_running_or_notify_cancel()]
 

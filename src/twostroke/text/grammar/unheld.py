@@ -1,13 +1,13 @@
-"""Removes the parts of a schema that a grammar does not enforce, and describes them in words.
+"""Removes the parts of a schema that a grammar does not enforce, and describes them in words for the client.
 
 - Lengths of strings above HELD_CHARACTERS. The compiler has about nine states for each character that a bound counts,
-  and a machine may have 50,000 of them. Bounds of the same length share their states. The shortest bounds are enforced
+  and a matcher may have 50,000 of them. Bounds of the same length share their states. The shortest bounds are enforced
   first.
 - A `multipleOf` above 2**31, or whose digits without zeros at the end are above LARGEST_MULTIPLE, such as 1.2345.
 - `minProperties` and `maxProperties` next to optional properties, where the module `rewrites` found too many
   combinations of properties to list them.
 
-A bound of items costs nothing and is always held.
+`minItems` and `maxItems` cost no states and are always enforced.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from decimal import Decimal
 from typing import Any
 
 HELD_CHARACTERS = 4096
-"""The largest sum of string lengths (`minLength`, `maxLength`) that one grammar enforces. Equal lengths count once."""
+"""The largest sum of the different string lengths (`minLength`, `maxLength`) that one grammar enforces. A length that
+several bounds have is added once."""
 LARGEST_COUNT = 2**31 - 1
-"""Larger counts are replaced by this one: no answer has as many parts."""
+"""The largest `minItems`, `maxItems`, `minProperties` and `maxProperties`; a larger one is replaced by this value. No
+answer is so long."""
 _LENGTHS = ("maxLength", "minLength")
 _COUNTS = ("minItems", "maxItems", "minProperties", "maxProperties")
 
@@ -30,7 +32,8 @@ The compiler's automaton has about as many states as this number."""
 
 
 class Unheld:
-    """Removes the bounds that are not enforced from the parts of one schema; `words` describes the removed bounds."""
+    """Removes from the parts of one schema the bounds that are too expensive for a grammar to enforce. words: a
+    description of each removed bound, for the client."""
 
     def __init__(self, root: Any) -> None:
         self.words: list[str] = []
@@ -63,7 +66,8 @@ class Unheld:
 
 
 def _is_fine(step: Any) -> bool:
-    """Returns True for a multipleOf that is not enforced, because its step is too fine or above 2**31."""
+    """Returns True where the grammar cannot enforce this multipleOf, because it has too many digits or is above 2**31.
+    """
     if isinstance(step, bool) or not isinstance(step, (int, float)) or step <= 0:
         return False
     return int("".join(map(str, Decimal(repr(step)).normalize().as_tuple().digits))) > LARGEST_MULTIPLE or step > 2**31

@@ -66,8 +66,9 @@ _CALLED: Messages = [
 
 
 def tried(render: FittedRender) -> Abilities:
-    """Tries which parts of a conversation with tools the template shows, and returns them. The history with a call is
-    rendered with another tool in its list of tools, so the name of the called tool can only come from the call."""
+    """Finds out which parts of a conversation with tools the template shows, and returns them. The test conversation
+    calls a tool that is not in its list of tools. So if the tool's name is in the prompt, the template has written the
+    call."""
     offer, turn = _text(render, [user("qzask")], _TOOL), _text(render, _CALLED, _PLAIN_TOOL)
     calls = all(word in turn for word in ("qzsay", _NAME, _KEY, _VALUE))
     return Abilities(
@@ -76,7 +77,8 @@ def tried(render: FittedRender) -> Abilities:
 
 
 def _text(render: FittedRender, messages: Messages, tool: Mapping[str, Any]) -> str:
-    """Returns the template's own text of the messages; "" where the template refuses them."""
+    """Returns the prompt that the template writes for these messages and this tool; "" where the template refuses them.
+    """
     notes = Notes()
     try:
         text = render(messages, tools=[{"type": "function", "function": dict(tool)}], notes=notes)

@@ -15,7 +15,8 @@ from twostroke.types.notes import Notes, named
 
 NO_NAME = "unknown_tool"
 TEXT_ARGUMENT = "input"
-"""The name of the one argument of a tool that takes text."""
+"""The argument's name for a custom tool (OpenAI's API), whose input is one text. Its calls get this text as their only
+argument."""
 
 
 def calls_of(value: Any, place: int, notes: Notes) -> list[dict[str, Any]]:

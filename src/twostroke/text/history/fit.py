@@ -106,7 +106,8 @@ class Fit:
         return between if first and second and not between.strip() else LINE_END
 
     def sees(self, written: str) -> bool:
-        """Returns whether the template writes the text `written` for a part of the type image."""
+        """Tests whether the template writes images itself. Returns True if it writes the text `written` once for a
+        message with one part of the type image."""
         if self._sees is None:
             asked = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _WORD}]}]
             try:

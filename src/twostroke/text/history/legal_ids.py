@@ -47,8 +47,8 @@ def call_ids_of(messages: Sequence[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def _calls_and_result(message: Any) -> tuple[Sequence[Any], str]:
-    """Returns the calls of a message, and the id of the call to which it is the result; nothing for a message of
-    another shape."""
+    """Returns the calls of an assistant's message, and the id of the call that a tool's message answers. Each is empty
+    where the message has none."""
     if not isinstance(message, Mapping):
         return (), ""
     calls, result = message.get("tool_calls"), message.get("tool_call_id")

@@ -39,7 +39,8 @@ def text_of(content: Any, where: str, notes: Notes, *, strict: bool, joint: str 
     """Returns the content as one text: a text unchanged, the texts of a list of parts joined, None for None. joint: the
     text between two parts.
 
-    Raises InvalidRequest that names `where`, if `strict` is set.
+    strict: a part that is not text raises InvalidRequest, which names `where`; without it, a line of text replaces the
+    part.
     """
     if content is None or isinstance(content, str):
         return content
@@ -114,7 +115,8 @@ _DOCUMENTS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
 
 
 def _joined(content: Any) -> str | None:
-    """Returns a text itself, or the joined texts of parts of text; None where there is any other part."""
+    """Returns the content of a document as one text: a text itself, or parts of text joined by line ends. Returns None
+    where there is any other part."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, Sequence) else [None]

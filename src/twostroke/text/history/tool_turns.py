@@ -88,7 +88,8 @@ def _thinks_with_calls(message: Message) -> bool:
 
 
 def _thoughts_as_text(messages: Messages) -> Messages:
-    """Puts a thought in front of the text next to it, for a template that accepts only one of the two."""
+    """Writes the thought of a message with calls at the beginning of the message's text, for a template that accepts
+    only one of the two."""
     made = []
     for message in messages:
         if _thinks_with_calls(message):
@@ -103,7 +104,8 @@ def _speaks_with_calls(message: Message) -> bool:
 
 
 def _text_before_calls(messages: Messages) -> Messages:
-    """Moves the text next to calls into a message of its own, in front; the thought stays with the calls."""
+    """Moves the text of a message with calls into an assistant's message before it; the thought stays with the calls.
+    """
     made: Messages = []
     for message in messages:
         if _speaks_with_calls(message):
@@ -114,7 +116,7 @@ def _text_before_calls(messages: Messages) -> Messages:
 
 
 def _one_call_each(messages: Messages) -> Messages:
-    """Returns one message for each call, each followed by its own result."""
+    """Divides each message with several calls into one message for each call, each followed by its own result."""
     made: Messages = []
     waiting: Messages = []  # messages with calls whose results come later
     for message in messages:
@@ -151,7 +153,7 @@ def _answered(messages: Messages) -> Messages:
 
 
 def _stray(messages: Messages) -> list[int]:
-    """Returns the places of results whose call does not stand before them."""
+    """Returns the indices of the tool results that answer no call of an earlier message."""
     known: set[Any] = set()
     found = []
     for place, message in enumerate(messages):

@@ -1,4 +1,5 @@
-"""Receives one tool call while it is read: a Notation reads the model's text and reports the name and the arguments."""
+"""Receives one tool call while it is read. A Notation reads the model's text, and reports the call's name and arguments
+to a Calling."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ _NAMESPACE = "functions."
 
 
 class Tools:
-    """The tools that the request lets the model call. names: the names of the tools; where they map to schemas, values
-    are typed by the schemas."""
+    """The tools that the request lets the model call. names: the names of the tools, or a map of name -> JSON schema of
+    the tool's arguments. The schemas give the types of arguments that a model writes as plain text."""
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._schemas: Mapping[str, Any] = names if isinstance(names, Mapping) else dict.fromkeys(names)
@@ -22,7 +23,8 @@ class Tools:
         return bool(self._schemas)
 
     def offered(self, name: str) -> str:
-        """Returns the tool that a model means by this name; "" for none."""
+        """Returns the offered tool that the model means by this name, which may have a namespace in front; "" for none.
+        """
         if name in self._schemas:
             return name
         bare = name.removeprefix(_NAMESPACE)
@@ -34,12 +36,12 @@ class Tools:
 
 
 class Calling:
-    """One tool call that a Notation reads; this object turns it into the pieces of a message. begun: True once a name
-    is accepted: an offered tool, or a name in the format's `silent`, which means that no tool is called. argued: True
-    where some arguments were sent.
+    """One tool call while it is read: a Notation reports the name and the arguments, and this object turns them into
+    the pieces of a message. begun: True once the name is accepted. argued: True once some arguments were sent.
 
-    out: the list to which pieces are added. begin: called once, when the name is accepted. ends: texts after the call,
-    which also end its arguments. openings: texts with which another call begins.
+    An accepted name is that of an offered tool, or one of `silent`: names with which a model says that it calls no
+    tool. out: the list to which pieces are added. begin: called once, when the name is accepted. ends: texts after the
+    call, which also end its arguments. openings: texts with which another call begins.
     """
 
     __slots__ = (
@@ -60,11 +62,12 @@ class Calling:
 
     @property
     def counts(self) -> bool:
-        """True where the client sees this call."""
+        """True where the call names an offered tool, so that the client gets it and it takes an index."""
         return self.begun and self._shown
 
     def knows(self, name: str) -> bool:
-        """Returns True where the method `name` would accept this name: that of an offered tool, or one of `silent`."""
+        """Returns True where this is the name of an offered tool, or a name with which the model says that it calls
+        none (`silent`). The method `name` accepts only such names."""
         return bool(self.tools.offered(name)) or name in self._silent
 
     def name(self, name: str, call_id: str = "") -> bool:

@@ -46,5 +46,5 @@ THOUGHTS: tuple[ThoughtMarks, ...] = (thoughts.THINK, thoughts.BRACKETS)
 
 @cache
 def known_marks() -> frozenset[str]:
-    """Returns the literal texts of all formats for which readers look, such as `<tool_call>`."""
+    """Returns the literal texts, such as `<tool_call>`, that mark the parts of a turn in any of the formats."""
     return frozenset(text for form in FORMATS.values() for text in form.texts)

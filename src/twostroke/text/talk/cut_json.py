@@ -28,7 +28,8 @@ def complete_part(text: str) -> dict[str, Any] | None:
 
 
 class _Prefix:
-    """safe: the position up to which the text, with `closing` added, is JSON."""
+    """Goes through the beginning of a JSON text, character by character, to find its complete part. safe: the end of
+    that part. closing: the brackets that make JSON of text[:safe]."""
 
     def __init__(self) -> None:
         self.safe = 0

@@ -1,7 +1,9 @@
-"""Finds the tokens that a template writes after an answer: they end an answer, whatever the model's files name.
+"""Finds the tokens that a template writes after an answer. They end an answer even if the model's configuration files
+do not list them.
 
-A token that stands between a thought and its answer does not count as an end, because the turn goes on after it. Where
-the vocabulary has `<|call|>` or `<|calls|>`, `<|end|>` ends each message of a turn, so it does not count either.
+A token that stands between a thought and its answer does not count as an end, because the turn goes on after it.
+`<|end|>` does not count either where the vocabulary has `<|call|>` or `<|calls|>`: in such formats it ends each message
+of a turn.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ MESSAGE_END, OTHER_ENDS = "<|end|>", ("<|call|>", "<|calls|>")
 
 
 class Rendering(Protocol):
-    """A chat template."""
+    """What this module needs of a chat template: it renders test conversations."""
 
     def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
         """Returns the text of a conversation. Raises InvalidRequest."""
 
 
 class EndTokens(Protocol):
-    """The part of a vocabulary with which the tokens after an answer are found."""
+    """What this module needs of a tokenizer, to find the special tokens in a rendered text."""
 
     special_ids: frozenset[int]
 
@@ -50,8 +52,9 @@ def always_after(question: str, answered: str, answer: str) -> str:
     Such text opens the next answer, or contains words. Returns "" where the template writes only tokens that end the
     turn.
 
-    question, answer: the texts after a question and after an answer, with add_generation_prompt=False. answered: the
-    text between a question and its answer.
+    The inputs are parts of rendered test conversations, with add_generation_prompt=False. question: what follows the
+    user's question where the conversation ends there. answered: what stands between question and answer. answer: what
+    follows the answer.
     """
     shared = commonprefix([question[::-1], answer[::-1]])[::-1]
     found = MARK.search(shared)
@@ -81,8 +84,8 @@ def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset
 
 
 def _without_opening(template: Rendering, turn: str) -> str:
-    """Returns the turn without the text that the template writes after every conversation. A token at the beginning of
-    that text which ends a turn is kept."""
+    """Returns the rendered conversation without the text that the template writes after every conversation
+    (always_after). If that text begins with a token that ends turns, this token stays."""
     question = _turn(template, None).rpartition(QUESTION)[2]
     answered, _, after = turn.rpartition(QUESTION)[2].partition(ANSWER)
     always = always_after(question, answered, after)
@@ -91,13 +94,15 @@ def _without_opening(template: Rendering, turn: str) -> str:
 
 
 def _special(turn: str, vocabulary: EndTokens) -> list[int]:
-    """Returns the special tokens between the answer and the user's next message."""
+    """Returns the ids of the special tokens after the answer in a rendered test conversation, up to the user's next
+    message."""
     text = turn.rpartition(ANSWER)[2].partition(NEXT)[0]
     return [token_id for token_id in vocabulary.encode_rendered(text) if token_id in vocabulary.special_ids]
 
 
 def _between(template: Rendering, vocabulary: EndTokens) -> list[int]:
-    """The tokens between a thought and its answer."""
+    """Returns the ids of the tokens that the template writes between a thought and its answer, such as `</think>`; []
+    where it writes no thought."""
     turn = _turn(template, {"content": ANSWER, **dict.fromkeys(THOUGHT_KEYS, THOUGHT)})
     _, thought, after = turn.partition(THOUGHT)
     return vocabulary.encode_rendered(after.partition(ANSWER)[0]) if thought else []

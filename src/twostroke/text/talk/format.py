@@ -86,11 +86,11 @@ class CallForm(Struct, frozen=True):
 
 
 class ThoughtMarks(Struct, frozen=True):
-    """The marks around a thought.
+    """The texts around a thought, such as `<think>` and `</think>`.
 
-    prompts: other ends of a prompt after which the answer begins within a thought. anywhere: True where the marks also
-    count in the middle of an answer, because ordinary text never contains them. following: the text after a thought,
-    before the next part of the turn.
+    prompts: further texts that open a thought if the prompt ends with them, in addition to `opening`. anywhere: True
+    where `opening` also opens a thought in the middle of an answer, because ordinary text never contains it. following:
+    the text after a thought, before the next part of the turn.
     """
 
     opening: str
@@ -144,12 +144,14 @@ class ResultForm(Struct, frozen=True):
 
 class Format(Struct, frozen=True):
     """How one family of models writes a turn. calls: the model writes calls in the first form; the other forms are
-    read, too. wraps: marks around content. answers: pairs of marks; one pair stands around an answer.
+    read, too. wraps: marks around content, which are not part of it. answers: pairs of marks, one of which stands
+    around an answer.
 
-    silent: names that look like a tool's name and mean no call. ends: tokens that end a turn. result: the form of
-    calls' results in a history. vocabulary: tokens that identify the format where the template does not show it; all of
-    them must be in the vocabulary. offer: texts that identify the format where one of them stands in an offer of tools.
-    parts: tokens of which a mark is made. note: the source of the format, and the checks that were made.
+    silent: names that stand in the place of a tool's name when the model calls no tool. ends: tokens that end a turn.
+    result: the form of calls' results in a history. vocabulary: tokens that identify the format where the template does
+    not show it; all of them must be in the vocabulary. offer: texts that identify the format where one of them stands
+    in an offer of tools. parts: special tokens that are only a part of one of these marks. note: the source of the
+    format, and the checks that were made.
     """
 
     name: str
@@ -173,8 +175,8 @@ class Format(Struct, frozen=True):
         return self.thought is not None or bool(self.messages and self.messages.thoughts)
 
     def tokens(self, *, calls: bool) -> frozenset[str]:
-        """Returns the texts that a reader must see even where the vocabulary marks them as special. calls: True where
-        the reader reads calls."""
+        """Returns the texts that must reach the reader of an answer, also where they are special tokens, which are
+        otherwise left out of the text. calls: True where the reader reads calls."""
         form = self if calls or self.messages else structs.replace(self, calls=())
         return form.texts | frozenset(self.parts)
 
@@ -196,7 +198,8 @@ def _texts(form: Format) -> Iterator[str]:
 
 
 class Example(Struct, frozen=True):
-    """An answer without its end token, and the message that a client gets. prompt: the end of the prompt.
+    """A test case of a format: the text that a model writes (`raw`, without its end token), and the message that a
+    client gets. prompt: the end of the prompt, which may open a thought.
 
     calls: (name, arguments as JSON) or (name, arguments, id).
     """

@@ -13,7 +13,8 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 class CallIds(Struct, frozen=True):
-    """Ids are `prefix` and a number of characters, or `template`, in which {name} and {count} are replaced.
+    """The form of the ids of calls. An id is `prefix` followed by `characters` random letters and digits. If `template`
+    is set, the id is that text instead, with values in place of {name} and {count}.
 
     count: the number of the call in the conversation, from 0. exact: True where the template raises for ids of another
     form.
@@ -31,8 +32,8 @@ class CallIds(Struct, frozen=True):
         return self.prefix + fresh[: self.characters]
 
     def legal(self, call_id: str, name: str, count: int) -> str:
-        """Returns an id of a history in the form that the template accepts: the same id, or an id that is computed from
-        it and always the same."""
+        """Returns the id of an earlier call in the form that the template accepts. It is the same id, or an id that is
+        computed from it, so that the result is always the same."""
         if self.template:
             return self.template.format(name=name, count=count)
         if not self.exact or _form(self.prefix, self.characters).fullmatch(call_id):

@@ -40,13 +40,13 @@ class Turn(Protocol):
         """Returns the object that receives a thought's text."""
 
     def calls(self, mark: str, refuse: Callable[[str], object]) -> Reading[bool]:
-        """Reads the calls that begin with this mark; text that is not a call goes to `refuse`. Returns True where calls
-        were read."""
+        """Reads the calls that begin with this mark, such as `<tool_call>`, which was just taken. If no call follows,
+        sends the mark and the text after it to `refuse`. Returns True where a call was read."""
 
 
 def read_messages(turn: Turn, form: Messages, prompt_end: str) -> Reading[None]:
-    """Reads a whole turn of several messages. prompt_end: the end of the prompt, which may already hold a header and
-    even the beginning of a text."""
+    """Reads a turn that consists of several messages, each with a header. prompt_end: the end of the prompt, which may
+    contain the first message's header, and even the beginning of that message's text."""
     reader = _Messages(turn, form)
     _, start, begun = prompt_end.rpartition(form.start)
     header, opened, _ = begun.partition(form.body) if start else ("", "", "")
@@ -98,7 +98,8 @@ class _Messages:
             header.append(mark)
 
     def text_of(self, header: str) -> Reading[bool]:
-        """Reads the text of a message with this header. Returns False where it was the last message."""
+        """Reads the text after a message's header: a thought, content or a call, as the header tells. Returns False
+        where the model's text ended, so that no message follows."""
         form, turn = self._form, self._turn
         found = _RECIPIENT.search(header)
         channel = _CHANNEL.match(header.rpartition(form.channel)[2]) if form.channel else found
@@ -128,7 +129,8 @@ class _Messages:
         return (yield from self._body(_nowhere))
 
     def _calls_inside(self) -> Reading[bool]:
-        """Reads a message's text in which tags stand around the calls. Returns False where it was the last message."""
+        """Reads the text of a message that calls tools, in a format where tags stand around each call. Returns False
+        where the model's text ended, so that no message follows."""
         marks = marks_of((*self._ends.marks, *self._turn.starts))
         while True:
             mark = yield from self._stream.until(marks, _nowhere)
@@ -145,8 +147,9 @@ class _Messages:
         return bool(mark)
 
     def _addressed(self) -> Reading[bool]:
-        """Reads a message whose header is a line with the recipient; the start of the first message stands in the
-        prompt."""
+        """Reads a message whose header is one line with the recipient: a tool, or the user. The first message has no
+        opening tag, because the prompt ends with it. Returns False where the model's text ended, so that no message
+        follows."""
         stream, form, text = self._stream, self._form, self._turn.text
         stream.keep("")
         yield from stream.match(form.start)

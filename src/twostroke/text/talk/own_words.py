@@ -2,8 +2,9 @@
 
     messages = with_own_words(messages, tools, form, template.abilities, hide)
 
-The offer of tools stands in a system message, a call in the assistant's text, a result in a user's text. A client's
-texts are hidden (quoting.py); the marks of the format are not, as the model knows them as tokens.
+The offer of tools stands in a system message, a call in the assistant's text, a result in a user's text. Control tokens
+in a client's texts are replaced by placeholders (quoting.py). The format's own marks become control tokens, as the
+model knows them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _SYSTEMS = ("system", "developer")
 _RESULTS = ("tool", "function", "ipython")
 
 Hide = Callable[[str], str]
-"""A function that returns a client's text in the form in which it may stand in a prompt."""
+"""A function that returns a client's text with placeholders in place of control tokens' texts (quoting.py), so that
+they do not become control tokens of the prompt."""
 
 
 def with_own_words(
@@ -36,8 +38,9 @@ def with_own_words(
     abilities: Abilities,
     hide: Hide,
 ) -> list[dict[str, Any]]:
-    """Returns copies of the messages in which the parts that the template does not show are written as text. Every text
-    of the client is passed through `hide`. messages: the messages as `normalized` returns them."""
+    """Returns copies of the messages in which tools, calls and results that the template leaves out are written as
+    text, in the model's format. messages: the messages as `normalized` returns them. abilities: what the template
+    writes itself. hide: applied to every text of the client."""
     made: list[dict[str, Any]] = hidden(messages, hide)
     if not abilities.calls:
         made = _with_calls(made, form)
@@ -60,7 +63,7 @@ def offer(tools: Sequence[Mapping[str, Any]], form: Format) -> str:
 
 
 def hidden(value: Any, hide: Hide) -> Any:
-    """Returns a copy of JSON-like data with every string hidden, keys too."""
+    """Returns a copy of JSON-like data in which `hide` was applied to every string, keys too."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, Mapping):

@@ -58,8 +58,8 @@ class TurnReader:
         return self._taken()
 
     def passes(self, text: str) -> bool:
-        """Returns True where the text is only more text for the user: it then counts as read, and no piece is made of
-        it.
+        """Takes a text if it is certainly more answer text for the user, and returns True. No piece is returned for it:
+        the caller sends the text itself, which is quicker than `feed`.
 
         If the method returns False, nothing has changed, and `feed` must read the text.
         """
@@ -132,7 +132,7 @@ class TurnReader:
             yield from self._marked(mark)
 
     def _marks(self) -> tuple[str, ...]:
-        """Returns the marks that are searched for in the text of an answer."""
+        """Returns the marks, such as tags around calls and thoughts, that may come next in the text of an answer."""
         thought = self.form.thought
         marks = [*self.form.wraps, *self.starts]
         if thought is not None:
@@ -159,8 +159,8 @@ class TurnReader:
             self.text.trim()
 
     def _at_front(self) -> Reading[None]:
-        """Reads what may stand at the beginning, after a thought and after calls: white space, a thought, calls without
-        a mark."""
+        """Reads what may come at the beginning of a turn, after a thought and after calls: white space, then a thought,
+        or calls that no mark such as `<tool_call>` opens."""
         stream, thought = self.stream, self.form.thought
         self._front = False
         between = "".join(call.between.strip() for call in self._bare) if self._accepted else ""
@@ -175,8 +175,8 @@ class TurnReader:
             self.text.say(stream.forget())
 
     def _marked_here(self) -> Reading[bool]:
-        """Returns True where one of the marks that begin calls comes next. Calls without a mark are then not looked
-        for."""
+        """Returns True where a mark that opens calls, such as `<tool_call>`, comes next in the text. The caller looks
+        for calls without such a mark only if the result is False."""
         for mark in self.starts:
             if (yield from self.stream.starts(mark)):
                 return True
@@ -224,7 +224,8 @@ class TurnReader:
         self._front = True
 
     def calls(self, mark: str, refuse: Callable[[str], object]) -> Reading[bool]:
-        """Reads the calls that this mark may begin; text that is not a call goes to `refuse` as it was written."""
+        """Reads the calls after this mark, such as `<tool_call>`, which was just taken. If no call follows, sends the
+        mark and the text after it to `refuse`. Returns True where a call was read."""
         stream, before = self.stream, self._accepted
         stream.keep(mark)
         sections = [call for call in self._forms if mark == call.begin.strip()]
@@ -243,8 +244,8 @@ class TurnReader:
         return self._accepted > before
 
     def _sections(self, forms: Sequence[CallForm]) -> Reading[bool]:
-        """Reads a section of calls whose opening mark was read, in the first of these forms that fits. Returns False
-        where none fits."""
+        """Reads a group of calls, whose opening mark (CallForm.begin) was just taken. forms: the forms of calls with
+        this mark; the first one that the text matches is used. Returns False where the text matches none."""
         stream = self.stream
         yield from stream.space()
         listed = any(form.listed for form in forms) and (yield from stream.match("["))
@@ -261,7 +262,8 @@ class TurnReader:
         return False
 
     def _empty(self, forms: Sequence[CallForm], listed: bool) -> Reading[bool]:
-        """Skips a section without calls, which does not count as text. Returns False where the section has calls."""
+        """Skips a group of calls that is closed before any call, so that its marks do not become text. listed: True
+        where the group began with `[`. Returns False where the group is not empty."""
         stream = self.stream
         closed = listed and (yield from stream.match("]"))
         if closed:
@@ -274,8 +276,8 @@ class TurnReader:
         return False
 
     def _run_of(self, form: CallForm, section: bool, listed: bool) -> Reading[None]:
-        """Reads the calls of one form, one after the other. section: True where the mark that opens a section was read.
-        listed: True where the bracket that opens a list was read."""
+        """Reads calls of one form, one after the other. section: True where they stand in a group whose opening mark
+        (CallForm.begin) was read. listed: True where the bracket that opens a list was read."""
         stream = self.stream
         while True:
             yield from stream.space()

@@ -62,9 +62,10 @@ class BegunAnswer(Struct, frozen=True):
 
 
 class Speaker:
-    """Writes the prompts of conversations with a model's chat template and its format of calls and thoughts.
+    """Writes the prompts of conversations with a model's chat template. form: the model's format of calls and thoughts,
+    for parts that the template leaves out.
 
-    hide: changes a client's text so that it can contain no token of the template.
+    hide: changes a client's text so that none of it becomes a control token.
     """
 
     def __init__(
@@ -95,11 +96,11 @@ class Speaker:
         return render(made, tools=tools if abilities.offers else None, **more)
 
     def continued(self, messages: Sequence[Mapping[str, Any]], last: Mapping[str, Any], text: str) -> BegunAnswer:
-        """Returns the prompt of an answer that the client has begun. last: the message with this beginning. text: the
-        text of that message, "" for none.
+        """Returns the prompt of an answer that the client has begun. messages: those before the answer. last: the
+        message with the beginning of the answer. text: the text of that message, "" for none.
 
-        A text stands after the thought, never within it. After a message that has a thought and no text, the model goes
-        on to think.
+        If `last` has a text, the model continues the text, and a thought in `last` counts as ended. If it has only a
+        thought that has not ended, the model continues the thought.
         """
         thought, text, closed = self._split(last, text)
         if thought and not text and not closed:
@@ -114,8 +115,8 @@ class Speaker:
         return BegunAnswer(before, text)
 
     def _split(self, last: Mapping[str, Any], text: str) -> tuple[str, str, bool]:
-        """Returns the thought and the text of a message, and whether its thought has ended. The text may begin with the
-        marks of a thought."""
+        """Returns (thought, text, whether a closing mark ends the thought) of the answer that a client has begun. The
+        thought is a field of the message `last`, or stands between its marks at the beginning of `text`."""
         found = with_thought(last).get(NAMES[0], "")
         marks = self._form.thought
         opening = marks.opening.strip() if marks else ""
@@ -125,7 +126,8 @@ class Speaker:
         return thought.strip() if closed else thought.lstrip("\n"), rest.lstrip("\n"), bool(closed)
 
     def _thinking(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """Returns the prompt up to the place where a thought begins."""
+        """Returns the prompt up to the place where the text of a thought begins. Raises InvalidRequest where the model
+        does not think."""
         opened, marks, said = self.prompt(messages), self._form.thought, self._form.messages
         if marks is not None:
             return opened if marks.opened_by(opened) else opened + marks.opening
@@ -138,8 +140,8 @@ class Speaker:
         )
 
     def _placed(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
-        """Returns the text that the template writes before the last message's text; None where the template does not
-        write that text."""
+        """Returns the part of the rendered conversation before the last message's text; None where the template refuses
+        the conversation or leaves that text out."""
         try:
             before, found, _ = self.prompt(messages, opens=False).rpartition(_PLACE)
         except InvalidRequest:
@@ -147,8 +149,8 @@ class Speaker:
         return before if found else None
 
     def _all_shown(self, messages: Sequence[Mapping[str, Any]]) -> bool:
-        """Returns whether the template shows every part of these messages. To try a template takes some renders, so the
-        template is not tried for conversations without tools."""
+        """Returns whether the template shows every part of these messages. Trying this takes some renders, so a
+        conversation without tools is not tried and counts as shown."""
         about_tools = bool(self._tools) or any(map(_about_tools, messages))
         return not about_tools or self._template.abilities.complete
 

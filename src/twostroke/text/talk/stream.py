@@ -13,7 +13,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 Reading = Generator[None, None, _T]
-"""A reader that returns `_T`."""
+"""The type of a reader of text: a generator that yields whenever it needs more text, and in the end returns a `_T`."""
 
 Followed = Mapping[str, Sequence[str] | None]
 """Maps each mark to the marks that may follow it. A mark counts only where one of these, or the end of the text, comes
@@ -26,8 +26,11 @@ MOST_SPACES = 4096
 
 class TextStream:
     """Text that arrives in pieces, and the position up to which it is read: text[at:] is not read yet. ended: True when
-    no more text will come. kept: the text taken since `keep`. open: the marks that a reader looks for while it sends
-    all other text, and the function that sends this text; None where a reader waits for something else."""
+    no more text will come. kept: the text that was read since `keep` was called; None while it is not recorded.
+
+    open: set while a reader passes all text on until it finds one of some marks. It has these marks and the function
+    that gets the text.
+    """
 
     __slots__ = ("at", "ended", "kept", "open", "text")
 
@@ -39,16 +42,16 @@ class TextStream:
         self.open: tuple[Marks, Callable[[str], object]] | None = None
 
     def passes(self, text: str) -> bool:
-        """Returns True where the new text could not begin a mark: it was then sent at once, and no reader has to look
-        at it."""
+        """Sends new text on at once where a reader only waits for a mark that cannot begin in this text, and returns
+        True. Returns False where a reader must look at the text."""
         if self.open is None or not self.says_at_once(text, self.open[1]):
             return False
         self.open[1](text)
         return True
 
     def says_at_once(self, text: str, say: Callable[[str], object]) -> bool:
-        """Returns True where a reader waits for a mark, sends all other text to `say`, and the new text cannot begin
-        that mark. The text may then be sent without the reader."""
+        """Returns True where the new text can go to `say` without a reader. A reader must be passing all text on to
+        `say` until a mark comes, and the new text must contain no beginning of such a mark."""
         waits = self.open
         if waits is None or waits[1] is not say or self.at < len(self.text) or self.kept is not None:
             return False
@@ -68,17 +71,19 @@ class TextStream:
         return taken
 
     def back(self, text: str) -> None:
-        """Gives back the text that was taken last, if no `yield` came since."""
+        """Makes the text that was read last unread again. The caller must not have yielded since, because a `yield`
+        drops the text that was read."""
         self.at -= len(text)
         if self.kept:
             self.kept.pop()
 
     def keep(self, first: str) -> None:
-        """Begins to remember the text that is taken. first: a text that is remembered before it."""
+        """Begins to record the text that readers take, so that `forget` can return it if the text is no call after all.
+        first: a text that was already taken, such as a mark."""
         self.kept = [first]
 
     def forget(self) -> str:
-        """Stops remembering. Returns the text taken since `keep`."""
+        """Ends the recording that `keep` began, and returns the recorded text; "" where nothing was recorded."""
         kept, self.kept = self.kept, None
         return "".join(kept or ())
 
@@ -89,7 +94,8 @@ class TextStream:
         return self.text[self.at : self.at + 1]
 
     def space(self, also: str = "") -> Reading[None]:
-        """Takes white space, and the characters of `also`."""
+        """Reads past white space and the characters of `also`, up to the first other character or the end of the text.
+        """
         skipped = SPACES + also
         while True:
             place, end = self.at, len(self.text)
@@ -150,7 +156,8 @@ class TextStream:
             yield
 
     def until_followed(self, marks: Followed, say: Callable[[str], object]) -> Reading[str]:
-        """Works like `until`, but a mark counts only where one of its followers comes next; any other mark is text."""
+        """Works like `until`, but a mark ends the text only where one of its followers comes next; elsewhere the mark
+        is part of the text. marks: each mark with its followers."""
         looked_for = marks_of(tuple(marks))
         while True:
             mark = yield from self.until(looked_for, say)

@@ -51,8 +51,8 @@ class Wish(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """What a template gets so that the model thinks as much as wished. variables: the values of the template's
-    variables. system: a text that belongs into the system message."""
+    """What is put into a prompt so that the model thinks as much as the client asks (Wish). variables: the values for
+    the template's variables. system: a text that belongs into the system message."""
 
     variables: Mapping[str, Any]
     system: str = ""
@@ -83,9 +83,8 @@ class Switches:
         return Put(made) if made else None
 
     def _switches(self, name: str) -> bool:
-        """Returns True where the template has the variable `name` and its values for on and off give different prompts.
-        A variable of this name could also serve another purpose. Where the template raises an error for the value that
-        means on, the prompts are not compared, and the result is True."""
+        """Returns True where the template's variable `name` turns thinking on and off: the values for on and off give
+        different prompts. Where the template raises an error for the value that means on, the result is also True."""
         if name not in self._known:
             return False
         on, off = (self._text({name: value}) for value in VALUES[name])
@@ -134,6 +133,6 @@ class Switches:
 
 
 def with_system(messages: Sequence[Mapping[str, Any]], text: str) -> list[Mapping[str, Any]]:
-    """Returns the messages with a system message of this text in front. Where a template accepts only one system
-    message, Fit joins it with the others."""
+    """Returns the messages with a system message of this text in front; with an empty text, unchanged. If the template
+    accepts only one system message, history/fit.py later joins all of them."""
     return [{"role": "system", "content": text}, *messages] if text else list(messages)

@@ -15,7 +15,8 @@ _WORDS = {"true": "boolean", "false": "boolean", "null": "null", "none": "null"}
 
 
 def types_of(schema: Any, key: str) -> frozenset[str]:
-    """Returns the types that argument `key` may have; a text where the schema names none. The result is never empty."""
+    """Returns the JSON types, such as "integer", that the schema allows for argument `key`; only "string" where the
+    schema names no type. The result is never empty."""
     return named_types(schema, key) or TEXT
 
 
@@ -78,8 +79,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Returns the types of a JSON schema that allow this value; the type that fits best comes first, as integer for 3.
-    """
+    """Returns the names of the JSON types of this value; the type that fits best comes first, as integer for 3."""
     if isinstance(value, bool):
         return ("boolean",)
     if isinstance(value, int):

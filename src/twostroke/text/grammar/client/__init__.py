@@ -1,1 +1,1 @@
-"""A client's own Lark, read into rules and written as one pattern."""
+"""Reads a Lark grammar that a client sends, and translates it into rules and into one regular expression."""

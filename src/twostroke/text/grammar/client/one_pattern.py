@@ -77,9 +77,9 @@ class _Unfolding:
         return None if made is None else made + self._gap
 
     def _made(self, node: LarkNode, gap: str) -> str | None:
-        """Returns the regular expression of a part of the grammar; None where the part matches no text within the
-        depth, or where the expression becomes too long. gap: the expression of ignored text, such as white space, which
-        is put before each terminal."""
+        """Returns the regular expression of a part of the grammar. Returns None where the part matches no text without
+        deeper recursion than allowed, or where the expression becomes too long. gap: the expression of ignored text,
+        such as white space, which is put before each terminal."""
         self._steps += 1
         if self.too_long or self._steps > _MOST_STEPS:
             self.too_long = True

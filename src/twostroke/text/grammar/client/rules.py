@@ -1,4 +1,5 @@
-r"""Reads Lark, as clients write it for the text of a tool, into rules. Parts outside plain Lark are not read.
+r"""Reads a grammar in Lark, which a client sends for the text of a tool, into rules. A grammar with parts outside plain
+Lark raises NotRead.
 
     read_rules('start: item ("," item)*\nitem: /[a-z]+/')["start"]
 """
@@ -23,7 +24,7 @@ _TOKEN = re.compile(
 )
 _HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\x([0-9A-Fa-f]{2})")
 _ONE = re.compile(r"[^\\\[\](){}|*+?^$]|\\.|\[\^?[^\[\]\\]+\]|\[\^?\\[nrt]\]")
-"""Matches a pattern of one character or one class."""
+"""Matches a regular expression that is one character or one character class."""
 _CODES = {" ": " ", "/": "/", "\n": r"\n", "\t": r"\t", "\r": r"\r"} | {
     chr(code): f"\\x{code:02x}" for code in (*range(9), 11, 12, *range(14, 32), 127)
 }
@@ -101,7 +102,8 @@ LarkNode = LarkText | LarkName | LarkRow | LarkChoice | LarkTimes
 
 
 class LarkRules(Struct):
-    """rules: the rules and terminals by name. ignored: the nodes that may stand between terminals."""
+    """The rules of a Lark grammar. rules: the rules and terminals by name. ignored: the nodes that may stand between
+    terminals."""
 
     rules: dict[str, LarkNode]
     ignored: list[LarkNode]
@@ -195,7 +197,8 @@ class _Reader:
         return made[0] if len(made) == 1 else LarkChoice(tuple(made))
 
     def _goes_on(self) -> bool:
-        """Takes a bar, which may stand on the next line. Returns False where no bar comes next."""
+        """Takes a `|`, which may stand on the next line, before a further alternative. Returns False where no `|` comes
+        next."""
         place = self._at
         while self._text == "\n":
             self._at += 1
@@ -304,7 +307,7 @@ def _grouped(pattern: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Returns a pattern of printable characters that matches the text."""
+    """Returns a regular expression that matches exactly this text. Control characters are written as escapes."""
     return "".join(_CODES.get(each, re.escape(each)) for each in text)
 
 

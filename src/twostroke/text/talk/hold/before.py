@@ -1,4 +1,5 @@
-"""The texts that a model writes around an answer with a grammar: a thought, messages before it, marks on both sides."""
+"""Grammars of the texts that a model writes before and after an answer that must fit a grammar: a thought, earlier
+messages of the turn, and tags around the answer."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ ANSWER = "answer_form"
 
 
 def around_answer(form: Format, special_id: SpecialId, prompt_end: str) -> str:
-    """Returns the Lark rules of the texts around an answer; "" for a format that writes only a thought around an
-    answer. `start` contains ANSWER, whose own rule the caller adds."""
+    """Returns Lark rules for a whole turn around an answer that must fit a grammar. `start` refers to the rule ANSWER,
+    which the caller adds. Returns "" where only a thought comes before the answer, because after_thought handles this
+    case."""
     lark = Lark(form.tokens(calls=False), special_id, "around")
     said = form.messages
     if said is not None:
@@ -26,8 +28,8 @@ def around_answer(form: Format, special_id: SpecialId, prompt_end: str) -> str:
 
 
 def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> str:
-    """Returns a rule for the text that may stand before an answer. blank: white space that stands there without a
-    thought."""
+    """Returns a Lark rule for the thought that may stand before an answer; it continues the thought if the prompt has
+    opened one. blank: white space that stands before the answer if there is no thought."""
     marks = form.thought
     if marks is None or marks.closed_by(prompt_end):
         return lark.text(blank)
@@ -39,9 +41,9 @@ def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> 
 
 
 def earlier_messages(said: Messages, lark: Lark, *, words: bool = True) -> str:
-    """Returns a rule for the messages before the last one of a turn: thoughts, and words for the user before a call.
-    words: False where the last message is the answer instead of a call, because words for the user are then the answer.
-    """
+    """Returns a Lark rule for the messages that may come before the last message of a turn: thoughts, and text for the
+    user before a call. said: how the model writes messages. words: False where the last message is the answer itself,
+    so that no other text for the user may come."""
     others = said.everyone if words else ()
     if not said.recipient or not (said.channel or said.thoughts or others):
         return ""
@@ -55,7 +57,8 @@ def earlier_messages(said: Messages, lark: Lark, *, words: bool = True) -> str:
 
 
 def answer_head(said: Messages, lark: Lark) -> str:
-    """Returns a rule for the header of a message for the user."""
+    """Returns a Lark rule for the header of the message that holds the answer to the user. said: how the model writes
+    messages."""
     if said.channel:
         return f'{lark.text(said.channel)} "final" {lark.text(said.body)}'
     return f"{lark.text(said.recipient)} ({' | '.join(map(quoted, said.everyone))}) {lark.text(said.body)}"

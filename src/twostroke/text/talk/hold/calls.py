@@ -85,7 +85,9 @@ def _after(text: str, mark: str) -> str:
 
 
 def _run(form: CallForm, calls: tuple[str, str], lark: Lark, begin: str, parallel: bool) -> str:
-    """Returns a rule for the calls of a turn. calls: the rules of the first call and of the others."""
+    """Returns a Lark rule for all calls of a turn, with the texts around them and between two of them. calls: the names
+    of the rules of the first call and of each further call. begin: the text before the first call. parallel: True
+    allows more than one call."""
     first, other = calls
     more = f"({lark.text(form.between)} {other})*" if parallel else ""
     head, last = begin + ("[" if form.listed else ""), ("]" if form.listed else "") + form.end

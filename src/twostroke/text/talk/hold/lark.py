@@ -1,4 +1,4 @@
-"""Grammars of calls in llguidance's Lark: texts, tokens and JSON of a schema as parts of a rule."""
+"""Makes grammars of calls in llguidance's Lark, from literal texts, special tokens and JSON schemas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANY = r"(.|\n)*"
 ANYTHING, NOTHING = f"/{_ANY}/", '""'
 
 WHOLE = ("^(?:", ")$")
-"""The texts around a pattern that must match the whole text."""
+"""The beginning and the end of a regular expression that must match the whole text."""
 _SLASH = re.compile(r"\\.|/|\n", re.DOTALL)
 
 
@@ -25,14 +25,14 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 Pair = Callable[[str, Mapping[str, Any], "Lark"], str]
-"""Returns the body of a rule for one argument. Its inputs are the key, the schema and the Lark; an empty key stands for
-any name."""
+"""A function that returns the body of a Lark rule for one argument of a call. Its inputs are the key, the schema of the
+value, and the object that collects the rules. The key "" stands for any name."""
 ANY_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 
 
 class Lark:
-    """Collects the rules of one grammar and names them. marks: texts that may be special tokens. prefix: the beginning
-    of the rules' names."""
+    """Collects the rules of one grammar in llguidance's Lark, and names them. marks: texts that the grammar writes as
+    special tokens where the vocabulary has them. prefix: the beginning of the rules' names."""
 
     def __init__(self, marks: Iterable[str], special_id: SpecialId, prefix: str = "part") -> None:
         self._prefix = prefix
@@ -42,7 +42,8 @@ class Lark:
         self.rules: list[str] = []
 
     def text(self, text: str) -> str:
-        """Returns the rule's part for literal text, "" for none; marks that are special tokens become tokens."""
+        """Returns an expression for the body of a rule that matches exactly this text; "" for an empty text. Special
+        tokens among the marks are matched as tokens."""
         for mark in self._order:
             if mark in text:
                 before, _, after = text.partition(mark)
@@ -59,8 +60,8 @@ class Lark:
         return self.rule(f"%json {json.dumps({**schema, 'x-guidance': FORM})}")
 
     def pairs(self, schema: Mapping[str, Any], pair: Pair, between: str) -> str:
-        """Returns a rule for the arguments one by one, in the schema's order: all required ones, and any of the others.
-        """
+        """Returns a rule for the arguments of a call, in the order of the schema's properties: each required one, and
+        any of the optional ones. pair: makes the rule of one argument. between: the text between two arguments."""
         properties = schema.get("properties")
         if not isinstance(properties, dict) or not properties:
             return "" if isinstance(properties, dict) else self._any_pairs(pair, between)
@@ -82,7 +83,8 @@ class Lark:
         return f"({made} ({self.text(between)} {made})*)?"
 
     def times(self, item: str, between: str, schema: Mapping[str, Any]) -> str:
-        """Returns a rule for as many items as the schema of a list allows."""
+        """Returns a rule for a list of items, as many as minItems and maxItems of the schema allow. item: the rule of
+        one item. between: the text between two items."""
         least, most = schema.get("minItems") or 0, schema.get("maxItems")
         if most == 0:
             return ""
@@ -91,11 +93,11 @@ class Lark:
         return more if least else f"({more})?"
 
     def text_before(self, schema: Mapping[str, Any], ending: str, wraps: tuple[str, str] = ("", "")) -> str:
-        """Returns a rule for an unquoted text and the ending after it; the text stops at the first place where `ending`
-        follows. wraps: marks that may stand around the text.
+        """Returns a rule for an unquoted text and the `ending` after it; the text stops at the first place where
+        `ending` follows. wraps: marks that may stand around the text.
 
-        A pattern that must match the whole text (see WHOLE) is enforced. A pattern for a part of the text is not
-        enforced, because the text around that part could contain the ending.
+        A pattern of the form `^(?:...)$`, which must match the whole text, is enforced. A pattern for a part of the
+        text is not enforced, because the text around that part could contain the ending.
         """
         pattern = schema.get("pattern")
         whole = isinstance(pattern, str) and pattern.startswith(WHOLE[0]) and pattern.endswith(WHOLE[1])

@@ -72,13 +72,14 @@ def thought_of(probe: TemplateProbe) -> ThoughtMarks | None:
 
 
 def _opened(prompt: str, closing: str) -> str:
-    """Returns the tag at the prompt's end that `closing` closes; "" where there is none."""
+    """Returns the opening tag of a thought if the prompt ends with it, such as `<think>` for the closing tag
+    `</think>`; "" otherwise."""
     tag = closing.strip().replace("/", "", 1)
     return tag if prompt.rstrip().endswith(tag) else ""
 
 
 def _tail(probe: TemplateProbe) -> str:
-    """Returns the text that ends an answer."""
+    """Returns the text that the template writes after an answer, such as the token that ends a turn."""
     return (probe.turn(ANSWER) or "").partition(TEXT)[2].strip()
 
 
@@ -91,7 +92,8 @@ def _turn(probe: TemplateProbe, case: TurnCase, ends: Sequence[str], thought: Th
 
 
 def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
-    """Yields the possible marks around calls, from the text of a turn with one call and of a turn with two calls."""
+    """Yields the possible forms of calls that explain two rendered turns. find: finds a call in one syntax. one: the
+    turn with one call. two: the turn with two calls."""
     first = find(one, NAME)
     if first is None:
         return
@@ -116,20 +118,23 @@ def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
 
 
 def _common_end(one: str, other: str) -> str:
-    """Returns the common end of both texts, from its first white space or opening bracket on."""
+    """Returns the text with which both texts end, without the part before its first white space or opening bracket. It
+    is used to find the text, such as a tag, that stands before each call."""
     shared = commonprefix([one[::-1], other[::-1]])[::-1]
     found = re.search(r"[\s<\[{(]", shared)
     return shared[found.start() :] if found else shared
 
 
 def _common_beginning(one: str, other: str) -> str:
-    """Returns the common beginning of both texts, up to its last white space or closing bracket; "" without one."""
+    """Returns the text with which both texts begin, up to its last white space or closing bracket; "" without one. It
+    is used to find the text, such as a tag, that stands after each call."""
     shared = commonprefix([one, other])
     return shared[: len(shared) - len(re.split(r"[\s>\])}]", shared)[-1])]
 
 
 def _object(turn: str, name: str) -> _Core | None:
-    """Finds a call that is a JSON object: the smallest one around the name."""
+    """Finds a call of the tool `name` in a rendered turn: the smallest JSON object around the name that has the form of
+    a call. Returns None where there is none."""
     place = turn.find(name)
     for start in reversed([at for at in range(max(0, place)) if turn[at] == "{"]):
         value, end = _json_at(turn, start)
@@ -154,7 +159,8 @@ def _object_notation(value: dict[str, object], name: str) -> ObjectNotation | No
 
 
 def _named(turn: str, name: str) -> _Core | None:
-    """Finds a call that is its name as plain text, followed by a JSON object with the arguments."""
+    """Finds a call of the tool `name` in a rendered turn: the name as plain text, followed by a JSON object with the
+    arguments."""
     place = turn.find(name)
     start = turn.find("{", place)
     if start < 0 or place < 0:
@@ -204,7 +210,8 @@ def _tagged_like(two_keys: str) -> Find:
 
 
 def _pythonic(turn: str, name: str) -> _Core | None:
-    """Finds a call as Python writes it."""
+    """Finds a call of the tool `name` in a rendered turn, in the form of a Python call with keyword arguments. Returns
+    None where there is none."""
     found = re.search(rf"{name}\({KEY}=[\"']{VALUE}[\"']\)", turn)
     return None if found is None else _Core(found.start(), found.end(), PythonicNotation())
 

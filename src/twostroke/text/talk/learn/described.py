@@ -110,7 +110,8 @@ def _braces(begin: str, arguments: Mapping[str, Any]) -> BracesNotation | None:
 
 
 def _edge(field: Mapping[str, Any], name: str) -> str | None:
-    """Returns the literal text that a field's description has as `open` or `close`; None for a pattern with groups."""
+    """Returns the literal text before or after a field's value, as the description gives it. name: `open` or `close`.
+    Returns None where the description gives no text, or a regular expression with groups or with other parts."""
     parts = _parts(field, name)
     return parts[0] if parts and len(parts) == 1 else None
 
@@ -123,11 +124,12 @@ def _parts(field: Mapping[str, Any], name: str) -> list[str] | None:
 
 
 def literals(pattern: Any) -> list[str] | None:
-    """Returns the literal texts of a pattern between its groups; None for a pattern with other parts.
+    """Returns the literal texts of a regular expression, split at its named groups; None for an expression with other
+    parts.
 
     Patterns of white space may stand at the ends of a text, and between two tags. A pattern that begins with a line end
-    becomes one line end; all others, and patterns that end with `*`, become nothing. The first of several alternatives
-    counts.
+    and has no `*` becomes one line end; all other patterns of white space are left out. Of several alternatives, the
+    first counts.
     """
     if not isinstance(pattern, str):
         return None

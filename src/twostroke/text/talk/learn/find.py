@@ -99,14 +99,16 @@ def _calls_of(form: Format, case: TurnCase) -> str:
 
 
 def _ends_of(form: Format, ends: Iterable[str]) -> tuple[str, ...]:
-    """Returns the texts that may end a turn: special tokens that are not marks of the format."""
+    """Returns the special tokens at which an answer ends: those of the format, and those of `ends` that the format does
+    not use within a turn."""
     texts = form.texts
     return (*form.ends, *(end for end in ends if end not in texts))
 
 
 def _thought(form: Format, probe: TemplateProbe, vocabulary: TokenTexts) -> ThoughtMarks | None:
-    """Returns the marks of thoughts that the template or the vocabulary shows; the format's own marks are tried first.
-    """
+    """Returns the tags around the model's thoughts: the first pair that the template writes or removes, or whose
+    opening tag is in the vocabulary. The format's own pair is tried first. None where there is none, or where thoughts
+    are messages."""
     if form.messages is not None:
         return None
     candidates = [form.thought] if form.thought is not None else []

@@ -95,7 +95,8 @@ def _arguments(function: Any) -> Mapping[str, Any]:
 
 
 def _around(pattern: str) -> tuple[str, str, str]:
-    """Returns the pattern before the first named group, between both groups, and after the second one."""
+    """Splits a regular expression that has two named groups. Returns the parts before the first group, between the
+    groups, and after the second group."""
     first, second = list(_NAMED.finditer(pattern))
     return pattern[: first.start()], pattern[first.end() : second.start()], pattern[second.end() :]
 

@@ -1,5 +1,5 @@
-"""Renders test messages with a chat template. No template contains their words, so the text that it adds can be told
-apart."""
+"""Renders test messages with a chat template. Their words are in no template, so the rest of a rendered text is the
+template's own."""
 
 from __future__ import annotations
 
@@ -93,12 +93,13 @@ class TemplateProbe:
 
     @made_once
     def prompt(self) -> str:
-        """The prompt of a question; "" where the template refuses even a question."""
+        """The prompt that the template writes for one user message; "" where it refuses this message."""
         return self._text([_user()], True) or ""
 
     @made_once
     def prompts(self) -> tuple[str, ...]:
-        """The prompts with thinking in its default state, on and off."""
+        """The prompts that the template writes for one user message: first without a variable for thinking, then with
+        thinking on and off, where the template has such a variable."""
         made = [self.prompt]
         for name in ("enable_thinking", "thinking"):
             if name in self._template.variables:
@@ -140,7 +141,7 @@ class TemplateProbe:
 
     @made_once
     def _always(self) -> str:
-        """Returns the text that the template writes after every conversation."""
+        """Returns the text that the template writes at the end of every conversation (see `always_after`)."""
         question = self._text([_user()], False) or ""
         text = self._text([_user(), {"role": "assistant", "content": TEXT}], False) or ""
         answered, _, after = text.rpartition(ASK)[2].partition(TEXT)

@@ -14,8 +14,8 @@ from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Th
 from twostroke.text.talk.reader import TurnReader
 
 Same = Callable[[Format, str], bool]
-"""A function that reads the turn in small pieces with the format. It returns whether the message is the same as when
-the turn is read as a whole."""
+"""A function that reads the text of a turn in small pieces, with this format. It returns whether the message is the
+same as when the text is read as a whole."""
 
 
 class Checked(Struct, frozen=True):
@@ -28,7 +28,8 @@ class Checked(Struct, frozen=True):
 
 
 class ReadTurn(Struct, frozen=True):
-    """A turn as a client gets it. calls: (name, the arguments' JSON text, id)."""
+    """A turn of the assistant as a client gets it, after the model's text was read. calls: (name, the arguments' JSON
+    text, id)."""
 
     content: str
     thought: str
@@ -36,14 +37,14 @@ class ReadTurn(Struct, frozen=True):
 
 
 def read_turn(form: Format, texts: Iterable[str], tools: Tools, prompt_end: str = "") -> ReadTurn:
-    """Reads the texts, one after the other, and returns the turn."""
+    """Reads a model's turn, which arrives as these texts, and returns the message for the client."""
     reader = TurnReader(form, tools, prompt_end)
     pieces = [piece for text in texts for piece in reader.feed(text)]
     return message_of([*pieces, *reader.finish()])
 
 
 def message_of(pieces: Iterable[Piece]) -> ReadTurn:
-    """Returns the message that the pieces make."""
+    """Joins the pieces that a TurnReader returned to one message."""
     content: list[str] = []
     thought: list[str] = []
     calls: list[tuple[str, str, str]] = []
@@ -70,8 +71,9 @@ def fits(form: Format, probe: TemplateProbe, ends: Sequence[str], case: TurnCase
 
 
 def checked(form: Format, probe: TemplateProbe, ends: Sequence[str], same: Same) -> Checked:
-    """Counts the test turns (CHECKS) that the format reads back from the template's text. A turn is right only if
-    `same` also finds that reading its text in small pieces gives the same message."""
+    """Tests a format with the turns that the template writes for the test messages (CHECKS). A turn is right if the
+    format reads the message back, and if `same` finds that cutting the text changes nothing. ends: tokens that end a
+    turn."""
     right = refused = 0
     wrong: list[str] = []
     for case in CHECKS:
@@ -106,12 +108,13 @@ def _came_back(form: Format, turn: str, case: TurnCase) -> bool:
 
 
 def same_at_every_cut(form: Format, turn: str) -> bool:
-    """Returns True where the turn gives the same message as a whole and cut into two texts, at every position."""
+    """Returns True where reading the turn gives the same message as a whole and in two parts, for each place at which
+    it can be divided."""
     tools = Tools(SCHEMAS)
     whole = read_turn(form, [turn], tools)
     return all(read_turn(form, [turn[:cut], turn[cut:]], tools) == whole for cut in range(1, len(turn)))
 
 
 def same_in_characters(form: Format, turn: str) -> bool:
-    """Returns True where the turn gives the same message, whole and one character at a time."""
+    """Returns True where reading the turn gives the same message as a whole and one character at a time."""
     return read_turn(form, turn, Tools(SCHEMAS)) == read_turn(form, [turn], Tools(SCHEMAS))

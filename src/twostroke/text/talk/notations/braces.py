@@ -2,7 +2,7 @@
 
     call:shelf{title:<|"|>Emma<|"|>,copies:2,place:{rows:[1,2]}}
 
-A text goes up to the first mark with a comma, a bracket or a key after it.
+A text ends at the first mark that is followed by a comma, by a bracket or by a key.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class _Value:
         self._text_end = {notation.quote: (",", "}", "]", *keys)}
 
     def read(self) -> Reading[None]:
-        """Reads the object of all arguments. Where it breaks off, the JSON that was reported so far is not taken back.
-        """
+        """Reads the object of all arguments, and sends it as JSON to the call, piece by piece. Stops where the model's
+        text ends or is not in this notation; the JSON that was sent so far stays incomplete."""
         stream, say = self._stream, self._say
         stream.take(1)
         say("{")

@@ -25,9 +25,9 @@ Say = Callable[[str], object]
 
 
 class JsonText:
-    """Makes JSON of text as it comes. done: True where the value, which begins with a bracket or a quote, has ended.
-    broken: True where a character came that JSON does not allow at its place, and that begins a mark: the value ends in
-    front of it."""
+    """Makes JSON of a model's text as it comes. done: True where the value, which begins with a bracket or a quote, has
+    ended. broken: True where the value ended at a character that JSON does not allow there and that may begin a mark.
+    """
 
     def __init__(self) -> None:
         self.done = self.broken = False
@@ -37,8 +37,9 @@ class JsonText:
         self._in_word = False  # True: the text ended inside a word that is longer than Python's words
 
     def take(self, text: str, ended: bool) -> tuple[str, int]:
-        """Returns (JSON, the number of characters read). Some characters may be left where more text must come first.
-        """
+        """Reads more text. Returns (the JSON made of it, the number of characters read). Characters at the end are left
+        unread where their meaning depends on characters that have not arrived; the caller gives them again with more
+        text."""
         made: list[str] = []
         place = 0
         while place < len(text) and not self.done:
@@ -113,7 +114,8 @@ def _escape(character: str) -> str:
 
 
 def read_value(stream: TextStream, say: Say) -> Reading[bool]:
-    """Reads a value that begins with a bracket or a quote, while it grows. Returns True where it is whole."""
+    """Reads a JSON value that begins with a bracket or a quote, and sends it to `say` as it comes. Returns True where
+    the value is complete, False where the text ended first or is not JSON."""
     value = JsonText()
     while True:
         made, length = value.take(stream.text[stream.at :], stream.ended)
@@ -125,7 +127,8 @@ def read_value(stream: TextStream, say: Say) -> Reading[bool]:
 
 
 def read_string(stream: TextStream) -> Reading[str | None]:
-    """Reads a whole string that begins with a quote. Returns None where it is cut or is not a string."""
+    """Reads a JSON string, from its first quote on, and returns its value. Returns None where the model's text ends
+    within the string, or where the value is no string."""
     made: list[str] = []
     whole = yield from read_value(stream, made.append)
     found = loaded("".join(made)) if whole else None
@@ -146,5 +149,5 @@ def dumped(value: Any) -> str:
 
 
 def inner(text: str) -> str:
-    """Returns the text as it stands between the quotes of a JSON string."""
+    """Returns the text with JSON's escapes, as it stands between the quotes of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -1,4 +1,5 @@
-"""Notation "named": the name stands as text, and the arguments are a JSON object.
+"""Notation "named": the tool's name stands as plain text in front of the arguments, which are a JSON object. The marks
+before and after the name differ from model to model:
 
     hours[ARGS]{"day": "Mon"}        functions.hours:0<|tool_call_argument_begin|>{"day": "Mon"}
 """

@@ -3,8 +3,8 @@ every depth.
 
     P<invoke name="shelf">P<place>P<rows>P<item>1P</item>P</rows>P</place>P</invoke>      P is a prefix of each tag
 
-A text argument streams; any other argument is sent when it is whole. A text goes up to its own closing tag with another
-tag after it: any other tag is a part of the text.
+A text argument streams; any other argument is sent when it is whole. A text ends at its own closing tag, but only if
+another tag follows it. All tags before that place are a part of the text.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class NestedNotation(Struct, frozen=True):
 
 
 class _Tags:
-    """Reads the arguments of one call."""
+    """Reads the arguments of one call, which are nested tags."""
 
     def __init__(self, prefix: str, stream: TextStream, call: Calling) -> None:
         self._stream, self._call = stream, call
@@ -118,7 +118,7 @@ class _Tags:
         self._pointers = Pointers(self._root)
 
     def read(self) -> Reading[None]:
-        """Reads up to the end of the call."""
+        """Reads the arguments of one call, up to the call's closing tag, and sends them as JSON to the Calling."""
         keys: set[str] = set()
         while True:
             mark = yield from self._stream.until(self._marks, _nowhere)
@@ -142,7 +142,8 @@ class _Tags:
                 return
 
     def _text(self, tag: str, say: Callable[[str], object]) -> Reading[bool]:
-        """Sends the text of this tag as a string of JSON. Returns False where it is cut."""
+        """Reads the text up to the closing tag of the argument `tag`, and sends it to `say` as a JSON string. Returns
+        False where the model's text ends before that closing tag."""
         say('"')
         closing = f"{self._closing}{tag}>"
         mark = yield from self._stream.until_followed({closing: self._prefix}, lambda text: say(inner(text)))
@@ -154,7 +155,8 @@ class _Tags:
         return tag if (yield from self._stream.match(">")) else None
 
     def _value(self, schema: Any, depth: int) -> Reading[str | None]:
-        """Returns JSON of the text between two tags; None where it is cut."""
+        """Reads a value with the tags nested in it, up to its closing tag, and returns it as JSON. Returns None where
+        the model's text ends before that tag, or where tags are nested too deeply."""
         parts: list[str] = []
         children: list[tuple[str, str]] = []
         while True:

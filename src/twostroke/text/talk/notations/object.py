@@ -25,12 +25,12 @@ MOST_SCALAR = 4096
 
 
 class ObjectNotation(Struct, frozen=True):
-    """A call that is one JSON object. name, arguments, call_id: the keys of the object; call_id is "" for none. keyed:
-    True where the tool's name is the only key, and its value the arguments. id_first: True where the id stands before
-    the name.
+    """A call that is one JSON object. name, arguments, call_id: the keys of the object; call_id is "" where calls have
+    no id. keyed: True where the object has one key, the tool's name, whose value is the arguments. id_first: True where
+    the id stands before the name.
 
-    textual: True where the arguments are JSON in a string. counts: True where the id is a number within the turn, which
-    is not sent to the client. Any other id is sent together with the name, as soon as both are read. Satisfies
+    textual: True where the arguments are JSON in a string. counts: True where the id is only the number of the call in
+    its turn, and the client gets another id. Any other id is sent to the client together with the name. Satisfies
     `Notation`.
     """
 
@@ -81,8 +81,8 @@ class ObjectNotation(Struct, frozen=True):
 
 
 class NameFirst(ObjectNotation, frozen=True):
-    """A JSON object whose first key is the key of the name. Other objects are no calls, so that an answer in JSON is
-    not held back."""
+    """An ObjectNotation whose first key must be the key of the name. An object with another first key is no call, so
+    that an answer in JSON is streamed and does not wait."""
 
     def fits(self, stream: TextStream) -> Reading[bool]:
         begins = ('{"' + self.name + '"', '{{"' + self.name + '"')
@@ -94,7 +94,8 @@ class NameFirst(ObjectNotation, frozen=True):
 
 
 class _Object:
-    """Reads the object of one call. It keeps arguments that come before the name, until the name is accepted."""
+    """Reads the JSON object of one call. Arguments that come before the name are sent only after the name, if it is the
+    name of a tool."""
 
     def __init__(self, notation: ObjectNotation, stream: TextStream, call: Calling) -> None:
         self._notation, self._stream, self._call = notation, stream, call
@@ -128,7 +129,8 @@ class _Object:
                 return
 
     def _value(self, key: str) -> Reading[bool]:
-        """Reads the value of this key. Returns True where the object may go on."""
+        """Reads the value of one key; sends it to the Calling where it is the name, the id or the arguments. Returns
+        False where the object cannot be read on: the text has ended or is not JSON, or no tool has the name."""
         stream, call = self._stream, self._call
         first = yield from stream.peek()
         if self._notation.keyed and not call.begun:
@@ -162,7 +164,8 @@ class _Object:
         return self._call.knows(name) if waits else self._begin()
 
     def _begin(self) -> bool:
-        """Reports the call's name, and the arguments that came before it. Returns False where no tool has the name."""
+        """Sends the call's name and id to the Calling, then the arguments that came before the name. Returns False
+        where no tool has the name."""
         if not self._named or not self._call.name(self._named, self._id):
             return False
         self._call.argue("".join(self._early))

@@ -3,8 +3,8 @@
     <function=shelf> <parameter=title> Emma </parameter> </function>            flat
     <invoke name="shelf"><parameter name="title">Emma</parameter></invoke>      with attributes
 
-A text streams as it comes; any other value is sent when it is whole. There are no escapes: a value ends at the first
-closing tag that a new key, or the end of the call, follows. A closing tag that other text follows is part of the value,
+A text streams as it comes; any other value is sent when it is whole. There are no escapes. So a closing tag ends a
+value only if a new key or the end of the call comes next. A closing tag with other text after it is part of the value,
 because a file that an agent writes may contain tags.
 """
 
@@ -30,14 +30,15 @@ _TEXTUAL = ("true", "string")
 
 
 class TaggedNotation(Struct, frozen=True):
-    """Calls of tags around a name N, keys K and values V. Each is name_open N name_close (key_open K key_close
-    value_open pad V pad value_close between)* closing.
+    """The tags of a call around the tool's name N, and around the key K and the value V of each argument:
+
+        name_open N name_close (key_open K key_close value_open pad V pad value_close between)* closing
 
     lead: the text that begins name_open, for models that sometimes forget a mark in front of it. pad: a line end before
     and after each value, which is not part of the value. loose: a line end that is removed from both ends of a value,
-    if the value begins with it. twice: True where the name may also stand before name_open. typed: set where the key's
-    tag tells whether the value is a text; {type} in key_close stands for the type. wraps: the marks around a value that
-    has a line end or a mark in it. Satisfies `Notation`.
+    if the value begins with it. twice: True where a model may write the name also before name_open. typed: the
+    attribute of a key's tag that gives the value's type, "" for none; {type} in key_close stands for the type. wraps:
+    the marks around a value that has a line end or a mark in it. Satisfies `Notation`.
 
     A name is read up to white space or one of <>{}[]()"'|,;= and a key is read up to one of <>" or a line end. So the
     mark after it begins there. No mark ends with a space: a reader would read the space as a part of what follows.
@@ -84,8 +85,8 @@ class TaggedNotation(Struct, frozen=True):
             yield from _Arguments(self, stream, call).read()
 
     def _named(self, stream: TextStream) -> Reading[bool]:
-        """Reads the rest of the tag that has the name, such as attributes. Returns False where the text goes on without
-        closing this tag."""
+        """Reads what follows the tool's name in its tag, such as further attributes and the tag's end. Returns False
+        where the tag does not end there, so that the text is no call."""
         if not self.name_close.strip():
             return bool((yield from stream.peek()))
         yield from stream.match('"')
@@ -147,7 +148,7 @@ def _shared(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Arguments:
-    """Reads the arguments of one call. A key that comes twice counts once."""
+    """Reads the arguments of one call. If a key comes twice, its first value is sent, and the second one is dropped."""
 
     def __init__(self, notation: TaggedNotation, stream: TextStream, call: Calling) -> None:
         self._notation, self._stream, self._call = notation, stream, call
@@ -185,7 +186,8 @@ class _Arguments:
             self._stream.back(mark)
 
     def _argument(self) -> Reading[str]:
-        """Reads one key and its value. Returns the mark that ended the value."""
+        """Reads one argument, the key and the value, and sends both to the Calling. Returns the mark at which the value
+        ended; "" where the model's text ended first."""
         notation, stream = self._notation, self._stream
         yield from stream.match('"')
         key = (yield from stream.word(_KEY, MOST_NAME)).strip()
@@ -219,7 +221,8 @@ class _Arguments:
         return found | dict.fromkeys((pad + self._close, self._close), self._after_value)
 
     def _known_keys(self) -> tuple[str, ...] | None:
-        """Returns the keys that may come next as the model writes them; None where the tool's schema names none."""
+        """Returns the texts that may follow key_open: each key of the tool's schema, with the character that ends a key
+        in this notation. Returns None where the schema lists no properties."""
         schema = self._call.schema
         properties = schema.get("properties") if isinstance(schema, dict) else None
         if not isinstance(properties, dict):
@@ -249,8 +252,8 @@ class _Arguments:
         return mark
 
     def _said(self, attributes: str, types: frozenset[str]) -> frozenset[str]:
-        """Returns the types that the tag allows: a text, or JSON of any type. Without a type in the tag, returns
-        `types`."""
+        """Returns the JSON types that a value may have by the attributes of its key's tag: only `string`, or all other
+        types. Without a type among the attributes, returns `types`."""
         found = _TYPE.search(attributes)
         if found is None:
             return types

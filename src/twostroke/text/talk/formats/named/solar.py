@@ -1,4 +1,5 @@
-"""Solar Open: thought, content and calls are messages of one turn."""
+"""Solar Open: a turn consists of messages, one for the thought, one for the content and one for the calls.
+`<|begin|>assistant` begins each further message."""
 
 from __future__ import annotations
 

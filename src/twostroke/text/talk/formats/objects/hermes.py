@@ -1,7 +1,7 @@
 """Hermes: Qwen 2.5 and 3, QwQ, Granite 4, SmolLM3, ERNIE 4.5 and many more.
 
-Qwen2.5-Coder forgets the tags: the published model with 1.5 billion parameters writes the object into a block of code.
-After a result it writes the object in double braces, as its template shows a call.
+Qwen2.5-Coder may omit the tags `<tool_call>`: its published model with 1.5 billion parameters writes the call's JSON
+object into a block of code. After a result it writes the object in double braces, as its template shows a call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hunyuan A13B: answers and calls stand within an answer's tags."""
+"""Hunyuan A13B: `<answer>` and `</answer>` stand around everything after the thought, both text and calls."""
 
 from __future__ import annotations
 

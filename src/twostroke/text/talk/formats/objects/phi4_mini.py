@@ -1,5 +1,5 @@
-"""Phi-4-mini: the calls of a turn are one JSON list between special tokens. The template reads the tools of the system
-message."""
+"""Phi-4-mini: the calls of a turn are one JSON list between special tokens. The template takes the tools from the field
+`tools` of the system message."""
 
 from __future__ import annotations
 

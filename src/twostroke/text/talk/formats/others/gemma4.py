@@ -1,4 +1,5 @@
-"""Gemma 4: braces, with texts between two equal marks; results stand in the same turn."""
+"""Gemma 4: arguments are an object in braces, with `<|"|>` before and after each string. A tool's result stands in the
+same turn as its call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""DSML: DeepSeek V3.2 and V4. A tag tells whether its value is a text."""
+"""DSML, the tags of DeepSeek V3.2 and V4. An argument's tag has string="true" where the value is plain text, and
+string="false" where it is JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _NOTATION = TaggedNotation(
 
 
 def calls_in(section: str) -> tuple[CallForm, ...]:
-    """Returns the form of calls in a section of this name."""
+    """Returns the form of calls that stand within a tag of the name `section`, as the field `calls` of a Format."""
     begin, end = f"\n\n<｜DSML｜{section}>\n", f"\n</｜DSML｜{section}>"
     return (CallForm(_NOTATION, between="\n", begin=begin, end=end),)
 

@@ -7,7 +7,7 @@ from twostroke.text.talk.notations.tagged import TaggedNotation
 
 
 def with_suffix(suffix: str) -> Format:
-    """Returns the format with this suffix in each tag."""
+    """Returns the format of Hy3 with this suffix in the name of each tag: `<tool_call:x>` for the suffix `:x`."""
     notation = TaggedNotation(
         name_open="",
         name_close=f"<tool_sep{suffix}>\n",

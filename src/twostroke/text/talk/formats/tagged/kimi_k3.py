@@ -1,4 +1,5 @@
-"""Kimi K3: every tag is made of three special tokens; a key's tag names the type."""
+"""Kimi K3: every tag is made of the special tokens `<|open|>` or `<|close|>`, a name, and `<|sep|>`. An argument's tag
+gives the type of its value."""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ def num_looked_at(width: int, num_ends: int) -> int:
 
 
 def num_offered(params: AnswersAsked, num_ends: int) -> int:
-    """Returns how many of the best next tokens a search needs for each beam. With stop strings, this is
-    `num_looked_at`: all continuations that the search looks at may belong to one beam. Without stop strings, only end
-    tokens end an answer, so the number of answers plus the number of end tokens is enough."""
+    """Returns how many of the most likely next tokens a beam search needs for each beam. num_ends: the number of end
+    tokens. With stop strings, this is `num_looked_at`, because all of these continuations may come from one beam.
+    Without stop strings, only end tokens end an answer, so the number of beams plus num_ends is enough."""
     width = params.num_answers
     return num_looked_at(width, num_ends) if params.stop else width + num_ends
 

@@ -93,7 +93,8 @@ class SamplerFields:
 
     @property
     def remembers(self) -> bool:
-        """Whether the choice of a token depends on the probabilities of the tokens chosen before it."""
+        """Whether these parameters use a sampler with a state (mirostat or adaptive_target): its choice of a token
+        depends on the probabilities of the tokens chosen earlier."""
         return self.mirostat != 0 or self.adaptive_target >= 0.0
 
     @property

@@ -20,7 +20,7 @@ class VerifiedGuesses(Struct, frozen=True):
     by_place: tuple[int, ...] = ()
 
     def plus(self, other: VerifiedGuesses) -> VerifiedGuesses:
-        """Returns the sums of both."""
+        """Returns new counts, each the sum of this count and the same count of `other`."""
         if not other.guesses:
             return self
         places = zip_longest(self.by_place, other.by_place, fillvalue=0)

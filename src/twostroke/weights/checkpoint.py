@@ -263,8 +263,8 @@ def _is_plain_file_name(name: str) -> bool:
 
 
 def _no_weights(folder: Path, unclear: Sequence[str]) -> UnsupportedModel | ModelNotFound:
-    """Returns the error for a folder without weights. unclear: safetensors files; none of them is known to be the
-    model."""
+    """Returns the error for a folder in which no weights were found. unclear: the names of its safetensors files, when
+    it is unclear which of them are the model's."""
     others = [path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in sorted(folder.glob(pattern))]
     if others:
         return UnsupportedModel(

@@ -23,8 +23,8 @@ class GenerationDefaults:
 
 
 def read_generation_defaults(folder: Path) -> GenerationDefaults:
-    """Reads the file of a model's folder; returns empty defaults where there is none. Raises CorruptModel naming the
-    field.
+    """Reads generation_config.json of a model's folder; returns empty defaults where there is no such file. Raises
+    CorruptModel naming the field.
 
     With do_sample false the publisher wants greedy decoding: temperature, top_k, top_p and min_p are then ignored.
     """

@@ -55,8 +55,8 @@ class Fields:
         return replace(self, values=values)
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
-        """Returns a whole number in [low, high]. The member is required where there is no default, or where the default
-        is above `high`."""
+        """Returns a whole number in [low, high]; `default` where the member is absent. Raises CorruptModel where the
+        member is absent and there is no default, or the default is above `high`."""
         found = self.optional_integer(name, low, high)
         if found is None and default is not None and default > high:
             raise self.wrong(name, f"It is absent, which means {default:,}, and the largest allowed value is {high:,}.")

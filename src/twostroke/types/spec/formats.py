@@ -17,7 +17,7 @@ MAX_GROUP_COLUMNS = 1024
 activations."""
 
 STORED_GROUP = 256
-"""The columns of a group for the kinds that keep a file's codes."""
+"""The number of columns in a group of a stored kind: such weights keep a file's codes and are packed group by group."""
 
 FINE_COLUMNS = 32
 """The number of columns of activations that share a scale, for the kinds of stored weights (such as Q8_0) with which
@@ -76,7 +76,8 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_stored(self) -> bool:
-        """Whether the kind keeps codes and scales of a file without rounding: ops/stored_layout.py."""
+        """Whether the kind is a stored kind, which keeps the codes and scales of a file without rounding them again.
+        ops/stored_layout.py has its layout."""
         return self >= WeightKind.FLAT8
 
     @property
@@ -117,8 +118,8 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_plane(self) -> bool:
-        """Whether a stored code has only 2 or 3 bits. They lie where other kinds have the bits above the low 4 of a
-        code."""
+        """Whether a stored code has only 2 or 3 bits. Other stored kinds pack the low 4 bits of the codes apart from
+        the bits above; a kind of this property has only the second part."""
         return self in (WeightKind.SUPER2, WeightKind.SUPER2_MIN, WeightKind.SUPER3)
 
     @property
@@ -139,8 +140,8 @@ class WeightKind(enum.IntEnum):
 
     @property
     def step_columns(self) -> int:
-        """The number of neighbouring columns of a row that share a scale, or a multiplier of a scale, in a stored kind.
-        """
+        """The number of neighbouring columns of a row that share the finest scale of a stored kind. In SUPER kinds this
+        finest scale is stored as an integer multiplier of a coarser scale."""
         return _STEPS.get(self, 32)
 
     @property

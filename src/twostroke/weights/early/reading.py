@@ -1,8 +1,8 @@
-"""Reads a model's files from the disk while the modules of a start are still imported.
+"""Reads a model's files from the disk in a thread, while the start of the program still imports modules.
 
-The parts that are not in memory are read in the order of the file, in few calls during which Python goes on. The parts
-are found before the thread begins: a thread that asks for each piece would wait for the interpreter, which a tokenizer
-holds for seconds. This module imports only modules that each start needs first.
+Parts that are not in memory are read in the order of the file. A few long system calls read them, during which other
+Python threads run. The parts are found before the thread begins: a thread that asks for each piece would wait for the
+interpreter, which a tokenizer holds for seconds. This module imports only modules that each start needs first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class FilePart(NamedTuple):
 
 
 class Fetched(Protocol):
-    """A file whose bytes the system brings into memory."""
+    """A file that can be read into the system's page cache. is_in_memory(offset): whether the page at an offset is
+    there. fetch: reads a part and returns the number of bytes read."""
 
     num_bytes: int
 
@@ -52,11 +53,11 @@ class Fetched(Protocol):
 
 
 class SystemFile:
-    """A file of this machine. Satisfies `Fetched`."""
+    """A real file, opened by its path. `Fetched` is its interface, so that tests can use another."""
 
     def __init__(self, path: str) -> None:
-        """Opens the file. Raises OSError, also where the file would take the place of a standard stream that is closed.
-        """
+        """Opens the file. Raises OSError, also where the file would get one of the descriptors 0 to 2 because a
+        standard stream is closed."""
         self._descriptor = os.open(path, os.O_RDONLY | here.file_flags(wait=False))
         self.num_bytes = os.fstat(self._descriptor).st_size
         if self._descriptor <= LAST_STREAM:

@@ -167,7 +167,8 @@ def _nvfp4(raw: U8Array) -> StoredValues:
 
 
 def _ue4m3(raw: U8Array) -> F32Array:
-    """Returns half of an unsigned float of 4 exponent and 3 mantissa bits; its NaN counts as 0."""
+    """Returns the scales of NVFP4: half the value of an unsigned float of 4 exponent and 3 mantissa bits, since the
+    codes are doubled. NaN counts as 0."""
     exponent, mantissa = (raw >> 3 & 15).astype(np.int32), (raw & 7).astype(np.float32)
     value = np.where(exponent == 0, np.ldexp(mantissa, -9), np.ldexp(1 + mantissa / np.float32(8), exponent - 7))
     return np.where(raw == 127, 0, value * np.float32(0.5)).astype(np.float32)

@@ -50,7 +50,7 @@ def _with_signs(magnitudes: I8Array, signs: U8Array) -> I8Array:
 
 
 def _odd(multipliers: NDArray[Any]) -> I16Array:
-    """Returns 2 s + 1 for each multiplier s."""
+    """Returns 2 s + 1 for each stored number s: these odd numbers multiply a block's scale."""
     return multipliers.astype(np.int16) * 2 + 1
 
 

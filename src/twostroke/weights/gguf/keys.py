@@ -142,7 +142,8 @@ class Keys:
         return [int(number) for number in found]
 
     def same(self, key: str, value: object) -> None:
-        """Raises UnsupportedModel where the file has the key with another value."""
+        """Raises UnsupportedModel where the file has the key with a value other than `value`. A file without the key is
+        accepted."""
         self._read.add(key)
         if self._values.get(key, value) != value:
             raise UnsupportedModel(

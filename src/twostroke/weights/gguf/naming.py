@@ -31,8 +31,8 @@ _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 def named_tensors(
     files: Mapping[str, GgufFile], family: Family, config: Config
 ) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-    """Yields all tensors of the files under our names. Also yields those tensors of our checkpoints whose values the
-    files have in keys. Tensors that the table does not know keep their own names."""
+    """Yields all tensors of the files under Hugging Face names. Also yields tensors of a Hugging Face checkpoint whose
+    values the files have as keys. A tensor that the family's table does not name keeps its stored name."""
     yield from ((name, NumbersOfKeys(values)) for name, values in family.numbers(config).items())
     by_layer: dict[str | None, dict[str, tuple[GgufFile, str]]] = {}
     for file in files.values():
@@ -56,8 +56,9 @@ def named_tensors(
 
 
 class _Names(Struct, frozen=True):
-    """Gives our names to the stored tensors of one layer, or to those outside the layers. table: stored name -> our
-    name. prefix: the beginning of our names. layer: the layer's number, 0 outside the layers."""
+    """Gives Hugging Face names to the stored tensors of one layer, or to those outside the layers. table: stored name
+    -> Hugging Face name. prefix: the text before each name that results. layer: the layer's number, 0 outside the
+    layers."""
 
     family: Family
     config: Config
@@ -66,7 +67,8 @@ class _Names(Struct, frozen=True):
     layer: int
 
     def of(self, rest: str, file: GgufFile, stored: str) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-        """Yields one stored tensor under our names. rest: the tensor's name in the layer. Raises CorruptModel."""
+        """Yields what one stored tensor becomes under Hugging Face names. rest: the tensor's name without the layer's
+        prefix. Raises CorruptModel."""
         try:
             yield from self._found(rest, file, stored)
         except (ArithmeticError, LookupError, TypeError, ValueError):

@@ -37,7 +37,8 @@ KINDS: Mapping[str, ProjectorKind] = {
 _LAYER = re.compile(r"v\.blk\.(\d{1,5})\.(\w+)\.(weight|bias|(?:in|out)put_(?:min|max))")
 _DEEP = re.compile(r"v\.deepstack\.(\d{1,5})\.(norm|fc1|fc2)\.(weight|bias)")
 FRAMES = ("v.patch_embd.weight", "v.patch_embd.weight.1")
-"""The tensors with the kernels of two frames, which checkpoints have as one tensor."""
+"""The stored names of the patch convolution's kernel for the first and the second frame of a video. Checkpoints have
+both as one tensor."""
 PARTS = ("attn_q", "attn_k", "attn_v")
 
 
@@ -145,9 +146,10 @@ def _named(file: GgufFile, kind: ProjectorKind, tower: Config) -> Iterator[tuple
 def _of_layer(
     file: GgufFile, kind: ProjectorKind, found: re.Match[str], heads: int, *, swapped: bool
 ) -> Iterator[tuple[str, TensorSource]]:
-    """Yields a tensor of a layer under our name. If q, k and v are stored separately, all three come with the first.
+    """Yields what a stored tensor of a layer becomes under its Hugging Face name. If checkpoints have q, k and v as one
+    tensor, it is yielded for q; k and v yield nothing.
 
-    heads: the number of heads of q and of k.
+    heads: the number of heads of q and of k. swapped: True where the file has the names ffn_up and ffn_down exchanged.
     """
     stored, (number, word, ending) = found[0], found.groups()
     word = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}.get(word, word) if swapped else word

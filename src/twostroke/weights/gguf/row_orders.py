@@ -1,6 +1,7 @@
 """The orders in which a GGUF file stores rows that our checkpoints have in another order.
 
-An order is an array: our row -> the stored row, where stored tensors are laid end to end.
+An order is an array: order[i] is the stored row that becomes row i of our tensor. If a tensor is made of several stored
+tensors, their rows are numbered on from one to the next.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def axes_in_turn(rows: int, heads: int) -> I32Array:
 
 
 def pairs_of_halves(rows: int, dim: int, turned: int) -> I32Array:
-    """Returns the order for heads of `dim` rows. The first `turned` rows are stored as the first rows of all pairs,
-    then the second rows of all pairs, and are read pair by pair. The other rows of a head stay."""
+    """Returns the order for heads of `dim` rows whose first `turned` rows are rotated. The file stores these rows as
+    two halves: the first rows of all rotary pairs, then the second rows. The result has both rows of a pair next to
+    each other. The other rows of a head keep their places."""
     if dim <= 0 or rows % dim or turned % 2 or turned > dim:
         raise ValueError(f"{rows} rows of heads of {dim}, {turned} of which turn")
     own = np.arange(rows, dtype=np.int32)

@@ -112,7 +112,7 @@ def _bigcode(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _olmo(keys: Keys, _: Config) -> dict[str, Any]:
-    """Returns the fields of OLMo, whose norms have no weights, and one epsilon."""
+    """Returns the fields of OLMo. Its norms have no weights, and their epsilon is always 1e-5."""
     if abs(keys.number("attention.layer_norm_epsilon", 1e-5) - 1e-5) > 1e-9:
         raise keys.wrong("attention.layer_norm_epsilon", "It is 1e-5 in this family.")
     return {"clip_qkv": keys.number(CLIP, 0.0) or None}

@@ -63,9 +63,9 @@ LOGIT_ROWS = (KeyRow("logit_scale", "logit_scale", float, silent=0.0625),)
 
 
 def gemma_scores(wide: int) -> Any:
-    """Returns a function that computes the scale of attention scores, for which there is no key. The scale comes from
-    the size of a head. In the model with `wide` layers it comes from the model's width, divided by the number of heads.
-    llama.cpp uses the same rule."""
+    """Returns a function for Family.more that computes the scale of attention scores, for which files have no key. The
+    scale comes from the size of a head. Only in the model whose number of layers is `wide`, it comes from the model's
+    width divided by the number of heads, as in llama.cpp."""
 
     def more(_: Keys, config: Config) -> dict[str, Any]:
         if config.get("num_hidden_layers") == wide:
@@ -150,8 +150,8 @@ NUMBERS_OF_XIELU: Mapping[str, Shape] = {"alpha_p": (1,), "alpha_n": (1,), "beta
 
 
 def _apertus(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of Apertus. The file has the activation's numbers as keys, one for each layer. Without
-    divisors, rotations are not scaled."""
+    """Returns the fields of Apertus. The file has the numbers of the xIELU activation as keys, one for each layer. If
+    the file has no tensor with factors of the rotary frequencies, the rope is not scaled."""
     layers = int(config["num_hidden_layers"])
     rope = config.get("rope_scaling") or {"rope_type": "default"}
     numbers = {name: keys.floats(f"xielu.{name}", layers) for name in NUMBERS_OF_XIELU}

@@ -1,7 +1,7 @@
-"""Decoders with latent attention.
+"""Decoders with latent attention (MLA).
 
-The second product of keys and values is stored for each head in the forms that the absorbed products need: keys as
-(latent, head) and values as (head, latent). Older files have it as Hugging Face checkpoints do. Sources:
+Current files store kv_b_proj as two tensors with a matrix for each head, ready for absorbed attention: keys as (latent,
+head) and values as (head, latent). Older files have kv_b_proj as Hugging Face checkpoints do. Sources:
 conversion/{deepseek,minicpm,mistral,mistral3}.py of llama.cpp.
 """
 
@@ -66,7 +66,8 @@ def latent_heads(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _stretched(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the yarn rope with the factor of attention scores: the key holds a tenth of mscale_all_dim."""
+    """Returns the YaRN rope with mscale and mscale_all_dim, which scale attention scores. The file's key
+    yarn_log_multiplier holds a tenth of mscale_all_dim."""
     rope = config.get("rope_scaling")
     if rope is None or not keys.has("rope.scaling.yarn_log_multiplier"):
         return {}

@@ -81,7 +81,8 @@ def two_by_two(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
 
 
 def expert_by_expert(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """Returns the order that gives, for each expert, all rows of the first tensor, then those of the second."""
+    """Returns the row order that joins two stacks of experts' matrices: for each expert, all rows of its matrix in the
+    first stack, then those in the second."""
     return taken_in_turn(shapes[0][0], (shapes[0][1], shapes[1][1]))
 
 

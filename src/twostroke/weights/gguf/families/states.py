@@ -108,8 +108,8 @@ def _mamba2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _every(layers: list[bool]) -> tuple[int, int]:
-    """Returns the period and the offset of the layers that are true. Where fewer than two are true, the period is the
-    number of layers."""
+    """Returns the period and the offset of the True entries: every fourth layer from layer 3 on is (4, 3). With fewer
+    than two True entries, the period is the number of layers. `layers` must be periodic."""
     at = [index for index, each in enumerate(layers) if each]
     period = at[1] - at[0] if len(at) > 1 else len(layers)
     return period, at[0] if at else 0

@@ -197,7 +197,7 @@ MAKERS: Mapping[str, Callable[[TokenList], dict[str, Any]]] = {
 
 
 def as_json(members: Mapping[str, Any]) -> str:
-    """Returns the members of a file as its text."""
+    """Returns the text of a JSON file with these members, such as tokenizer.json."""
     return json.dumps(members, ensure_ascii=False)
 
 

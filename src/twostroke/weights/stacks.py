@@ -36,7 +36,8 @@ class StackedTensor(Struct, frozen=True):
         return TensorInfo(whole.dtype, (self.num_rows, *columns), whole.offset, num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. The whole matrix is read."""
+        """Returns rows [first, first + count) of this part. The matrix is read whole from the stack each time. out: an
+        array for the rows."""
         matrix = self.stack.read_rows(self.matrix, 1)[0]
         own = (matrix.T if self.turned else matrix)[self.first_row :: self.step][: self.num_rows]
         rows = own[first : first + count]
@@ -53,13 +54,14 @@ class TurnedStack(Struct, frozen=True):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape, dtype and place."""
+        """The shape after the transposition, with the dtype and the place of the stored stack."""
         whole = self.stack.info
         count, columns, rows = whole.shape
         return TensorInfo(whole.dtype, (count, rows, columns), whole.offset, whole.num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. Each row of the first axis is a matrix."""
+        """Returns `count` matrices from matrix `first` on, each transposed to (rows, columns). out: an array for them.
+        """
         stored = self.stack.read_rows(first, count)
         turned = out if out is not None else np.empty((count, *self.info.shape[1:]), stored.dtype)
         turned.reshape(count, *self.info.shape[1:])[...] = stored.transpose(0, 2, 1)

@@ -109,7 +109,7 @@ def _holds_ordered(kind: WeightKind, held: frozenset[str], tensor: QuantizedTens
 def stored_format(infos: list[TensorInfo], plain: bool) -> WeightFormat:
     """Returns the format that keeps tensors of these types without loss; bf16, with loss, where there is none.
 
-    plain: False where rows or columns are taken in another order than the file's.
+    plain: True where the matrix has the rows and columns in the order of the file. Only then can a stored kind be used.
     """
     types = {info.blocks or info.dtype for info in infos}
     if types == {"F32"}:
@@ -162,7 +162,8 @@ def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], No
 
 
 def part_bytes(part: Tensor, checkpoint: Checkpoint) -> int:
-    """Returns the bytes of a tensor, or of the one matrix that the part uses, in the file."""
+    """Returns the number of bytes in the file of the tensor of a part. If the part uses one matrix of a stack, only the
+    bytes of this matrix count."""
     info = checkpoint.info(part.name)
     return info.num_bytes if part.matrix is None else info.num_bytes // max(1, info.rows)
 
@@ -180,8 +181,9 @@ def _held(info: TensorInfo, held: frozenset[str]) -> bool:
 
 
 def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32Array] | None:
-    """Returns the tensor of a GGUF file and the rows of it that form a part. Returns None where the part takes columns,
-    or where its rows are the file's columns."""
+    """Returns the tensor of a GGUF file in which a part's rows are whole stored rows, and their numbers there. Returns
+    None where the part takes some columns only, where its rows are the file's columns, or where the file is not a GGUF
+    file."""
     tensor = checkpoint.tensors[part.name]
     if not isinstance(tensor, GgufTensor) or tensor.elements or tensor.info.shape != part.shape:
         return None
@@ -195,8 +197,8 @@ def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32A
 
 
 def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Array] | None:
-    """Returns one stored tensor and the rows of it that form a part, for `rows_in_file`. Returns None where no single
-    stored tensor has the whole part. tensor: joined from stored tensors, some of them transposed."""
+    """Does the work of `rows_in_file` for a tensor joined from several stored tensors, some of them transposed. Returns
+    the one stored tensor with all rows of the part, and their numbers there; None where there is none."""
     if part.matrix is not None or part.transposed != (part.columns is not None):
         return None
     chosen = _chosen(part, tensor.matrix_rows) if part.columns is None else np.arange(*part.columns, dtype=np.int32)
@@ -204,7 +206,8 @@ def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Ar
 
 
 def _chosen(part: Tensor, matrix_rows: int) -> I32Array:
-    """Returns the rows of its matrix that a part uses."""
+    """Returns the numbers of the rows that a part uses, within its tensor or its one matrix of a stack, in the part's
+    order."""
     rows = np.arange(matrix_rows, dtype=np.int32)
     if part.order is not None:
         rows = rows[list(part.order.index)]

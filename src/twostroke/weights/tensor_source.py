@@ -21,7 +21,7 @@ ORDER = ".column_order"
 SourceArray = F32Array | U16Array
 """The numbers of a tensor, as readers return them: float32, or uint16 with the bits of bf16."""
 LIMIT = 2.0**60
-"""Neither matrices nor vectors may have a number of this magnitude: codecs square weights in float32."""
+"""The magnitude that no number of a matrix or vector may reach: codecs square weights in float32."""
 
 
 class TensorInfo(Struct, frozen=True):

@@ -28,7 +28,8 @@ def wanted_tensors(model: Model) -> Iterator[Tensor]:
 
 
 def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
-    """Returns the checkpoint with its tensors under the names, and in the stacks, that the program reads."""
+    """Returns the checkpoint with each tensor under the name that the program reads. Experts' matrices are also split
+    from stacks, or stacks transposed, as the program needs them, and tensors that count as zeros are added."""
     names = program_names(checkpoint.names, model)
     checkpoint = checkpoint.renamed(names) if names else checkpoint
     if model.zeros:

@@ -20,8 +20,8 @@ STORED_GROUP = 256
 """The number of columns in a group of a stored kind: such weights keep a file's codes and are packed group by group."""
 
 FINE_COLUMNS = 32
-"""The number of columns of activations that share a scale, for the kinds of stored weights (such as Q8_0) with which
-other programs, such as llama.cpp, round activations in blocks of 32 columns."""
+"""The number of columns of activations that share a scale with some stored kinds (such as Q8_0). Other programs, such
+as llama.cpp, round activations for these kinds in blocks of 32 columns."""
 
 SUBGROUP_COLUMNS = 16
 """The number of int4 columns that share a multiplier."""

@@ -53,7 +53,7 @@ class Fetched(Protocol):
 
 
 class SystemFile:
-    """A real file, opened by its path. `Fetched` is its interface, so that tests can use another."""
+    """A file of this machine, opened by its path; tests use another `Fetched`. Satisfies `Fetched`."""
 
     def __init__(self, path: str) -> None:
         """Opens the file. Raises OSError, also where the file would get one of the descriptors 0 to 2 because a

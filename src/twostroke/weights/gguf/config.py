@@ -35,8 +35,8 @@ NUMBERS = {
 }
 """Key without the architecture -> field of config.json."""
 UNSEEN = ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
-"""Fields of config.json of which no tensor gives a sign. A file has their keys only where they change the arithmetic,
-so a file with such a key is refused if the code of its family does not read the field."""
+"""Fields of config.json of which no tensor gives a sign. A file has their keys only where they change the arithmetic.
+So a file with such a key is refused if its family's code does not read the field."""
 
 MOST_LAYERS = 4096
 

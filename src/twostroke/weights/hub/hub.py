@@ -1,8 +1,9 @@
-"""Finds a model's folder or file, from a path or a hub id. It downloads safetensors, tokenizer and settings, or GGUF,
-and no code.
+"""Finds a model's folder or file, from a path or a hub id. From the hub it downloads safetensors, tokenizer and
+configuration files, or a GGUF file, but never code.
 
 huggingface_hub keeps the cache and the login; it is imported only when a hub id is asked for. Weights are fetched by
-resume.py, which can continue inside a file. All other files, and the snapshot's links, are fetched by huggingface_hub.
+resume.py, which can continue inside a file. huggingface_hub fetches all other files, and makes the links from a
+snapshot to its files.
 """
 
 from __future__ import annotations

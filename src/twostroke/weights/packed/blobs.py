@@ -23,7 +23,8 @@ ALIGNMENT_BYTES = 64
 
 
 class Blob(Struct, frozen=True):
-    """Bytes with a name."""
+    """The name and length of one blob: the bytes of one array of packed weights, for example `key`.data or
+    `key`.scales."""
 
     key: str
     num_bytes: int
@@ -51,7 +52,8 @@ class MemoryTarget:
         return self.blobs[key][first_byte : first_byte + num_bytes]
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """Does nothing: `area` returned the memory of the blob itself, so the bytes are already there."""
+        """Does nothing: the memory that the method `area` returned belongs to the blob, so its bytes are already there.
+        """
 
 
 def plan_blobs(model: Model, format_for: FormatChoice) -> tuple[Blob, ...]:

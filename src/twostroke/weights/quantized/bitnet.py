@@ -1,11 +1,11 @@
 """BitNet b1.58's matrices: each number is -1, 0 or 1, times one scale for the whole matrix.
 
-    x.weight        (rows / 4, columns) uint8: code + 1 of row r in bits 2 q and 2 q + 1 of row r - q * rows / 4, q the
-                    quarter in which r lies
+    x.weight        (rows / 4, columns) uint8: byte row p holds rows p + q * rows / 4 for q = 0 to 3, each number plus 1
+                    in bits 2 q and 2 q + 1
     x.weight_scale  (1,), which is the scale (AutoBitLinear), or one over it (BitLinear)
 
-Or x.weight is plain, and the scale is the mean magnitude of all its numbers. Then the codes are the numbers divided by
-the scale, rounded to the nearest of the three ("online", for checkpoints that are trained further). Source:
+In other checkpoints, which are trained further ("online"), x.weight is an unquantized matrix. Its scale is the mean
+magnitude of its numbers, and each number is divided by the scale and rounded to -1, 0 or 1. Source:
 integrations/bitnet.py of transformers 5.23.
 """
 
@@ -23,7 +23,7 @@ from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
 from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTensors
 
 EACH = 4
-"""The number of rows that share a row of bytes."""
+"""The number of matrix rows whose 2-bit codes one stored row of bytes holds."""
 BLOCK_ROWS = 1024
 """The number of rows that are read at once for the mean of a plain matrix."""
 LEAST = 1e-5

@@ -115,7 +115,7 @@ class TableMatrix:
         return found
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Raises TypeError: no packed kind holds a table of floats."""
+        """Raises TypeError: no stored kind keeps codes that stand for entries of a table of floats."""
         raise TypeError(f"{self.packed.name} is not kept as {kind.name}")
 
 

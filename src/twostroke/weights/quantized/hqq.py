@@ -184,7 +184,8 @@ def _packed_rows(rows: int, bits: int) -> int:
 
 
 def _unpacked(packed: NDArray[np.uint8] | NDArray[np.int32], bits: int) -> NDArray[np.uint8]:
-    """Unpacks (n, width) to (n * codes of a word, width), the highest bits first."""
+    """Unpacks (n, width) words to (n * codes of a word, width): first the highest code of all words, then the next
+    lower code of all words, and so on."""
     if bits == 8:
         return packed.astype(np.uint8, copy=False)
     each = THREE_BITS_IN_A_WORD if bits == 3 else 8 // bits

@@ -20,8 +20,8 @@ class IndexedMatrix(ABC):
     __slots__ = ()
 
     IN_ORDER: ClassVar[int | None] = None
-    """The number that fills `g_idx` where all columns lie in the order of their groups; None where the format has no
-    such number."""
+    """The value of every entry of `g_idx` that means that columns lie in the order of their groups; None where the
+    format has no such value."""
     g_idx: StoredPart | None
 
     @property

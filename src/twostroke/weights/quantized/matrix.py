@@ -62,7 +62,7 @@ class OrderedMatrix(Protocol):
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the matrix without loss after its columns are sorted by group."""
+        """The stored kinds that keep the matrix without loss if its columns are sorted by group (act-order)."""
 
     def column_order(self) -> I32Array | None:
         """Returns (columns,): for each sorted column, the number of that column in the file. Returns None where columns
@@ -118,8 +118,8 @@ class GroupedRows(Struct, frozen=True, eq=False):
         return found
 
     def stored(self, kind: WeightKind) -> StoredValues:
-        """Returns the rows as codes and scales for an affine kind, or for FLAT4 where all zero points are in the
-        middle; columns are sorted by group."""
+        """Returns the rows as codes and scales, with columns sorted by group. kind: an AFFINE kind; or FLAT4, where all
+        zero points are half of the codes' range."""
         wide = kind.step_columns
         at = np.arange(self.codes.shape[1] // wide) * wide // self.group
         if self.group_of is not None:

@@ -1,4 +1,4 @@
-"""MLX's affine matrices, and the modes that exist.
+"""MLX's affine matrices, and a list of MLX's quantization modes.
 
     x.weight (rows, columns * bits / 32) uint32    codes along the columns, lowest bits first
     x.scales, x.biases (rows, groups) float16, bfloat16 or float32
@@ -54,12 +54,13 @@ class OneOfStack:
 
     @property
     def info(self) -> TensorInfo:
-        """The matrix's shape and bytes; the offset is the stack's."""
+        """The shape, dtype and number of bytes of the one matrix. The offset is that of the whole stack in the file."""
         whole = self.stack.info
         return TensorInfo(whole.dtype, whole.shape[1:], whole.offset, whole.num_bytes // whole.shape[0])
 
     def read_raw(self, first: int, count: int) -> U8Array:
-        """See RawTensor. The whole matrix is read."""
+        """Returns the bytes of rows [first, first + count) of the one matrix. The file is read for the whole matrix
+        each time."""
         own = self.info
         each = own.num_bytes // max(1, own.rows)
         return self.stack.read_raw(self.index, 1).reshape(-1)[first * each : (first + count) * each]

@@ -30,14 +30,15 @@ class RawTensor(Protocol):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape, type and place."""
+        """The tensor's shape, dtype, and place in the file."""
 
     def read_raw(self, first: int, count: int) -> U8Array:
         """Returns the bytes of rows [first, first + count). Raises CorruptModel where the file ends early."""
 
 
 class StoredPart(Struct, frozen=True, eq=False):
-    """One stored tensor. seen_as: the real type of the bytes, where they are stored under a type of whole numbers."""
+    """One stored tensor of a quantized matrix, such as its codes or its scales. seen_as: the real type of the elements,
+    where the file stores their bytes under an integer type; else ""."""
 
     name: str
     tensor: RawTensor

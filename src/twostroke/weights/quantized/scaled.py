@@ -48,7 +48,9 @@ class ScaledMatrix:
         zero: StoredPart | None = None,
         divisor: float = 1.0,
     ) -> ScaledMatrix:
-        """Returns the matrix. Raises CorruptModel where there are not as many scales as tiles."""
+        """Returns the matrix. words: a description of the format, for people. tile: the rows and columns that share a
+        scale; 0 for all. Raises CorruptModel where the shape of `scale` or `zero` does not have one number for each
+        tile."""
         if len(weight.shape) != 2:
             raise weight.wrong(f"It has the shape {list(weight.shape)}, expected two sizes.")
         wanted = tuple(-(-size // (part or max(1, size))) for size, part in zip(weight.shape, tile, strict=True))
@@ -60,7 +62,7 @@ class ScaledMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers, (rows, columns)."""
+        """The shape of the matrix, (rows, columns)."""
         return self.weight.shape
 
     @property
@@ -74,7 +76,8 @@ class ScaledMatrix:
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix. Whole numbers in groups of one row can be kept; floats of 8 bits cannot."""
+        """The stored kinds that keep the matrix without loss. There are none for floats of 8 bits, and for whole
+        numbers where rows share a scale."""
         if self.weight.dtype != "I8" or self.tile[0] not in (0, 1):
             return frozenset()
         return affine_kinds(8, self.shape[1], self._columns)

@@ -22,8 +22,8 @@ from twostroke.weights.quantized.parts import StoredPart
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SmallFloatMatrix:
-    """A matrix of 4-bit floats. Satisfies `QuantizedMatrix`. divided: True where scales are divided by `whole`, False
-    where they are multiplied by it."""
+    """A matrix of 4-bit floats. Satisfies `QuantizedMatrix`. whole: one number for all scales. divided: True where
+    scales are divided by `whole`, False where they are multiplied by it."""
 
     words: str
     codes: StoredPart

@@ -1,4 +1,4 @@
-"""A quantized matrix as a tensor of a checkpoint, and the order of its columns as another tensor."""
+"""A quantized matrix as a tensor of a checkpoint. The column order of a matrix with act-order is another tensor."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class OrderTensor(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor (columns,), which has no bytes in the files."""
+        """The info of a float tensor with the shape (columns,). It has no bytes in the files, because it is computed
+        from the matrix."""
         return TensorInfo("F32", self.tensor.matrix.shape[-1:], 0, 0)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:

@@ -148,7 +148,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _inner(folder: Path, path: Path) -> str:
-    """Returns the name of a file inside its snapshot."""
+    """Returns a file's name relative to the snapshot in which it lies. folder: the repository's folder in the hub's
+    cache."""
     return "/".join(path.relative_to(folder / "snapshots").parts[1:])
 
 

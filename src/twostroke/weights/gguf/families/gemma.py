@@ -72,8 +72,8 @@ rotated."""
 
 
 def _shared(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields that Gemma 3n and Gemma 4 both have: the types of the layers, whether the head is the
-    embedding, and the number of tokens in the table of per-layer embeddings."""
+    """Returns the fields that Gemma 3n and Gemma 4 share: the layers' types, whether the head is the embedding, and the
+    number of tokens in the table of per-layer embeddings."""
     layers = int(config["num_hidden_layers"])
     said = windows_of(keys, config, every=6)
     found = {

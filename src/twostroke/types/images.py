@@ -80,8 +80,8 @@ class Patching(Struct, frozen=True):
 
 class RowFold(Struct, frozen=True):
     """A place in the middle of an image encoder at which neighbouring patches become one row. layer: the number of the
-    attention before this place. In this attention, a patch sees only the patches that become one row with it. side: the
-    number of patches on each side of the square that becomes one row."""
+    attention layer before this place. In this layer, a patch sees only the patches that become one row with it. side:
+    the number of patches on each side of the square that becomes one row."""
 
     layer: int
     side: int
@@ -93,13 +93,13 @@ class RowFold(Struct, frozen=True):
 
 
 class Sheet(Struct, frozen=True):
-    """A grid of squares that show one picture together. Each square is encoded alone, and the rows of all squares are
-    read line by line.
+    """A grid of squares that show one picture together. Each square is encoded alone. The image rows of all squares are
+    then read line by line across the whole grid.
 
     across, down: the number of squares in a line, and the number of lines of squares. side: the image rows along one
     side of a square. left, top, columns, lines: the part of the grid that is read, in image rows. width, height: the
-    size, in image rows, to which this part is fitted. ends_lines: True where the row that ends a line stands after each
-    line, False where it stands once after all lines.
+    size, in image rows, to which this part is scaled. ends_lines: True where an extra row that ends a line comes after
+    each line, False where one such row comes after all lines.
     """
 
     across: int
@@ -121,7 +121,8 @@ class Sheet(Struct, frozen=True):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of lines of image rows, and the number of rows in a line."""
+        """The number of lines, and the number of rows in a line, of all rows that the grid gives to the prompt, rows
+        that end lines included."""
         return (self.height, self.width + 1) if self.ends_lines else (1, self.width * self.height + 1)
 
     @property

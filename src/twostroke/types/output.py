@@ -141,8 +141,8 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One finished answer. num_output_tokens: the tokens generated, with the end token and the tokens that a stop
-    string took away. score: for an answer chosen among several, the mean log probability, or the score that a beam
-    search compares."""
+    string took away. score: for an answer chosen among several, the mean log probability of its tokens, or its score in
+    the beam search."""
 
     index: int
     text: str

@@ -110,7 +110,7 @@ class PlannedSequence(NamedTuple):
 
 
 class Hold(enum.StrEnum):
-    """Why the first of the waiting requests was not admitted."""
+    """Why the first request of the waiting queue was not admitted to the step."""
 
     TOKENS = "the step's token budget was full"
     SEQUENCES = "all places of the batch were taken"
@@ -136,8 +136,9 @@ class Preemption(Struct, frozen=True):
 
 
 class Copies(NamedTuple):
-    """The copies to make before a step, each list in order. states: (from slot, to slot) in every state cache; from -1
-    sets the slot to zero. pages: (group, from page, to page) in every layer of that page group."""
+    """The copies to make before a step, each list in order. states: (from slot, to slot) in every state cache; -1 in
+    place of the first slot sets the second to zero. pages: (group, from page, to page) in every layer of that page
+    group."""
 
     states: tuple[tuple[int, int], ...] = ()
     pages: tuple[tuple[int, int, int], ...] = ()
@@ -148,8 +149,8 @@ NO_COPIES = Copies()
 
 class SpanWork(NamedTuple):
     """Work on rows of an image that see each other, which go through the language model in pieces over several steps.
-    planned: the sequence with all of these rows, whose logits are needed when the last piece is done. pieces: the
-    pieces that this step computes, in order. ends: whether the last piece is among them."""
+    planned: the sequence with all of these rows; its logits are computed with the last piece. pieces: the pieces that
+    this step computes, in order. ends: whether the last piece of these rows is one of `pieces`."""
 
     planned: PlannedSequence
     pieces: tuple[SpanPiece, ...]
@@ -176,8 +177,8 @@ NO_TURN = EncodeTurn()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step. sequences: decoding ones first, then prefill chunks. preemptions: the sequences that were preempted for
-    this step.
+    """What one step computes. sequences: the sequences of the step, decoding ones first, then prefill chunks.
+    preemptions: the sequences that were preempted for this step.
 
     held: why the next request of the queue was not admitted; None where no request waits. state_copies, page_copies:
     the copies made in order before the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all

@@ -21,8 +21,8 @@ class TokenLogprob:
 
 
 class Continuation(NamedTuple):
-    """A token that may come next in a beam. score: its log probability with the request's changes of the logits.
-    logprob: its log probability without them."""
+    """A token that may come next in a beam. score: its log probability after the request's changes of the logits
+    (penalties, bias, masks). logprob: its log probability without these changes."""
 
     token_id: int
     score: float

@@ -11,8 +11,9 @@ from twostroke.types.result import StepResult
 
 
 class VerifiedGuesses(Struct, frozen=True):
-    """guesses: the number of guesses, each of one or more tokens. tokens: the tokens in all guesses. accepted: the
-    number of these tokens that were accepted. by_place: the accepted tokens by their place in the guess."""
+    """Counts of the guesses in verified steps. guesses: the number of guesses, each of one or more tokens. tokens: the
+    tokens in all guesses. accepted: the number of these tokens that were accepted. by_place: how many first tokens,
+    second tokens and so on of guesses were accepted."""
 
     guesses: int = 0
     tokens: int = 0

@@ -15,8 +15,8 @@ FILE_NAME = "generation_config.json"
 
 @dataclass(frozen=True, slots=True)
 class GenerationDefaults:
-    """sampling: the parameters that the file sets, by the names of SamplingParams. eos_token_ids: the end tokens; may
-    be empty."""
+    """The defaults of a model's publisher. sampling: the parameters that generation_config.json sets, by the names of
+    SamplingParams. eos_token_ids: the end tokens; may be empty."""
 
     eos_token_ids: tuple[int, ...] = ()
     sampling: Mapping[str, float | int] = field(default_factory=lambda: MappingProxyType({}))

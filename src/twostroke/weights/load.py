@@ -151,7 +151,8 @@ def _inverse_lengths(checkpoint: Checkpoint, vector: Vector) -> F32Array:
 
 
 def _shared_bias(checkpoint: Checkpoint, vector: Vector) -> F32Array:
-    """Returns the mean of a rotated bias, head after head; see VectorForm.SHARED_BIAS."""
+    """Returns, for a bias of heads with rotary positions, the mean of the rotated bias over many positions; see
+    VectorForm.SHARED_BIAS."""
     bias = np.concatenate([_numbers_of(checkpoint, part) for part in vector.parts])
     _check_usable(bias, vector.parts[0].name)
     size, *means = vector.numbers

@@ -29,7 +29,7 @@ class StackedTensor(Struct, frozen=True):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape and dtype; the offset is the stack's."""
+        """The shape of this part and its dtype. The offset is that of the whole stack in the file."""
         whole = self.stack.info
         count, rows, *columns = (whole.shape[0], whole.shape[2], whole.shape[1]) if self.turned else whole.shape
         num_bytes = whole.num_bytes // (count * rows) * self.num_rows
@@ -69,7 +69,8 @@ class TurnedStack(Struct, frozen=True):
 
 
 def facing(tensors: Mapping[str, TensorSource], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorSource]:
-    """Returns the tensors. A stack whose matrices are the transposes of the wanted ones is replaced by a TurnedStack.
+    """Returns the tensors, with a TurnedStack in place of each stack whose matrices are transposed compared with
+    `shapes`.
 
     Published checkpoints of Qwen3-VL-MoE have stacks (experts, columns, rows); checkpoints that transformers saves have
     (experts, rows, columns).
@@ -85,8 +86,8 @@ def _turned(tensor: TensorSource, shape: tuple[int, ...] | None) -> bool:
 
 
 def unstacked(tensors: Mapping[str, TensorSource], stacks: Sequence[ExpertStack]) -> dict[str, TensorSource]:
-    """Returns the tensors, where stacks of three axes that divide into the named matrices are replaced by these
-    matrices."""
+    """Returns the tensors, with one tensor for each matrix or bias of each expert in place of the stacks that `stacks`
+    describes."""
     found: dict[str, TensorSource] = {}
     for name, tensor in tensors.items():
         stack = next((each for each in stacks if name.endswith(each.name)), None)

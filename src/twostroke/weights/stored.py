@@ -52,8 +52,9 @@ HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
         (WeightKind.AFFINE8_32, ""),
     )
 )
-"""The packed kinds, the smallest first, each with the block types of ggml that it holds exactly. A matrix gets the
-first kind that holds the types of all its tensors. Other formats name the kinds themselves (`TensorInfo.kinds`)."""
+"""The stored kinds, the smallest first, each with the block types of ggml that it keeps without loss. A matrix gets the
+first kind that keeps the types of all its tensors. Matrices of other formats name such kinds themselves
+(`TensorInfo.kinds`)."""
 
 
 def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], WeightFormat | None]:
@@ -215,7 +216,7 @@ def _chosen(part: Tensor, matrix_rows: int) -> I32Array:
 
 
 def _of_rows(part: Tensor, checkpoint: Checkpoint) -> TensorInfo:
-    """Returns the info of the part's tensor with the columns as the last axis, along which its blocks lie."""
+    """Returns the info of a part's tensor as if it had the columns, along which its blocks lie, as its last axis."""
     info = checkpoint.info(part.name)
     if not part.transposed or len(info.shape) < 2:
         return info

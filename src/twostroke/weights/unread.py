@@ -17,7 +17,7 @@ NO_NEWS = re.compile(r"(.*\.)?(position_ids|pooler\..*)")
 """Tensors that need no report when they are not read. Tables of positions are computed again, and embeddings do not
 need an encoder's pooler (a layer after it)."""
 PREDICTION = re.compile(r"(.*\.)?mtp(_layers)?\..*")
-"""Tensors that predict further tokens. Layers beyond the model's number of layers do the same."""
+"""Tensors for multi-token prediction. Layers after the model's last layer are also for this."""
 _LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")
 TIED_HEADS = frozenset(
     ("lm_head.weight", "head.weight", "output.weight", "output_projection.weight", "decoder.weight", "lm_head.bias")

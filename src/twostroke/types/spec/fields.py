@@ -24,10 +24,11 @@ FIX = "Compare it with the model's original page, or download the model again."
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The members of one JSON object. place: its name in messages ("config.json", "config.json: rope_scaling").
+    """The members of one JSON object. place: the object's name in messages ("config.json", "config.json:
+    rope_scaling").
 
     A member that is null counts as absent, except for `has`. Every reader raises CorruptModel that names the field.
-    read: the names that were asked for, also through objects that `changed` made from this one.
+    read: the names of the members that were read so far, also through objects that `changed` made from this one.
     """
 
     values: Mapping[str, Any]

@@ -24,7 +24,7 @@ FINE_COLUMNS = 32
 as llama.cpp, round activations for these kinds in blocks of 32 columns."""
 
 SUBGROUP_COLUMNS = 16
-"""The number of int4 columns that share a multiplier."""
+"""The number of int4 columns that share a multiplier of their group's scale."""
 
 ROTATED_COLUMNS = 64
 """The number of columns of a block that is rotated (ops/rotation.py). It is a step of packed weights, so every matrix
@@ -71,7 +71,7 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_float(self) -> bool:
-        """Whether the kind keeps floats. Products with them round no inputs."""
+        """Whether the kind keeps floats; activations are then not rounded before a product."""
         return self in (WeightKind.F32, WeightKind.BF16)
 
     @property
@@ -152,7 +152,8 @@ class WeightKind(enum.IntEnum):
 
     @property
     def arithmetic(self) -> WeightKind:
-        """The kind whose products use the same instructions, so that its measured rates hold for this kind."""
+        """The kind whose products use the same instructions as products with this kind. Rates that were measured for it
+        also hold for this kind."""
         return WeightKind.INT8 if self.is_stored else self
 
 

@@ -71,7 +71,7 @@ class SystemFile:
         return here.fetch(self._descriptor, offset, num_bytes)
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         os.close(self._descriptor)
 
 
@@ -133,8 +133,8 @@ def _read(work: list[tuple[SystemFile, list[FilePart]]], closing: contextlib.Exi
 
 
 def weight_files(model: str) -> Iterator[str]:
-    """Yields the files of weights that a word names: a GGUF file with its parts, or the files of a folder. Yields
-    nothing for any other word."""
+    """Yields the files with weights of a model that the user names by a path: a GGUF file with its parts, or the
+    safetensors files of a folder. Yields nothing for any other text."""
     with contextlib.suppress(OSError):
         if os.path.isdir(model):
             yield from (entry.path for entry in sorted(os.scandir(model), key=_name) if _is_weights(entry))

@@ -19,8 +19,8 @@ from twostroke.weights.gguf.block_types import BlockType
 from twostroke.weights.gguf.grid_blocks import GRID_DECODERS
 
 READ_AS_FLOATS = ("F32", "F16", "BF16", "I32")
-"""The types whose numbers are read as float32. Whole numbers (I32) are tables of experts; below 2^24 float32 holds them
-exactly."""
+"""The types whose numbers are read as float32. I32 is for tables of the experts of each token; float32 holds whole
+numbers below 2^24 exactly."""
 
 
 def decode(block: BlockType, raw: U8Array) -> StoredValues:

@@ -160,7 +160,8 @@ class HeaderReader:
         return np.frombuffer(self._buffer[begin : self.at], dtype)
 
     def _strings_of(self, key: str, count: int) -> StoredStrings:
-        """Reads an array of strings: goes from length to length, up to the end of the last string."""
+        """Reads an array of strings without decoding them: it only moves from each length to the next, up to the end of
+        the last string."""
         self._strings += count
         if count > (self.file_bytes - self.at) // 8 or self._strings > MAX_STRINGS:
             self.refuse(f"the array {key[:100]!r} claims {count:,} strings")

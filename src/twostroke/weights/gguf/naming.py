@@ -1,4 +1,4 @@
-"""Maps names of stored tensors in GGUF files to the names of our checkpoints."""
+"""Maps names of stored tensors in GGUF files to the names in Hugging Face checkpoints."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ONE_EXPERT = re.compile(r"(ffn_(?:gate|up|down))\.(\d{1,5})\.(weight|bias)")
 _ENDING = re.compile(r"\.(weight|bias)$")
 
 ROTATION_DIVISORS = (("rope_freqs.weight",), ("rope_factors_short.weight", "rope_factors_long.weight"))
-"""Tensors that are read into config.json: the divisors of the frequencies of rotation; the second entry is for short
-and for long contexts."""
+"""Tensors with the numbers by which rotary frequencies are divided. They become a field of config.json. The second
+entry has one tensor for short and one for long contexts."""
 
 _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 
@@ -125,8 +125,8 @@ def _misfit(file: GgufFile, stored: str) -> CorruptModel:
 
 
 def order_of_pairs(family: Family, config: Config, stem: str, rows: int) -> I32Array | None:
-    """Returns for each of our rows the number of the stored row, where the file stores rows as rotary pairs. Returns
-    None for any other tensor."""
+    """Returns, for each row of a Hugging Face tensor, the number of the stored row, where the file stores rows of q or
+    k as rotary pairs. Returns None for any other tensor. stem: the stored name in the layer, without its ending."""
     heads = int(config.get("num_attention_heads") or 0)
     each = {"attn_q": heads, "attn_k": int(config.get("num_key_value_heads") or heads)}.get(stem, 0)
     return halves_of_pairs(rows, each) if family.pairs and each and rows % (2 * each) == 0 else None
@@ -173,9 +173,8 @@ def _joined(joined: Joined, tensors: Mapping[str, tuple[GgufFile, str]], config:
 
 
 def _parts(file: GgufFile, stored: str, place: Place, name: str, config: Config) -> Iterator[tuple[str, GgufTensor]]:
-    """Yields the tensors of our checkpoints that are stored as one tensor: one for each index of its first axis. They
-    are named with the texts of `place.parts`. Raises ValueError where the axis is longer or shorter than `place.parts`.
-    """
+    """Yields the Hugging Face tensors that a file stores as one tensor: one for each index of its first axis. They are
+    named with the texts of `place.parts`. Raises ValueError where the axis is longer or shorter than `place.parts`."""
     tensor = file.tensors[stored]
     rows = tensor.rows // len(place.parts)
     if tensor.shape[0] != len(place.parts):

@@ -1,4 +1,5 @@
-"""GGUF files of encoders of images (mmproj): their keys become the fields of config.json, their tensors get our names.
+"""GGUF files of encoders of images (mmproj): their keys become the fields of config.json, their tensors get Hugging
+Face names.
 
 Such a file lies next to the file of a language model. Facts that it lacks come from the family. Sources:
 conversion/base.py of llama.cpp.
@@ -83,7 +84,7 @@ def read_projector(path: Path) -> Projector:
 
 
 def open_projector(projector: Projector) -> Checkpoint:
-    """Returns the file's tensors under our names."""
+    """Returns the tensors of an mmproj file under Hugging Face names."""
     file = GgufFile.open(projector.path)
     try:
         tensors = dict(_named(file, projector.kind, projector.config["vision_config"]))
@@ -218,8 +219,8 @@ class KernelFrames(Struct, frozen=True, eq=False):
 
 
 class ColorsLast(Struct, frozen=True, eq=False):
-    """Convolution kernels (O, C, p, p) as a matrix (O, p * p * C), in which the colours of a pixel are neighbours.
-    Satisfies `TensorSource`."""
+    """Convolution kernels (O, C, p, p) as a matrix (O, p * p * C), in which the red, green and blue of a pixel are
+    neighbours. Satisfies `TensorSource`."""
 
     part: GgufTensor
 
@@ -273,7 +274,8 @@ def refuse_other_model(projector: Projector, architecture: str, width: int, mode
 
 
 def token_of_mark(added: object, mark: str) -> int | None:
-    """Returns the id of the token that stands in the places of image rows. added: added_tokens of tokenizer.json."""
+    """Returns the id of the token `mark`, which stands in the places of image rows. added: added_tokens of
+    tokenizer.json."""
     for each in added if isinstance(added, list) else ():
         if isinstance(each, dict) and each.get("content") == mark and isinstance(each.get("id"), int):
             return int(each["id"])

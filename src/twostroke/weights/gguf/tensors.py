@@ -1,4 +1,4 @@
-"""Tensors of GGUF files in the order and with the values that our checkpoints have.
+"""Tensors of GGUF files in the order and with the values that Hugging Face checkpoints have.
 
 This module undoes the converters' changes: the order of sizes, rows in another order, stacks of experts, transposed
 matrices, ones that were added to norms. Blocks are expanded to floats a piece at a time.

@@ -71,8 +71,8 @@ EMBEDDED_HINT = f"{EMBEDDED!r} is the small model that is part of this package"
 
 
 class ModelFolder(Struct, frozen=True):
-    """A model on this machine. path: a folder with config.json, or a GGUF file. source: the text that was asked for.
-    revision: the commit of a snapshot.
+    """A model on this machine. path: a folder with config.json, or a GGUF file. source: the name or path that the user
+    gave. revision: the commit of the hub's snapshot.
 
     headers: the headers of the GGUF file from which the folder was made, held so that each is parsed once
     (gguf/container.py).

@@ -1,5 +1,5 @@
-"""Packed weights as a row of byte blobs, in memory or in the cache file: their names and lengths, and the way back to
-weights.
+"""Packed weights as blobs (arrays of bytes with names), in memory or in the cache file: their names and lengths, and
+how weights are made of them again.
 
 A matrix has the blobs key.data, and key.scales and key.bias where it has scales and a bias; a norm has one, named by
 its key.
@@ -31,7 +31,8 @@ class Blob(Struct, frozen=True):
 
 
 class BlobTarget(Protocol):
-    """Takes blobs while they are made: in memory, or on the way to a file."""
+    """The place where blobs are filled: in memory, or on the way to a file. The packing asks for an area, fills it, and
+    reports it with `put`."""
 
     def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
         """Returns memory to fill with bytes [first_byte, first_byte + num_bytes) of a blob; 64-byte aligned, not

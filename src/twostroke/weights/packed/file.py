@@ -73,7 +73,8 @@ def always(_wait_s: float) -> bool:
 
 
 class PartialFile:
-    """A file of its full length next to its final path, which does not have its final name yet.
+    """A file of packed weights that does not have its final name yet. It has its full length and lies next to its final
+    path.
 
     whole: the file's bytes, where weights are packed straight into it because memory cannot hold both the weights and
     the file.

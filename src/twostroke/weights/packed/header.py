@@ -25,8 +25,8 @@ Key = Mapping[str, str]
 
 
 class StaleFile(Exception):
-    """The file is not the wanted one: another version, key or length, or it is damaged. The error's text is the reason.
-    """
+    """The file is not the planned one (another version, key or length), or it is damaged. The error's text is the
+    reason."""
 
 
 class Extent(Struct, frozen=True):

@@ -93,8 +93,8 @@ class RoundedPacking:
         """Adds all matrices of a weight, each in blocks of rows. order: the order in which columns are packed; None for
         the order of the checkpoint.
 
-        done: called with the bytes read, by the calling thread. Raises CorruptModel, OSError, of this weight or of an
-        earlier one.
+        done: called with the bytes read, by the calling thread. Raises CorruptModel or OSError, also where the packing
+        of a weight that was added earlier failed.
         """
         checkpoint, columns, rows = self._checkpoint, weight.columns, weight.rows
         dtypes = {readable_dtype(part.name, checkpoint.info(part.name)) for part in weight.parts}
@@ -146,8 +146,8 @@ class RoundedPacking:
 
 
 class _Rows:
-    """Reads the rows of several tensors, one tensor after the other. A tensor (or matrix of a stack) that is transposed
-    or needed in another order is read completely and kept until the next such tensor."""
+    """Reads the rows of several tensors, one tensor after the other. A tensor (or matrix of a stack) whose rows are
+    transposed or in another order is read whole. It is then kept until the next such tensor."""
 
     def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
         self._checkpoint, self._parts = checkpoint, parts

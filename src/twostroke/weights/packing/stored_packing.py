@@ -63,8 +63,8 @@ class _Place(NamedTuple):
 
 class StoredPacking:
     """Packs matrices one after the other, some panels at a time. As many pieces are packed at once as the packer has
-    threads, also where one matrix ends and the next begins. It is a context manager: all matrices that were added are
-    packed when it ends."""
+    threads; they may belong to different matrices. It is a context manager: all matrices that were added are packed
+    when it ends."""
 
     def __init__(self, target: BlobTarget, checkpoint: Checkpoint, packer: BlockPacker) -> None:
         self._target, self._checkpoint, self._packer = target, checkpoint, packer
@@ -141,7 +141,7 @@ class StoredPacking:
 
 
 def stored_rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
-    """Returns rows [first, first + count) of a weight as codes and scales, in the form of the packed kind. Raises
+    """Returns rows [first, first + count) of a weight as the codes and scales that the stored kind `kind` needs. Raises
     CorruptModel."""
     return _rows(list(_parts(_tensors(weight, checkpoint), first, count)), checkpoint, kind)
 
@@ -155,7 +155,7 @@ class _Tensor(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Rows [first, end) of one tensor of a matrix."""
+    """Rows [first, end) of one of the tensors that form a weight's matrices."""
 
     tensor: _Tensor
     first: int

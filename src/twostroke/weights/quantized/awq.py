@@ -27,7 +27,7 @@ from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_
 from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, StoredTensors
 
 PLACES = np.array([0, 4, 1, 5, 2, 6, 3, 7])
-"""The place, among the eight codes of a word, of the code for row 0, 1, ..., 7."""
+"""For rows 0 to 7 of a word (gemm), the place of the row's code in the word, counted from the lowest bits."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -38,8 +38,8 @@ _GPTQMODEL_3 = np.array((0x24924924, 0x92492492, 0x49249249), np.uint32)
 
 @dataclass(frozen=True, slots=True)
 class GptqSettings:
-    """How one matrix is stored. group: the columns of a group, 0 for one group a row. less_one: True where one was
-    subtracted from the zero points. gptqmodel: whether GPTQModel wrote the file."""
+    """How GPTQ stored one matrix. group: the columns of a group, 0 for one group a row. less_one: True where 1 was
+    subtracted from each zero point before it was stored. gptqmodel: whether GPTQModel wrote the file."""
 
     bits: int
     group: int

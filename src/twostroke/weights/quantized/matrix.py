@@ -46,7 +46,7 @@ class QuantizedMatrix(Protocol):
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the matrix without loss."""
+        """The stored kinds that keep the matrix without loss."""
 
     def values(self, first: int, count: int) -> F32Array:
         """Returns rows [first, first + count) as float32. Raises CorruptModel naming the stored tensor."""
@@ -76,10 +76,10 @@ class BankMatrix(Protocol):
 
     @property
     def bank_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the matrices without loss, as the file has them."""
+        """The stored kinds that keep the matrices without loss in the orientation of the file."""
 
     def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:
-        """Returns these rows of one matrix, as the file has it, as codes and scales. Raises CorruptModel."""
+        """Returns the rows with these numbers of one matrix in the file, as codes and scales. Raises CorruptModel."""
 
 
 def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:

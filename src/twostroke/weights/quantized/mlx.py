@@ -26,7 +26,7 @@ from twostroke.weights.tensor_source import TensorInfo
 
 @dataclass(frozen=True, slots=True)
 class MlxMode:
-    """The numbers of bits and the group sizes that a mode may have."""
+    """The numbers of bits and the group sizes that a quantization mode of MLX allows."""
 
     bits: tuple[int, ...]
     groups: tuple[int, ...]
@@ -47,7 +47,7 @@ MIXTRAL, MIXTRAL_NAMES = ".block_sparse_moe", {"gate_proj": "w1", "up_proj": "w3
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OneOfStack:
-    """One matrix of a stack. Satisfies `RawTensor`."""
+    """One expert's matrix as a tensor, read from a stored stack of all experts. Satisfies `RawTensor`."""
 
     stack: RawTensor
     index: int
@@ -109,7 +109,7 @@ class MlxMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers, (rows, columns)."""
+        """The shape of the dequantized matrix, (rows, columns)."""
         return self.weight.shape[0], self.scales.shape[1] * self.group
 
     @property

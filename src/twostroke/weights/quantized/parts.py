@@ -137,15 +137,16 @@ def _fits(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
 
 
 class Held:
-    """Holds the value that was computed last, so that pieces of one matrix are not read from the beginning each time.
-    """
+    """A cache of one value: the value that was computed last is kept, so that pieces of one matrix are not read from
+    the beginning each time."""
 
     def __init__(self) -> None:
         self._key: object = None
         self._value: Any = None
 
     def get(self, key: object, make: Any) -> Any:
-        """Returns the value of `key`, which is made by `make()` where another key was used last."""
+        """Returns the value of `key`. It is kept from the last call if that had the same key; else `make()` computes
+        it."""
         if self._key != key:
             self._key, self._value = None, None  # frees the old value first
             self._value = make()

@@ -27,8 +27,9 @@ SCALES = ("F32", "F16", "BF16", "F8_E8M0", "U8")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScaledMatrix:
-    """Satisfies `QuantizedMatrix`. tile: the rows and columns that share a scale; 0 for all. more: other stored tensors
-    of the module, read elsewhere or without effect on the numbers. zero_point: whole numbers in the scales' shape."""
+    """A matrix of 8-bit floats or integers with scales. Satisfies `QuantizedMatrix`. tile: the rows and columns that
+    share a scale; 0 for all. more: other stored tensors of the module, read elsewhere or without effect on the numbers.
+    zero_point: whole numbers in the scales' shape."""
 
     words: str
     weight: StoredPart
@@ -84,7 +85,7 @@ class ScaledMatrix:
 
     @property
     def _columns(self) -> int:
-        """The number of columns of one scale."""
+        """The number of columns that share a scale."""
         return min(self.tile[1] or self.shape[1], self.shape[1])
 
     def values(self, first: int, count: int) -> F32Array:

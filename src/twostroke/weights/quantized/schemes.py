@@ -32,7 +32,7 @@ ROUNDED = "_proj.weight"
 """The ending of the names of matrices whose inputs BitNet rounds."""
 
 Found = Iterator[tuple[str, QuantizedMatrix]]
-"""Full names of tensors (with .weight), each with its matrix."""
+"""Pairs of a tensor's full name (with .weight) and its quantized matrix."""
 
 
 class Scheme(Protocol):
@@ -49,8 +49,8 @@ class Scheme(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GptqScheme:
-    """The scheme of GPTQ. dynamic: regular expressions of modules, each with the members that differ, or None for
-    modules that are not quantized. Satisfies `Scheme`."""
+    """The scheme of GPTQ. dynamic: regular expressions for names of modules, each with the settings that differ from
+    the usual ones, or None for modules that are not quantized. Satisfies `Scheme`."""
 
     usual: GptqSettings
     dynamic: tuple[tuple[str, Mapping[str, object] | None], ...]
@@ -120,8 +120,8 @@ class CompressedScheme:
                 yield module + ".weight", matrix
 
     def scheme_for(self, module: str) -> WeightScheme | None:
-        """Returns the scheme of a module. The first group that names the module wins over a group for all linear
-        layers. Raises UnsupportedModel."""
+        """Returns the scheme of a module; None where its weights are not quantized. A group that names the module
+        counts before a group for all linear layers. Raises UnsupportedModel."""
         for targets, scheme in self.groups:
             if exactly(targets, module, "config.json: quantization_config.config_groups"):
                 return scheme
@@ -163,7 +163,7 @@ def _by_row(scales: tuple[int, ...], weights: tuple[int, ...]) -> tuple[int, int
 
 @dataclass(frozen=True, slots=True)
 class Mxfp4Scheme:
-    """The scheme of gpt-oss: banks of experts in blocks. Satisfies `Scheme`."""
+    """The scheme of gpt-oss: stacks of experts' matrices in MXFP4 blocks. Satisfies `Scheme`."""
 
     method = "MXFP4"
 
@@ -195,7 +195,7 @@ class BitsandbytesScheme:
 @dataclass(frozen=True, slots=True)
 class HqqScheme:
     """The scheme of HQQ. usual: bits, group (0 for one a row) and axis, where the config has them for all layers; each
-    matrix also has its own. skipped: parts of the names of plain modules. Satisfies `Scheme`."""
+    matrix also has its own. skipped: parts of the names of modules that are not quantized. Satisfies `Scheme`."""
 
     usual: tuple[int, int, int] | None = None
     skipped: tuple[str, ...] = ()

@@ -47,8 +47,9 @@ HEAD_NORMS: Names = {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": 
 
 
 def windows_of(keys: Keys, config: Config, slides: str = "sliding_attention", every: int = 4) -> dict[str, Any]:
-    """Returns layer_types. The file gives the pattern layer by layer, or the length of a pattern; without both, the
-    length is `every`."""
+    """Returns layer_types: which layers have a sliding window. The file says this for each layer, or gives the length
+    of a repeated pattern whose last layer has no window. Without both, the length is `every`. slides: the word for a
+    layer with a window. A file without a window gets only sliding_window = None."""
     layers = int(config["num_hidden_layers"])
     key = "attention.sliding_window_pattern"
     period = keys.each(key, layers, every)
@@ -116,7 +117,7 @@ def _olmo(keys: Keys) -> str:
 
 
 def _growing(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the rope of Ministral 3: yarn, and queries that grow with their position."""
+    """Returns the rope of Ministral 3: YaRN, and a factor of the queries that grows with their position."""
     group = dict(config.get("rope_scaling") or {"rope_type": "default"})
     group |= {"rope_theta": config.get("rope_theta", 1e6)}
     if keys.has("attention.temperature_scale"):
@@ -146,7 +147,7 @@ def _ernie(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 NUMBERS_OF_XIELU: Mapping[str, Shape] = {"alpha_p": (1,), "alpha_n": (1,), "beta": (), "eps": ()}
-"""The numbers of Apertus's activation, and the shape that each number has in our checkpoints."""
+"""The numbers of Apertus's activation (xIELU), and the shape of each as a tensor of a Hugging Face checkpoint."""
 
 
 def _apertus(keys: Keys, config: Config) -> dict[str, Any]:

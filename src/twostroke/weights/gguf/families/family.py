@@ -1,6 +1,5 @@
-"""The entries of the table of architectures: names in GGUF files and in Hugging Face checkpoints, and what converters
-change. In this folder, "our" names, shapes and checkpoints are those of Hugging Face.
-"""
+"""The entries of the table of architectures: names of tensors in GGUF files and in Hugging Face checkpoints, and what
+llama.cpp's converters change. In this folder, "our" names, shapes and checkpoints are those of Hugging Face."""
 
 from __future__ import annotations
 
@@ -23,15 +22,15 @@ Shape = tuple[int, ...]
 
 
 class Place(Struct, frozen=True):
-    """How a tensor stored in a GGUF file becomes a tensor of a Hugging Face checkpoint ("ours").
+    """How a tensor stored in a GGUF file becomes a tensor of a Hugging Face checkpoint.
 
-    name: our name with its ending; without an ending, it gets the stored one. `{}` in the name stands for an expert's
-    number, or for one of `parts`. order: returns the order of the rows, from the config and their number (see
-    row_orders.py). shape: returns our shape, from the config and the stored shape. columns: returns the order of the
-    columns. negated_exp: True where the file stores minus the exponential of our values. whole: True where the name has
-    its ending already. parts: the texts for `{}` where the stored tensor holds several of our tensors, one for each
-    index of its first axis. factor: returns the factor of the values, a power of two, from the config and the layer's
-    number.
+    name: the checkpoint's name with its ending; without an ending, it gets the stored one. `{}` in the name stands for
+    an expert's number, or for one of `parts`. order: computes the order of the rows (see row_orders.py) from the config
+    and the number of rows. shape: computes the checkpoint's shape from the config and the stored shape. columns:
+    computes the order of the columns. negated_exp: True where the file stores -exp(x) for each value x. whole: True
+    where `name` has its ending already. parts: the texts for `{}` where the stored tensor holds several tensors of the
+    checkpoint, one for each index of its first axis. factor: computes a power of two, by which the values are
+    multiplied, from the config and the layer's number.
     """
 
     name: str
@@ -79,7 +78,7 @@ def nothing_more(keys: Keys, config: Config) -> dict[str, Any]:
 
 _Names = Mapping[str, str | Place]
 OUTER: _Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-"""The tensors outside of layers in most families: stored name -> our name."""
+"""The tensors outside of layers in most families: stored name -> Hugging Face name."""
 
 
 @dataclass(frozen=True, slots=True)

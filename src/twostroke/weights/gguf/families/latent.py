@@ -118,8 +118,8 @@ def _chosen_by_sigmoids(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _glm_dsa(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of a model whose layers choose positions by an index. A layer without an index of its own
-    takes the positions that the nearest earlier layer with an index chose."""
+    """Returns the fields of a model with sparse attention, whose layers choose with an indexer the positions that they
+    attend to. A layer without an indexer of its own uses the choice of the nearest earlier layer that has one."""
     found = _chosen_by_sigmoids(keys, config)
     layers = range(int(found["num_hidden_layers"]))
     full = [f"blk.{index}.indexer.attn_k.weight" in keys.tensors for index in layers]

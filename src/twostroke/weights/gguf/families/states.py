@@ -23,7 +23,8 @@ from twostroke.weights.gguf.keys import Keys
 
 
 def mamba_names(prefix: str) -> Names:
-    """Returns the names of the tensors of a layer with states, of Mamba 1 and 2."""
+    """Returns the names of the tensors of a Mamba layer (Mamba 1 and 2). prefix: the beginning of the Hugging Face
+    names."""
     return {
         "ssm_a": Place(f"{prefix}.A_log", negated_exp=True, whole=True),
         "ssm_d": Place(f"{prefix}.D", whole=True),
@@ -39,8 +40,8 @@ def mamba_names(prefix: str) -> Names:
 
 
 def mamba2_names(prefix: str) -> Names:
-    """Returns the names for Mamba 2, which has one step and one decay for each head. A_log and D are flat in our
-    checkpoints."""
+    """Returns the names for Mamba 2, which has one step and one decay for each head. A_log and D are vectors in Hugging
+    Face checkpoints."""
     return {
         **mamba_names(prefix),
         "ssm_a": Place(f"{prefix}.A_log", shape=flat, negated_exp=True, whole=True),

@@ -1,4 +1,4 @@
-"""Projectors of LLaVA 1.5 and NeXT: two products after the tower of CLIP or SigLIP, whose last layer is left out.
+"""Projectors of LLaVA 1.5 and NeXT: two linear layers after the tower of CLIP or SigLIP, whose last layer is left out.
 
 Sources: tools/mtmd/legacy-models/convert_image_encoder_to_gguf.py and tools/mtmd/clip-impl.h of llama.cpp.
 """

@@ -80,7 +80,8 @@ def chat_templates(values: Mapping[str, Value], place: str) -> dict[str, str]:
 
 
 def _added(vocabulary: TokenList) -> list[dict[str, Any]]:
-    """Returns the tokens that are found before a text is split."""
+    """Returns the tokens that a tokenizer finds in a text before it splits the text: control tokens, the unknown token,
+    and user-defined ones."""
     pieces = vocabulary.values.get(PREFIX + "model") == "bert"
     return [
         added(index, piece_of(vocabulary, index) if pieces else text, special=kind != USER_DEFINED)

@@ -121,8 +121,8 @@ class Sheet(Struct, frozen=True):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of lines, and the number of rows in a line, of all rows that the grid gives to the prompt, rows
-        that end lines included."""
+        """The number of lines, and the number of rows in a line, that the grid gives to the prompt. The rows that end
+        lines are counted."""
         return (self.height, self.width + 1) if self.ends_lines else (1, self.width * self.height + 1)
 
     @property
@@ -156,10 +156,10 @@ class ImageTile(Struct, frozen=True, eq=False, weakref=True):
 
 
 class Canvas(Struct, frozen=True):
-    """The plane on which a model places an image, its slices and the special tokens around them. One instance describes
-    one tile on this plane; sizes and places are counted in image rows. lines, columns: the size of the plane. top,
-    left, height, width: the part of the plane that the tile shows. ends: for the last tile of an image, the prompt
-    position after the image's last special token; 0 for other tiles."""
+    """Where a tile lies on its canvas: the plane on which a model places an image, the image's slices and the special
+    tokens around them. Sizes and places are counted in image rows. lines, columns: the size of the plane. top, left,
+    height, width: the part of the plane that the tile shows. ends: for the last tile of an image, the prompt position
+    after the image's last special token; 0 for other tiles."""
 
     lines: int
     columns: int

@@ -30,7 +30,8 @@ MAX_INDEX_ENTRIES, MAX_INDEX_BYTES = 1 << 20, 256 << 20
 207,360 names, which take over 20 MB."""
 MAX_SHARDS = 4096
 NOT_THE_MODEL = ("adapter_model", "consolidated", "mmproj", ".")
-"""How names of safetensors files begin that hold other data than the model, or its weights under other names."""
+"""Beginnings of the names of safetensors files that hold other data than the model, or its weights under other names.
+"""
 _NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
 

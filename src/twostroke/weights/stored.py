@@ -163,8 +163,8 @@ def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], No
 
 
 def part_bytes(part: Tensor, checkpoint: Checkpoint) -> int:
-    """Returns the number of bytes in the file of the tensor of a part. If the part uses one matrix of a stack, only the
-    bytes of this matrix count."""
+    """Returns the bytes in the file of a part's tensor, or only those of the one matrix of a stack that the part uses.
+    """
     info = checkpoint.info(part.name)
     return info.num_bytes if part.matrix is None else info.num_bytes // max(1, info.rows)
 
@@ -182,9 +182,9 @@ def _held(info: TensorInfo, held: frozenset[str]) -> bool:
 
 
 def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32Array] | None:
-    """Returns the tensor of a GGUF file in which a part's rows are whole stored rows, and their numbers there. Returns
-    None where the part takes some columns only, where its rows are the file's columns, or where the file is not a GGUF
-    file."""
+    """Returns the tensor of a GGUF file that stores a part's rows as whole rows, and the numbers of these rows there.
+    Returns None where the part takes some columns only, where its rows are the file's columns, or where the file is not
+    a GGUF file."""
     tensor = checkpoint.tensors[part.name]
     if not isinstance(tensor, GgufTensor) or tensor.elements or tensor.info.shape != part.shape:
         return None

@@ -118,8 +118,8 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_plane(self) -> bool:
-        """Whether a stored code has only 2 or 3 bits. Other stored kinds pack the low 4 bits of the codes apart from
-        the bits above; a kind of this property has only the second part."""
+        """Whether a stored code has only 2 or 3 bits. Such codes are packed as other stored kinds pack the bits of a
+        code above its low 4."""
         return self in (WeightKind.SUPER2, WeightKind.SUPER2_MIN, WeightKind.SUPER3)
 
     @property

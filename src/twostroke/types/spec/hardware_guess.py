@@ -55,8 +55,8 @@ def guessed_device(
     name: str, multiprocessors: int, memory_bytes: int, clock_hz: float = 0.0, pins_bytes_per_s: float = 0.0
 ) -> HardwareSpec:
     """Returns cautious figures of a CUDA device: the real device is probably at least as fast. name: the name that the
-    driver reports. clock_hz: the highest clock; 0 where it is unknown. pins_bytes_per_s: the memory bandwidth by the
-    data sheet; 0 where it is unknown."""
+    driver reports. clock_hz: the highest clock; 0 where it is unknown. pins_bytes_per_s: the peak bandwidth of the
+    device's memory; 0 where it is unknown."""
     clock_hz = clock_hz or DEVICE_CLOCK_HZ
     pins_bytes_per_s = pins_bytes_per_s or multiprocessors * MULTIPROCESSOR_BYTES_PER_S
     f32, bf16, int8 = (multiprocessors * clock_hz * operations for operations in DEVICE_OPERATIONS)

@@ -39,8 +39,8 @@ class FilePart(NamedTuple):
 
 
 class Fetched(Protocol):
-    """A file that can be read into the system's page cache. is_in_memory(offset): whether the page at an offset is
-    there. fetch: reads a part and returns the number of bytes read."""
+    """The interface of a file that is read into the system's page cache, piece by piece. SystemFile has this interface.
+    """
 
     num_bytes: int
 

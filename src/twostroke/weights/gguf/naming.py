@@ -57,8 +57,8 @@ def named_tensors(
 
 class _Names(Struct, frozen=True):
     """Gives Hugging Face names to the stored tensors of one layer, or to those outside the layers. table: stored name
-    -> Hugging Face name. prefix: the text before each name that results. layer: the layer's number, 0 outside the
-    layers."""
+    -> Hugging Face name. prefix: the text that is put before each of these names. layer: the layer's number, 0 outside
+    the layers."""
 
     family: Family
     config: Config

@@ -1,7 +1,7 @@
-"""The orders in which a GGUF file stores rows that our checkpoints have in another order.
+"""The orders in which a GGUF file stores rows that Hugging Face checkpoints have in another order.
 
-An order is an array: order[i] is the stored row that becomes row i of our tensor. If a tensor is made of several stored
-tensors, their rows are numbered on from one to the next.
+An order is an array: order[i] is the stored row that becomes row i of the checkpoint's tensor. If a tensor is made of
+several stored tensors, their rows are numbered on from one to the next.
 """
 
 from __future__ import annotations

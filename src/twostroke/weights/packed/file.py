@@ -224,8 +224,8 @@ def map_file(path: Path, plan: FilePlan, read: Callable[[PackedFile], object] = 
     """Returns the file, mapped read-only, after a sample of its blocks was compared with their checksums. Raises
     StaleFile where it is not as planned.
 
-    read: called first, to read the file into memory in order. The sample is read from places far apart, which is slow
-    on a disk.
+    read: called first, to read the file into memory in order. After that, the sample, which lies in places far apart,
+    comes from memory.
     """
     file = open_file(path, lambda header: header.require(plan))
     read(file)

@@ -77,8 +77,8 @@ class ScaledMatrix:
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """The stored kinds that keep the matrix without loss. There are none for floats of 8 bits, and for whole
-        numbers where rows share a scale."""
+        """The stored kinds that keep the matrix without loss. There are none for floats of 8 bits, and none for
+        integers of which several rows share a scale."""
         if self.weight.dtype != "I8" or self.tile[0] not in (0, 1):
             return frozenset()
         return affine_kinds(8, self.shape[1], self._columns)

@@ -96,11 +96,11 @@ class Family:
     window. partial: whether a head may be rotated in part. apart: True where the usual keys do not give the heads'
     sizes; `more` reads them. fixed: fields that all files of the family have. keys: keys that only this family has, and
     their names in config.json. rows: further keys of the file, each with a rule for files and configs that lack it.
-    renamed: our usual field -> the family's field, "" for none. more: returns the fields that must be computed; they
-    override the others. numbers: returns, from the config, tensors of our checkpoints whose values a file has as keys.
-    held: used when a GGUF file is written: returns the config fields whose values are in such tensors. Its arguments
-    are a function that reads a tensor, and the number of layers. task: the task of the model. written: whether
-    `quantize --to gguf` makes such files.
+    renamed: the usual field of config.json -> this family's field, "" for none. more: returns the fields that must be
+    computed; they override the others. numbers: returns, from the config, tensors of our checkpoints whose values a
+    file has as keys. held: used when a GGUF file is written: returns the config fields whose values are in such
+    tensors. Its arguments are a function that reads a tensor, and the number of layers. task: the task of the model.
+    written: whether `quantize --to gguf` makes such files.
     """
 
     hf: str

@@ -22,7 +22,8 @@ def taps(_: Config, shape: Shape) -> Shape:
 
 
 def of_heads(_: Config, shape: Shape) -> Shape:
-    """Returns the shape (1, 1, heads, 1), which our checkpoints have for a vector with one number for each head."""
+    """Returns the shape (1, 1, heads, 1), which Hugging Face checkpoints have for a vector with one number for each
+    head."""
     return (1, 1, math.prod(shape), 1)
 
 

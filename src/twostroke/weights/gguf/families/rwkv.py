@@ -1,8 +1,8 @@
 """RWKV-6 and RWKV-7.
 
-Source: conversion/rwkv.py of llama.cpp. Vectors that our checkpoints have as (1, 1, width) are stored flat. The vectors
-with which a block mixes rows lie in one tensor. RWKV-7 mixes values with those of the first layer, so layer 0 needs no
-tensors for this; converters fill their places with copies of others, which nobody reads.
+Source: conversion/rwkv.py of llama.cpp. Vectors that Hugging Face checkpoints have as (1, 1, width) are stored flat.
+The vectors with which a block mixes rows lie in one tensor. RWKV-7 mixes values with those of the first layer, so layer
+0 needs no tensors for this. Converters fill the places of these tensors with copies of others, which no program reads.
 """
 
 from __future__ import annotations

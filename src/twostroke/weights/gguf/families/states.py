@@ -109,8 +109,8 @@ def _mamba2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _every(layers: list[bool]) -> tuple[int, int]:
-    """Returns the period and the offset of the True entries: every fourth layer from layer 3 on is (4, 3). With fewer
-    than two True entries, the period is the number of layers. `layers` must be periodic."""
+    """Returns the period and the offset of the True entries, from the first two of them. For example, (4, 3) means
+    every fourth layer from layer 3 on. With fewer than two True entries, the period is the number of layers."""
     at = [index for index, each in enumerate(layers) if each]
     period = at[1] - at[0] if len(at) > 1 else len(layers)
     return period, at[0] if at else 0

@@ -135,7 +135,7 @@ def _gemma4_unified(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, 
 
 
 def _gemma4_text(text: Config) -> Config:
-    """Returns the field with which rows of an image see each other in both directions. Models with per-layer embeddings
+    """Returns the field that lets rows of an image see each other in both directions. Models with per-layer embeddings
     do not get this field."""
     return {} if text.get("hidden_size_per_layer_input") else {"use_bidirectional_attention": "vision"}
 

@@ -8,8 +8,8 @@ from typing import Any
 from twostroke.weights.gguf.vocabulary.token_list import TokenList
 
 Piece = tuple[str, int]
-"""A piece of the tokenizer's output and its token type. The piece is a special token, or "A" or "B" for the tokens of
-the first or the second text."""
+"""A piece of a sequence for the model, and its token type. The piece is a special token, or "A" or "B" for all tokens
+of the first or the second text."""
 
 TEXTS = ("A", "B")
 

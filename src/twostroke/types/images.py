@@ -50,8 +50,8 @@ def placed(content: Any, where: str) -> Any:
 
 
 def with_places(messages: Sequence[Any]) -> list[Any]:
-    """Returns the messages of a chat with each image as a PlacedPart, which knows the name of its field in the request.
-    An entry that is not a message stays unchanged."""
+    """Returns the messages of a chat with each image as a PlacedPart, which has the name of the image's field in the
+    request. An entry that is not a message stays unchanged."""
     made = []
     for place, message in enumerate(messages):
         content = message.get("content") if isinstance(message, Mapping) else None
@@ -80,8 +80,8 @@ class Patching(Struct, frozen=True):
 
 class RowFold(Struct, frozen=True):
     """A place in the middle of an image encoder at which neighbouring patches become one row. layer: the number of the
-    attention before this place. In this attention, a patch sees only the patches that become one row with it. side: the
-    number of patches on each side of the square that becomes one row."""
+    attention layer before this place. In this layer, a patch sees only the patches that become one row with it. side:
+    the number of patches on each side of the square that becomes one row."""
 
     layer: int
     side: int
@@ -93,13 +93,13 @@ class RowFold(Struct, frozen=True):
 
 
 class Sheet(Struct, frozen=True):
-    """A grid of squares that show one picture together. Each square is encoded alone, and the rows of all squares are
-    read line by line.
+    """A grid of squares that show one picture together. Each square is encoded alone. The image rows of all squares are
+    then read line by line across the whole grid.
 
     across, down: the number of squares in a line, and the number of lines of squares. side: the image rows along one
     side of a square. left, top, columns, lines: the part of the grid that is read, in image rows. width, height: the
-    size, in image rows, to which this part is fitted. ends_lines: True where the row that ends a line stands after each
-    line, False where it stands once after all lines.
+    size, in image rows, to which this part is scaled. ends_lines: True where an extra row that ends a line comes after
+    each line, False where one such row comes after all lines.
     """
 
     across: int
@@ -115,13 +115,14 @@ class Sheet(Struct, frozen=True):
 
     @classmethod
     def alone(cls, side: int) -> Sheet:
-        """Returns a grid of one square with `side` image rows on each side. One row that ends a line comes after the
-        image rows of the whole grid; the lines before the last have no such row."""
+        """Returns a grid of one square with `side` image rows on each side. Only one row that ends a line is added,
+        after all image rows, in place of one row for each line."""
         return cls(1, 1, side, 0, 0, side, side, side, side, ends_lines=False)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of lines of image rows, and the number of rows in a line."""
+        """The number of lines, and the number of rows in a line, that the grid gives to the prompt. The rows that end
+        lines are counted."""
         return (self.height, self.width + 1) if self.ends_lines else (1, self.width * self.height + 1)
 
     @property
@@ -136,7 +137,8 @@ class ImageTile(Struct, frozen=True, eq=False, weakref=True):
     rows that the tile becomes.
 
     pixels: height * width * 3 bytes, row after row, with the red, green and blue of each pixel next to each other.
-    sheet: the grid of squares, where the tile is such a grid; its squares are encoded one after the other.
+    sheet: None for a tile that is one picture. Otherwise the tile is a grid of squares, which are encoded one after the
+    other, and `sheet` describes this grid.
     """
 
     key: int
@@ -154,9 +156,10 @@ class ImageTile(Struct, frozen=True, eq=False, weakref=True):
 
 
 class Canvas(Struct, frozen=True):
-    """The plane on which a model places an image, its slices and the special tokens around them. All numbers are image
-    rows. lines, columns: the size of the plane. top, left, height, width: the part of the plane that a tile shows.
-    ends: the position after the last special token of the image, for the last tile of the image; 0 for other tiles."""
+    """Where a tile lies on its canvas: the plane on which a model places an image, the image's slices and the special
+    tokens around them. Sizes and places are counted in image rows. lines, columns: the size of the plane. top, left,
+    height, width: the part of the plane that the tile shows. ends: for the last tile of an image, the prompt position
+    after the image's last special token; 0 for other tiles."""
 
     lines: int
     columns: int
@@ -168,14 +171,15 @@ class Canvas(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tile shows the whole canvas; it is then the first tile of the image."""
+        """Whether the tile shows the whole image and not a slice of it; such a tile is the first tile of the image."""
         return (self.height, self.width) == (self.lines, self.columns)
 
 
 class ImageSpan(Struct, frozen=True, eq=False):
-    """Positions [first, end) of a prompt, which hold rows of a tile in order, beginning with row `skipped`. count: the
-    number of rows; 0 means all rows from there on. together: True where the rows see each other, so that they are
-    computed in one step. canvas: where the tile lies on the canvas of its image; None for models without a canvas."""
+    """Positions [first, end) of a prompt, which hold image rows of one tile, in order. skipped: the number of the first
+    of these rows in the tile. count: how many rows of the tile they are; 0 means all rows from `skipped` to the tile's
+    last. together: True where the rows see each other, so that they are computed in one step. canvas: where the tile
+    lies on the canvas of its image; None for models without a canvas."""
 
     first: int
     tile: ImageTile
@@ -199,7 +203,8 @@ def later_pairs(spans: Iterable[ImageSpan], start: int, end: int) -> int:
 
 class EncodedTiles(Struct, frozen=True):
     """The work of a step on images. keys: the keys of tiles whose rows were finished. seconds: the time of this work.
-    times: the pieces that were computed. dropped: the keys of tiles whose rows are no longer kept."""
+    times: the measured time of each piece that was computed. dropped: the keys of tiles whose rows are no longer kept.
+    """
 
     keys: frozenset[int] = frozenset()
     seconds: float = 0.0

@@ -17,8 +17,8 @@ import threading
 from typing import Any
 
 _importing = threading.RLock()
-"""A package and its module have a lock each. Without this lock, two threads that import the two in opposite order would
-wait for each other."""
+"""Python locks a package and each of its modules separately during an import. Without this lock, two threads would wait
+for each other if one held the package's lock and the other the module's."""
 
 
 class LazyModule:

@@ -44,7 +44,7 @@ class AnswersAsked(Protocol):
 
     @property
     def use_beam_search(self) -> bool:
-        """Whether the answers are beams."""
+        """Whether the answers are found by a beam search."""
 
     @property
     def max_tokens(self) -> int | None:
@@ -56,16 +56,16 @@ class AnswersAsked(Protocol):
 
 
 def num_looked_at(width: int, num_ends: int) -> int:
-    """Returns how many continuations of all beams a search looks at, best first. With up to `num_ends` end tokens, at
-    least `width` of these continuations do not end with an end token. As in transformers, the number is the same with
-    stop strings."""
+    """Returns how many continuations of its beams, best first, a beam search looks at after each step. Among so many,
+    at least `width` do not end with an end token, if there are up to `num_ends` end tokens. As in transformers, stop
+    strings do not change the number."""
     return max(2, 1 + num_ends) * width
 
 
 def num_offered(params: AnswersAsked, num_ends: int) -> int:
-    """Returns how many of the best next tokens a search needs for each beam. With stop strings, this is
-    `num_looked_at`: all continuations that the search looks at may belong to one beam. Without stop strings, only end
-    tokens end an answer, so the number of answers plus the number of end tokens is enough."""
+    """Returns how many of the most likely next tokens a beam search needs for each beam. num_ends: the number of end
+    tokens. With stop strings, this is `num_looked_at`, because all of these continuations may come from one beam.
+    Without stop strings, only end tokens end an answer, so the number of beams plus num_ends is enough."""
     width = params.num_answers
     return num_looked_at(width, num_ends) if params.stop else width + num_ends
 

@@ -49,5 +49,6 @@ class Notes:
 
 
 def named(value: object) -> str:
-    """Returns a name that a client chose in a form that a note or an error may hold."""
+    """Returns a name that a client chose, cut to MAX_NAME_CHARACTERS and with "?" for every unsafe character, so that a
+    note or an error may quote it."""
     return _UNSAFE_NAME.sub("?", str(value)[:MAX_NAME_CHARACTERS]) or "?"

@@ -22,14 +22,14 @@ class Prompt:
     """One user request before it becomes n engine requests. token_ids: never empty; the engine's caller has checked the
     ids.
 
-    speculate: the way in which the request's next tokens are guessed, by the names of --speculate; None means the
-    engine's way.
+    speculate: the way in which the request's next tokens are guessed, by the names of --speculate; None means the way
+    that the engine was started with.
 
-    masks: the compiled params.grammar, one mask at its beginning for each completion; they are made later where they
-    are missing. A prompt that has masks can be run only once. shown_token_ids: special tokens that are part of this
-    answer's text nevertheless. adapter: the name of the adapter to compute the request with; None for the model alone.
-    pooling: set where the prompt becomes one vector; then there is no answer, and params are not used. images, disk_s:
-    see `Request`.
+    masks: for each completion, a token mask of params.grammar that has seen no token yet; the session makes the masks
+    where they are missing. A prompt that has masks can be run only once. shown_token_ids: special tokens that are part
+    of this answer's text nevertheless. adapter: the name of the adapter to compute the request with; None for the model
+    without an adapter. pooling: how the prompt becomes one vector; then no answer is made, and params are not used.
+    images, disk_s: see `Request`.
     """
 
     token_ids: tuple[int, ...]
@@ -52,8 +52,8 @@ class Timings:
     """Times in seconds on the engine's clock; None where the request did not get so far. parts: how the time is
     divided.
 
-    guesses_won_s: the predicted seconds of the steps that accepted guesses made unnecessary. guesses_lost_s: the
-    predicted seconds of verifying guesses.
+    guesses_won_s: the time that accepted guesses saved, as the predicted seconds of the saved steps. guesses_lost_s:
+    the predicted seconds that the verification of guesses took.
     """
 
     arrival_s: float
@@ -141,8 +141,8 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One finished answer. num_output_tokens: the tokens generated, with the end token and the tokens that a stop
-    string took away. score: for an answer chosen among several, the mean log probability, or the score that a beam
-    search compares."""
+    string took away. score: for an answer chosen among several, the mean log probability of its tokens, or its score in
+    the beam search."""
 
     index: int
     text: str
@@ -160,8 +160,8 @@ class Completion:
 @dataclass(frozen=True, slots=True)
 class GenerationOutput:
     """All n answers to one prompt. prompt_logprobs: log probabilities of the prompt's tokens from the second on, where
-    the request asked for them. num_other_tokens: the tokens generated for answers that were not chosen. rows_sum: the
-    sum of the rows of a pooled prompt, see Delta."""
+    the request asked for them. num_other_tokens: the tokens generated for answers that were not chosen. rows_sum: for a
+    pooled prompt, the sum of its hidden rows, as float64 bytes."""
 
     request_id: str
     prompt_token_ids: tuple[int, ...]

@@ -31,17 +31,17 @@ class PlannedSequence(NamedTuple):
     known_token_ids: prompt and output so far; the live list, valid until `commit`. It is longer than the planned part
     where the prompt is chunked. tables: for each page group (`program.cache_groups`), the pages of positions [0, start
     + num_tokens), in order; -1 for a page before the group's window, which is never read. samples: True where the last
-    known position is planned, so that its logits give the next token. scores: the planned prompt positions for which
-    the head computes a row. The row gives the log probability of the token after it, or is pooled. pooled: the sum of
-    the rows that earlier steps gave, as in `StepResult`. state_slot: the slot of its state in every state cache; -1
-    where the model has no states.
+    known position is planned, so that its logits give the next token. scores: the planned prompt positions whose rows
+    the head needs, for the log probability of the next prompt token or for pooling. pooled: for a pooled prompt, the
+    sum of its rows in earlier steps, float64 numbers as bytes. state_slot: the slot of its state in every state cache;
+    -1 where the model has no states.
 
-    draft_token_ids: guesses of the tokens after the known ones; they take the last of the planned positions. The token
+    draft_token_ids: guesses of the tokens after the known ones; their positions are the last planned ones. The token
     sampled after a guess counts only if this guess and all guesses before it equal the sampled tokens. There are none
     where samples is False.
 
-    alone: True to compute the sequence by itself, because a step with these positions and others failed. memory: what
-    its samplers remember after its known tokens (`SampledToken.memory`).
+    alone: True to compute the sequence by itself, because a step with these positions and others failed. memory: the
+    state of its samplers (such as mirostat's) after its known tokens (`SampledToken.memory`).
     """
 
     request: Request
@@ -92,8 +92,8 @@ class PlannedSequence(NamedTuple):
 
     @property
     def later(self) -> int:
-        """The number of pairs of planned positions whose earlier position sees the later one, as rows of an image do.
-        """
+        """The number of pairs of planned positions, beyond causal attention, in which the earlier position sees the
+        later one. Rows of an image may see each other in this way."""
         return later_pairs(self.request.images, self.start, self.end) if self.request.images else 0
 
     @property
@@ -110,7 +110,7 @@ class PlannedSequence(NamedTuple):
 
 
 class Hold(enum.StrEnum):
-    """Why the first of the waiting requests was not admitted."""
+    """Why the first request of the waiting queue was not admitted to the step."""
 
     TOKENS = "the step's token budget was full"
     SEQUENCES = "all places of the batch were taken"
@@ -122,7 +122,8 @@ class Hold(enum.StrEnum):
 
 
 PASSED_BY = (None, Hold.SIBLING, Hold.CALL, Hold.IMAGE)
-"""Holds that concern one request alone: the requests after it in the queue may run."""
+"""Reasons for which one request waits while the requests after it in the queue may still be admitted. None: no request
+waits."""
 
 
 class Preemption(Struct, frozen=True):
@@ -135,8 +136,9 @@ class Preemption(Struct, frozen=True):
 
 
 class Copies(NamedTuple):
-    """The copies to make before a step, each list in order. states: (from slot, to slot) in every state cache; from -1
-    sets the slot to zero. pages: (group, from page, to page) in every layer of that page group."""
+    """The copies to make before a step, each list in order. states: (from slot, to slot) in every state cache; -1 in
+    place of the first slot sets the second to zero. pages: (group, from page, to page) in every layer of that page
+    group."""
 
     states: tuple[tuple[int, int], ...] = ()
     pages: tuple[tuple[int, int, int], ...] = ()
@@ -147,8 +149,8 @@ NO_COPIES = Copies()
 
 class SpanWork(NamedTuple):
     """Work on rows of an image that see each other, which go through the language model in pieces over several steps.
-    planned: the sequence with all of these rows, whose logits are needed when the last piece is done. pieces: the
-    pieces that this step computes, in order. ends: whether the last piece is among them."""
+    planned: the sequence with all of these rows; its logits are computed with the last piece. pieces: the pieces that
+    this step computes, in order. ends: whether the last piece of these rows is one of `pieces`."""
 
     planned: PlannedSequence
     pieces: tuple[SpanPiece, ...]
@@ -161,8 +163,9 @@ class SpanWork(NamedTuple):
 
 
 class EncodeTurn(NamedTuple):
-    """The work on an image that a step gets. tile: the tile to encode. seconds: the time that the tile's pieces may
-    take in this step. pace: corrects the predicted times of these pieces."""
+    """The work on one image that a step may do. tile: the tile to encode; None for no work. seconds: the longest time
+    that the step may spend on the encoder's pieces for this tile. pace: corrects the predicted times of these pieces.
+    """
 
     tile: ImageTile | None = None
     seconds: float = 0.0
@@ -174,8 +177,8 @@ NO_TURN = EncodeTurn()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step. sequences: decoding ones first, then prefill chunks. preemptions: the sequences that were preempted for
-    this step.
+    """What one step computes. sequences: the sequences of the step, decoding ones first, then prefill chunks.
+    preemptions: the sequences that were preempted for this step.
 
     held: why the next request of the queue was not admitted; None where no request waits. state_copies, page_copies:
     the copies made in order before the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all
@@ -199,7 +202,8 @@ class Plan:
 
     @property
     def computed(self) -> tuple[PlannedSequence, ...]:
-        """The sequences of the step; the sequence whose span of image rows the step works on comes last."""
+        """All sequences of the step. If the step also computes pieces of a span of image rows, the sequence with this
+        span comes last."""
         return self.sequences if self.span is None else (*self.sequences, self.span.planned)
 
     @property
@@ -214,6 +218,5 @@ class Plan:
 
     @property
     def num_tokens(self) -> int:
-        """The number of rows of `sequences`. Rows of a span of an image, which go through the model in pieces, are not
-        counted."""
+        """The number of rows of `sequences`. The image rows in `span` are not counted."""
         return sum(sequence.num_tokens for sequence in self.sequences)

@@ -30,8 +30,9 @@ class PrefixMiss(Struct, frozen=True):
     position: the position of the first prompt token that was not found; with DIFFERS, the position where the prompt
     departs from the cached one.
 
-    lost_tokens: the number of further prompt tokens that would have been found without the cause that `reason` names;
-    0 where there are none. by: with UNFINISHED, the id of the request that was computing the page.
+    reason: why the search ended there. lost_tokens: the number of prompt tokens from there on that were lost for this
+    reason, such as evicted ones; 0 where no more tokens could have been found. by: with UNFINISHED, the id of the
+    request that was computing the page.
     """
 
     reason: MissReason

@@ -21,8 +21,8 @@ class TokenLogprob:
 
 
 class Continuation(NamedTuple):
-    """A token that may come next in a beam. score: its log probability with the request's changes of the logits.
-    logprob: its log probability without them."""
+    """A token that may come next in a beam. score: its log probability after the request's changes of the logits
+    (penalties, bias, masks). logprob: its log probability without these changes."""
 
     token_id: int
     score: float
@@ -32,8 +32,8 @@ class Continuation(NamedTuple):
 class SampledToken(NamedTuple):
     """One new token of one request. The class is a tuple because there are thousands of tokens a second.
 
-    offered: for a beam, the tokens that may come next, best score first. memory: what the request's samplers remember
-    after this token; empty where they remember nothing.
+    offered: for a beam, the tokens that may come next, best score first. memory: the state that samplers such as
+    mirostat pass on to the request's next token; empty where no sampler has a state.
     """
 
     token_id: int
@@ -61,8 +61,8 @@ class StepResult:
 
     exchange: for a model in several processes, the leader's exchange with the others; its seconds are a part of
     model_s. delayed_s: seconds since the last step in which the step's thread was ready to run while the processor ran
-    another program. early_s: the part of model_s in which a device worked on the step before the plan was given to the
-    executor.
+    another program. early_s: for a step begun early, the part of model_s that had passed on the device when the
+    executor got the plan.
 
     encodes: the work of the encoder of images; its seconds are a part of model_s. span_times: the computed pieces of
     spans (image rows that see each other); their seconds are a part of model_s.

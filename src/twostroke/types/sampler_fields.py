@@ -20,7 +20,7 @@ MOST_EXPONENT = 10.0
 PENALTIES, DRY, SIGMA, TOP_K, TYPICAL = "penalties", "dry", "top_n_sigma", "top_k", "typ_p"
 TOP_P, MIN_P, XTC, TEMPERATURE, ADAPTIVE = "top_p", "min_p", "xtc", "temperature", "adaptive_p"
 OF_LOGITS = (PENALTIES, DRY)
-"""Samplers that change logits before any token is left out. In `samplers` they come first."""
+"""Samplers that change logits before any token is left out. In `samplers` they must come before all others."""
 SAMPLERS = (*OF_LOGITS, SIGMA, TOP_K, TYPICAL, TOP_P, MIN_P, XTC, TEMPERATURE, ADAPTIVE)
 _OFF: Mapping[str, Mapping[str, float]] = {
     PENALTIES: {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
@@ -55,15 +55,15 @@ class SamplerFields:
 
     top_n_sigma: keep logits within this many standard deviations of the largest; 0 or -1 is off. dynatemp_range: the
     temperature follows the entropy and differs from `temperature` by at most this; dynatemp_exponent is the shape of
-    the curve. xtc_probability: the probability that, among the tokens with at least xtc_threshold, all but the least
-    likely one are left out. dry_multiplier: 0 is off; else a token that would continue a repetition of m tokens loses
-    multiplier * base^(m - dry_allowed_length) where m is at least dry_allowed_length. dry_penalty_last_n: the number of
-    tokens of prompt and output that are searched; -1 is all. dry_sequence_breakers: a repetition stops at a token that
-    contains one of these texts; an engine takes them as dry_breaker_ids (text.dry_breakers makes these). mirostat:
-    version 1 or 2; both hold the surprise of the output near mirostat_tau bits, with the learning rate mirostat_eta.
-    They replace top_k, top_p and the like; 0 is off. adaptive_target: prefer tokens near this probability; below 0 is
-    off. adaptive_decay: the weight of the history of chosen probabilities. samplers: which samplers run and in what
-    order, as in llama.cpp; None is this engine's own order.
+    the curve. xtc_probability: the probability with which XTC acts at a token. It then leaves out all tokens of at
+    least xtc_threshold but the least likely of them. dry_multiplier: 0 is off; else a token that would continue a
+    repetition of m tokens loses multiplier * base^(m - dry_allowed_length) where m is at least dry_allowed_length.
+    dry_penalty_last_n: the number of tokens of prompt and output that are searched; -1 is all. dry_sequence_breakers: a
+    repetition stops at a token that contains one of these texts; an engine takes them as dry_breaker_ids
+    (text.dry_breakers makes these). mirostat: version 1 or 2; both hold the surprise of the output near mirostat_tau
+    bits, with the learning rate mirostat_eta. They replace top_k, top_p and the like; 0 is off. adaptive_target: prefer
+    tokens near this probability; below 0 is off. adaptive_decay: the weight of the history of chosen probabilities.
+    samplers: which samplers run and in what order, as in llama.cpp; None is this engine's own order.
     """
 
     typical_p: float = 1.0
@@ -93,12 +93,13 @@ class SamplerFields:
 
     @property
     def remembers(self) -> bool:
-        """Whether the choice of a token depends on the probabilities of the tokens chosen before it."""
+        """Whether these parameters use a sampler with a state (mirostat or adaptive_target): its choice of a token
+        depends on the probabilities of the tokens chosen earlier."""
         return self.mirostat != 0 or self.adaptive_target >= 0.0
 
     @property
     def repeats_cost(self) -> bool:
-        """Whether DRY may change a logit."""
+        """Whether DRY is on, so that a token that continues a repetition may get a lower logit."""
         return self.dry_multiplier > 0.0 and self.dry_penalty_last_n != 0
 
 
@@ -127,7 +128,7 @@ def _ids(name: str, value: Any) -> frozenset[int]:
 
 
 def left_out(order: Sequence[str]) -> dict[str, float]:
-    """Returns the fields of the samplers that `order` does not name, with values that change nothing."""
+    """Returns the fields that turn off all samplers that `order` does not name."""
     return {field: value for name, off in _OFF.items() if name not in order for field, value in off.items()}
 
 

@@ -39,11 +39,11 @@ class SamplingParams(SamplerFields):
     repetition_penalty looks at; None means all. allowed_token_ids: the only tokens that may be chosen, end tokens
     included; None means any. bad_words: texts that the output must not hold; an engine takes them as bad_token_ids
     (text.bad_words makes these). bad_token_ids: sequences of token ids that the output must not hold: the last id of a
-    sequence is not chosen after its other ids. As in vLLM, another spelling of the same word in tokens is another
-    sequence.
+    sequence is not chosen after its other ids. As in vLLM, the same text made of other tokens is not excluded.
 
     grammar: the form that the answer must have. It decides where the answer may end, so min_tokens and ignore_eos
-    cannot be used with it. An answer cut short by max_tokens or a stop string is the beginning of an answer that fits.
+    cannot be used with it. If max_tokens or a stop string cuts an answer short, only a beginning of the required form
+    is given.
 
     best_of: the number of answers that are made; None means n. Of these, the n with the highest mean log probability of
     their tokens (the end token counts) are given, best first.
@@ -51,8 +51,8 @@ class SamplingParams(SamplerFields):
     use_beam_search: True to find the answers by a beam search with best_of beams, as transformers'
     generate(num_beams=...) does. An answer's score is the sum of its tokens' log probabilities / (its length **
     length_penalty). early_stopping: decides when the search ends. True: when there are as many finished answers as
-    beams. False: when the best beam, at its present length, could not beat the worst finished answer. "never": when it
-    could not at any length.
+    beams. False: when the best beam, at its present length, could not beat the worst finished answer. "never": when
+    that beam could not beat this answer at any length that it may still reach.
     """
 
     n: int = 1
@@ -160,7 +160,8 @@ class SamplingParams(SamplerFields):
 
     @property
     def chooses(self) -> bool:
-        """True where the answers are compared before any is given."""
+        """Whether more answers are made than given, or beams are searched. The answers are then compared before any is
+        given."""
         return self.use_beam_search or self.num_answers > self.n
 
 

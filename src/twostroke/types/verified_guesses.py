@@ -11,8 +11,9 @@ from twostroke.types.result import StepResult
 
 
 class VerifiedGuesses(Struct, frozen=True):
-    """guesses: the number of guesses, each of one or more tokens. tokens: the tokens in all guesses. accepted: the
-    number of these tokens that were accepted. by_place: the accepted tokens by their place in the guess."""
+    """Counts of the guesses in verified steps. guesses: the number of guesses, each of one or more tokens. tokens: the
+    tokens in all guesses. accepted: the number of these tokens that were accepted. by_place: how many first tokens,
+    second tokens and so on of guesses were accepted."""
 
     guesses: int = 0
     tokens: int = 0
@@ -20,7 +21,7 @@ class VerifiedGuesses(Struct, frozen=True):
     by_place: tuple[int, ...] = ()
 
     def plus(self, other: VerifiedGuesses) -> VerifiedGuesses:
-        """Returns the sums of both."""
+        """Returns new counts, each the sum of this count and the same count of `other`."""
         if not other.guesses:
             return self
         places = zip_longest(self.by_place, other.by_place, fillvalue=0)

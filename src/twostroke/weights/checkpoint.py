@@ -30,7 +30,8 @@ MAX_INDEX_ENTRIES, MAX_INDEX_BYTES = 1 << 20, 256 << 20
 207,360 names, which take over 20 MB."""
 MAX_SHARDS = 4096
 NOT_THE_MODEL = ("adapter_model", "consolidated", "mmproj", ".")
-"""Beginnings of names of safetensors files that hold other data, or the same weights under other names."""
+"""Beginnings of the names of safetensors files that hold other data than the model, or its weights under other names.
+"""
 _NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
 
@@ -56,7 +57,7 @@ class Checkpoint:
     """All tensors of a model by name. Close it, or use it in a `with` statement."""
 
     def __init__(self, folder: Path, shards: Mapping[str, WeightFile], tensors: Mapping[str, TensorSource]) -> None:
-        """shards: the open files by name, which the checkpoint closes."""
+        """Takes the open files by name (`shards`), which `close` closes, and their tensors by name."""
         self.folder = folder
         self.shards = dict(sorted(shards.items()))
         self.tensors = dict(tensors)
@@ -263,8 +264,8 @@ def _is_plain_file_name(name: str) -> bool:
 
 
 def _no_weights(folder: Path, unclear: Sequence[str]) -> UnsupportedModel | ModelNotFound:
-    """Returns the error for a folder without weights. unclear: safetensors files; none of them is known to be the
-    model."""
+    """Returns the error for a folder in which no weights were found. unclear: the names of its safetensors files, when
+    it is unclear which of them are the model's."""
     others = [path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in sorted(folder.glob(pattern))]
     if others:
         return UnsupportedModel(

@@ -15,16 +15,16 @@ FILE_NAME = "generation_config.json"
 
 @dataclass(frozen=True, slots=True)
 class GenerationDefaults:
-    """sampling: the parameters that the file sets, by the names of SamplingParams. eos_token_ids: the end tokens; may
-    be empty."""
+    """The defaults of a model's publisher. sampling: the parameters that generation_config.json sets, by the names of
+    SamplingParams. eos_token_ids: the end tokens; may be empty."""
 
     eos_token_ids: tuple[int, ...] = ()
     sampling: Mapping[str, float | int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def read_generation_defaults(folder: Path) -> GenerationDefaults:
-    """Reads the file of a model's folder; returns empty defaults where there is none. Raises CorruptModel naming the
-    field.
+    """Reads generation_config.json of a model's folder; returns empty defaults where there is no such file. Raises
+    CorruptModel naming the field.
 
     With do_sample false the publisher wants greedy decoding: temperature, top_k, top_p and min_p are then ignored.
     """

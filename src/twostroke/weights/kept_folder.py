@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 Members = Mapping[str, str | Path]
-"""File name -> the file's text, or the path of the file to which a link leads. A name may begin with one folder."""
+"""The files of such a folder: name -> the file's text, or the path of an existing file to which a link is made. A name
+may have one subfolder before it ("1_Pooling/config.json")."""
 
 
 def make_folder(parent: Path | None, name: str, proof: str, members: Callable[[], Members]) -> Path:

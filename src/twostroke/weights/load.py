@@ -47,7 +47,8 @@ def pack_into(
     packer: Packer,
     progress: Progress | None = None,
 ) -> None:
-    """Fills every blob of `plan_blobs` from a checkpoint that `check_tensors` returned.
+    """Packs all weights of a model into the blobs of `target`, which has every blob of `plan_blobs`. checkpoint: the
+    result of `check_tensors`. format_for: chooses the format of each weight.
 
     Raises CorruptModel, UnsupportedModel, or the errors of `target` (OSError).
     """
@@ -122,9 +123,9 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
 
 
 def _product(checkpoint: Checkpoint, vector: Vector) -> F32Array:
-    """Returns `matrix @ table.T + bias` of the vector's tensors as one row. If the vector also has the tensors of a
-    layer norm, the rows of the table are normed first. No library for matrices is used: its sums may depend on its
-    number of threads."""
+    """Returns `matrix @ table.T + bias`, flattened, for a vector whose tensors are table, matrix and bias. If the
+    vector also has the tensors of a layer norm, the rows of the table are normed first. No library for matrices is
+    used: its sums may depend on its number of threads."""
     read = [_numbers_of(checkpoint, part).reshape(part.shape) for part in vector.parts]
     for values, part in zip(read, vector.parts, strict=True):
         _check_usable(values, part.name)
@@ -150,7 +151,8 @@ def _inverse_lengths(checkpoint: Checkpoint, vector: Vector) -> F32Array:
 
 
 def _shared_bias(checkpoint: Checkpoint, vector: Vector) -> F32Array:
-    """Returns the mean of a rotated bias, head after head; see VectorForm.SHARED_BIAS."""
+    """Returns, for a bias of heads with rotary positions, the mean of the rotated bias over many positions; see
+    VectorForm.SHARED_BIAS."""
     bias = np.concatenate([_numbers_of(checkpoint, part) for part in vector.parts])
     _check_usable(bias, vector.parts[0].name)
     size, *means = vector.numbers
@@ -168,12 +170,12 @@ MADE: Mapping[VectorForm, Callable[[Checkpoint, Vector], F32Array]] = {
     VectorForm.INVERSE_LENGTHS: _inverse_lengths,
     VectorForm.SHARED_BIAS: _shared_bias,
 }
-"""The functions that compute the numbers of a vector that no tensor holds."""
+"""For each form of vector that is computed from tensors, the function that computes its numbers."""
 
 
 def _numbers_of(checkpoint: Checkpoint, part: Tensor) -> F32Array:
-    """Returns a tensor, or the selected rows of it, as one row of numbers. Where the part is `transposed`, the tensor's
-    first axis changes fastest."""
+    """Returns the numbers of a tensor, or of the selected rows or matrix of it, flattened row by row. Where the part is
+    `transposed`, the tensor is transposed before that."""
     if part.matrix is not None:
         values = as_f32(checkpoint.read_rows(part.name, part.matrix, 1))
         values = values.reshape(part.shape[1], -1).T.reshape(-1) if part.transposed else values.reshape(-1)

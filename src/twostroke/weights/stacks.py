@@ -29,14 +29,15 @@ class StackedTensor(Struct, frozen=True):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape and dtype; the offset is the stack's."""
+        """The shape of this part and its dtype. The offset is that of the whole stack in the file."""
         whole = self.stack.info
         count, rows, *columns = (whole.shape[0], whole.shape[2], whole.shape[1]) if self.turned else whole.shape
         num_bytes = whole.num_bytes // (count * rows) * self.num_rows
         return TensorInfo(whole.dtype, (self.num_rows, *columns), whole.offset, num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. The whole matrix is read."""
+        """Returns rows [first, first + count) of this part. The matrix is read whole from the stack each time. out: an
+        array for the rows."""
         matrix = self.stack.read_rows(self.matrix, 1)[0]
         own = (matrix.T if self.turned else matrix)[self.first_row :: self.step][: self.num_rows]
         rows = own[first : first + count]
@@ -53,13 +54,14 @@ class TurnedStack(Struct, frozen=True):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape, dtype and place."""
+        """The shape after the transposition, with the dtype and the place of the stored stack."""
         whole = self.stack.info
         count, columns, rows = whole.shape
         return TensorInfo(whole.dtype, (count, rows, columns), whole.offset, whole.num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows. Each row of the first axis is a matrix."""
+        """Returns `count` matrices from matrix `first` on, each transposed to (rows, columns). out: an array for them.
+        """
         stored = self.stack.read_rows(first, count)
         turned = out if out is not None else np.empty((count, *self.info.shape[1:]), stored.dtype)
         turned.reshape(count, *self.info.shape[1:])[...] = stored.transpose(0, 2, 1)
@@ -67,7 +69,8 @@ class TurnedStack(Struct, frozen=True):
 
 
 def facing(tensors: Mapping[str, TensorSource], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorSource]:
-    """Returns the tensors. A stack whose matrices are the transposes of the wanted ones is replaced by a TurnedStack.
+    """Returns the tensors, with a TurnedStack in place of each stack whose matrices are transposed compared with
+    `shapes`.
 
     Published checkpoints of Qwen3-VL-MoE have stacks (experts, columns, rows); checkpoints that transformers saves have
     (experts, rows, columns).
@@ -83,8 +86,8 @@ def _turned(tensor: TensorSource, shape: tuple[int, ...] | None) -> bool:
 
 
 def unstacked(tensors: Mapping[str, TensorSource], stacks: Sequence[ExpertStack]) -> dict[str, TensorSource]:
-    """Returns the tensors, where stacks of three axes that divide into the named matrices are replaced by these
-    matrices."""
+    """Returns the tensors, with one tensor for each matrix or bias of each expert in place of the stacks that `stacks`
+    describes."""
     found: dict[str, TensorSource] = {}
     for name, tensor in tensors.items():
         stack = next((each for each in stacks if name.endswith(each.name)), None)

@@ -52,8 +52,9 @@ HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
         (WeightKind.AFFINE8_32, ""),
     )
 )
-"""The packed kinds, the smallest first, each with the block types of ggml that it holds exactly. A matrix gets the
-first kind that holds the types of all its tensors. Other formats name the kinds themselves (`TensorInfo.kinds`)."""
+"""The stored kinds, the smallest first, each with the block types of ggml that it keeps without loss. A matrix gets the
+first kind that keeps the types of all its tensors. Matrices of other formats name such kinds themselves
+(`TensorInfo.kinds`)."""
 
 
 def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], WeightFormat | None]:
@@ -109,7 +110,7 @@ def _holds_ordered(kind: WeightKind, held: frozenset[str], tensor: QuantizedTens
 def stored_format(infos: list[TensorInfo], plain: bool) -> WeightFormat:
     """Returns the format that keeps tensors of these types without loss; bf16, with loss, where there is none.
 
-    plain: False where rows or columns are taken in another order than the file's.
+    plain: True where the matrix has the rows and columns in the order of the file. Only then can a stored kind be used.
     """
     types = {info.blocks or info.dtype for info in infos}
     if types == {"F32"}:
@@ -162,7 +163,8 @@ def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], No
 
 
 def part_bytes(part: Tensor, checkpoint: Checkpoint) -> int:
-    """Returns the bytes of a tensor, or of the one matrix that the part uses, in the file."""
+    """Returns the bytes in the file of a part's tensor, or only those of the one matrix of a stack that the part uses.
+    """
     info = checkpoint.info(part.name)
     return info.num_bytes if part.matrix is None else info.num_bytes // max(1, info.rows)
 
@@ -180,8 +182,9 @@ def _held(info: TensorInfo, held: frozenset[str]) -> bool:
 
 
 def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32Array] | None:
-    """Returns the tensor of a GGUF file and the rows of it that form a part. Returns None where the part takes columns,
-    or where its rows are the file's columns."""
+    """Returns the tensor of a GGUF file that stores a part's rows as whole rows, and the numbers of these rows there.
+    Returns None where the part takes some columns only, where its rows are the file's columns, or where the file is not
+    a GGUF file."""
     tensor = checkpoint.tensors[part.name]
     if not isinstance(tensor, GgufTensor) or tensor.elements or tensor.info.shape != part.shape:
         return None
@@ -195,8 +198,8 @@ def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32A
 
 
 def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Array] | None:
-    """Returns one stored tensor and the rows of it that form a part, for `rows_in_file`. Returns None where no single
-    stored tensor has the whole part. tensor: joined from stored tensors, some of them transposed."""
+    """Does the work of `rows_in_file` for a tensor joined from several stored tensors, some of them transposed. Returns
+    the one stored tensor with all rows of the part, and their numbers there; None where there is none."""
     if part.matrix is not None or part.transposed != (part.columns is not None):
         return None
     chosen = _chosen(part, tensor.matrix_rows) if part.columns is None else np.arange(*part.columns, dtype=np.int32)
@@ -204,7 +207,8 @@ def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Ar
 
 
 def _chosen(part: Tensor, matrix_rows: int) -> I32Array:
-    """Returns the rows of its matrix that a part uses."""
+    """Returns the numbers of the rows that a part uses, within its tensor or its one matrix of a stack, in the part's
+    order."""
     rows = np.arange(matrix_rows, dtype=np.int32)
     if part.order is not None:
         rows = rows[list(part.order.index)]
@@ -212,7 +216,7 @@ def _chosen(part: Tensor, matrix_rows: int) -> I32Array:
 
 
 def _of_rows(part: Tensor, checkpoint: Checkpoint) -> TensorInfo:
-    """Returns the info of the part's tensor with the columns as the last axis, along which its blocks lie."""
+    """Returns the info of a part's tensor as if it had the columns, along which its blocks lie, as its last axis."""
     info = checkpoint.info(part.name)
     if not part.transposed or len(info.shape) < 2:
         return info

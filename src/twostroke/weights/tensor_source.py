@@ -21,13 +21,13 @@ ORDER = ".column_order"
 SourceArray = F32Array | U16Array
 """The numbers of a tensor, as readers return them: float32, or uint16 with the bits of bf16."""
 LIMIT = 2.0**60
-"""Neither matrices nor vectors may have a number of this magnitude: codecs square weights in float32."""
+"""The magnitude that no number of a matrix or vector may reach: codecs square weights in float32."""
 
 
 class TensorInfo(Struct, frozen=True):
     """What is known of a tensor before it is read. offset: the position of the tensor's first byte in the file, in
     bytes. blocks: the block type of ggml, or the format of a quantized matrix; "" for a tensor of plain numbers. kinds:
-    the packed kinds that hold such a matrix without loss."""
+    the stored kinds that keep a quantized matrix without loss."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -48,11 +48,11 @@ class TensorInfo(Struct, frozen=True):
 
 
 class TensorSource(Protocol):
-    """One tensor that can be read."""
+    """One tensor of a checkpoint, which can be read row by row from the file in which it lies."""
 
     @property
     def info(self) -> TensorInfo:
-        """Shape, dtype and place."""
+        """The tensor's shape, dtype and place in the file."""
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
         """Returns rows [first, first + count) of the first axis: float32, or uint16 with the bits of bf16. out: an
@@ -66,10 +66,10 @@ class WeightFile(Protocol):
     header: bytes
 
     def read_at(self, offset: int, num_bytes: int) -> bytes:
-        """Returns bytes of the file, fewer at its end."""
+        """Returns `num_bytes` bytes from `offset` on; fewer at the end of the file."""
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
 
 
 def readable_dtype(name: str, info: TensorInfo) -> np.dtype[Any]:

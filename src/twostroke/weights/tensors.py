@@ -28,7 +28,9 @@ def wanted_tensors(model: Model) -> Iterator[Tensor]:
 
 
 def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
-    """Returns the checkpoint with its tensors under the names, and in the stacks, that the program reads."""
+    """Returns the checkpoint with each tensor under the name that the program reads. Stacks of experts are divided or
+    transposed where the program needs that. Zeros take the place of absent tensors that the model allows to be absent.
+    """
     names = program_names(checkpoint.names, model)
     checkpoint = checkpoint.renamed(names) if names else checkpoint
     if model.zeros:

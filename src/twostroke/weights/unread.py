@@ -14,16 +14,16 @@ from twostroke.weights.tensors import HARMLESS, wanted_tensors, with_prefix
 
 MOST_NAMED = 4
 NO_NEWS = re.compile(r"(.*\.)?(position_ids|pooler\..*)")
-"""Tensors that need no report when they are not read: tables of positions, which are computed again, and the pooler of
-an encoder (a layer after it), which embeddings do not need."""
+"""Tensors that need no report when they are not read. Tables of positions are computed again, and embeddings do not
+need an encoder's pooler (a layer after it)."""
 PREDICTION = re.compile(r"(.*\.)?mtp(_layers)?\..*")
-"""Tensors that predict further tokens. Layers beyond the model's number of layers do the same."""
+"""Tensors for multi-token prediction. Layers after the model's last layer are also for this."""
 _LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")
 TIED_HEADS = frozenset(
     ("lm_head.weight", "head.weight", "output.weight", "output_projection.weight", "decoder.weight", "lm_head.bias")
 )
-"""Names of output heads. If a model does not read its head, the head is a second copy of the embedding, which is read.
-"""
+"""Names of output heads. A head that a model does not read is not mentioned, because it is a second copy of the
+embedding."""
 
 
 def tell_unread(model: Model, checkpoint: Checkpoint, guesses: bool, report: Callable[[str], None]) -> None:

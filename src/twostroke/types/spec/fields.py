@@ -24,10 +24,11 @@ FIX = "Compare it with the model's original page, or download the model again."
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The members of one JSON object. place: its name in messages ("config.json", "config.json: rope_scaling").
+    """The members of one JSON object. place: the object's name in messages ("config.json", "config.json:
+    rope_scaling").
 
     A member that is null counts as absent, except for `has`. Every reader raises CorruptModel that names the field.
-    read: the names that were asked for, also through objects that `changed` made from this one.
+    read: the names of the members that were read so far, also through objects that `changed` made from this one.
     """
 
     values: Mapping[str, Any]
@@ -55,8 +56,8 @@ class Fields:
         return replace(self, values=values)
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
-        """Returns a whole number in [low, high]. The member is required where there is no default, or where the default
-        is above `high`."""
+        """Returns a whole number in [low, high]; `default` where the member is absent. Raises CorruptModel where the
+        member is absent and there is no default, or the default is above `high`."""
         found = self.optional_integer(name, low, high)
         if found is None and default is not None and default > high:
             raise self.wrong(name, f"It is absent, which means {default:,}, and the largest allowed value is {high:,}.")

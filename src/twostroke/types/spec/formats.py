@@ -17,14 +17,14 @@ MAX_GROUP_COLUMNS = 1024
 activations."""
 
 STORED_GROUP = 256
-"""The columns of a group for the kinds that keep a file's codes."""
+"""The number of columns in a group of a stored kind: such weights keep a file's codes and are packed group by group."""
 
 FINE_COLUMNS = 32
-"""The number of columns of activations that share a scale, for the kinds of stored weights (such as Q8_0) with which
-other programs, such as llama.cpp, round activations in blocks of 32 columns."""
+"""The number of columns of activations that share a scale with some stored kinds (such as Q8_0). Other programs, such
+as llama.cpp, round activations for these kinds in blocks of 32 columns."""
 
 SUBGROUP_COLUMNS = 16
-"""The number of int4 columns that share a multiplier."""
+"""The number of int4 columns that share a multiplier of their group's scale."""
 
 ROTATED_COLUMNS = 64
 """The number of columns of a block that is rotated (ops/rotation.py). It is a step of packed weights, so every matrix
@@ -71,12 +71,13 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_float(self) -> bool:
-        """Whether the kind keeps floats. Products with them round no inputs."""
+        """Whether the kind keeps floats; activations are then not rounded before a product."""
         return self in (WeightKind.F32, WeightKind.BF16)
 
     @property
     def is_stored(self) -> bool:
-        """Whether the kind keeps codes and scales of a file without rounding: ops/stored_layout.py."""
+        """Whether the kind is a stored kind, which keeps the codes and scales of a file without rounding them again.
+        ops/stored_layout.py has its layout."""
         return self >= WeightKind.FLAT8
 
     @property
@@ -117,8 +118,8 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_plane(self) -> bool:
-        """Whether a stored code has only 2 or 3 bits. They lie where other kinds have the bits above the low 4 of a
-        code."""
+        """Whether a stored code has only 2 or 3 bits. Such codes are packed as other stored kinds pack the bits of a
+        code above its low 4."""
         return self in (WeightKind.SUPER2, WeightKind.SUPER2_MIN, WeightKind.SUPER3)
 
     @property
@@ -139,8 +140,8 @@ class WeightKind(enum.IntEnum):
 
     @property
     def step_columns(self) -> int:
-        """The number of neighbouring columns of a row that share a scale, or a multiplier of a scale, in a stored kind.
-        """
+        """The number of neighbouring columns of a row that share the finest scale of a stored kind. In SUPER kinds this
+        finest scale is stored as an integer multiplier of a coarser scale."""
         return _STEPS.get(self, 32)
 
     @property
@@ -151,7 +152,8 @@ class WeightKind(enum.IntEnum):
 
     @property
     def arithmetic(self) -> WeightKind:
-        """The kind whose products use the same instructions, so that its measured rates hold for this kind."""
+        """The kind whose products use the same instructions as products with this kind. Rates that were measured for it
+        also hold for this kind."""
         return WeightKind.INT8 if self.is_stored else self
 
 

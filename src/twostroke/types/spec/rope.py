@@ -31,8 +31,8 @@ class RopeKind(enum.StrEnum):
     LLAMA3 = "llama3"
     PROPORTIONAL = "proportional"
     STILL = "still"
-    """The kind for vectors that are not rotated, but multiplied by a factor that grows with their position
-    (RopeSpec.growth). No config names this kind."""
+    """The kind for queries without rotary positions, which are only multiplied by a factor that grows with their
+    position (RopeSpec.growth). No config names this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class RopeSpec:
 
     attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
-    growth and power scale queries; both formulas add `ahead` to the position. growth is for queries of Ministral 3 and
-    Llama 4: cos and sin of position p are multiplied by 1 + growth log(1 + floor((p + ahead) / original_positions)).
-    Where `power` is above 0 (queries of Beam), they are multiplied by (1 + (p + ahead) / original_positions) ^ power.
-    still: True where no element is rotated, and only the factor of growth or power is applied. turned: for
-    proportional, how many of the rotary_dim / 2 pairs are rotated, the fastest first; the others stay unchanged. back:
-    position p gets the rotation of position max(p - back, 0); a number below 0 means a later position. undone: True
-    where the inverse rotations are applied.
+    growth and power: queries get a factor that grows with their position p; `ahead` is added to p in both formulas.
+    growth (Ministral 3, Llama 4): cos and sin of position p are multiplied by 1 + growth log(1 + floor((p + ahead) /
+    original_positions)). power (Beam): where it is above 0, the factor is (1 + (p + ahead) / original_positions) ^
+    power. still: True where no element is rotated, so that only this factor is applied. turned: for proportional, how
+    many of the rotary_dim / 2 pairs are rotated, the fastest first; the others stay unchanged. back: position p is
+    rotated as position max(p - back, 0) is; a negative `back` means a later position. undone: True where the inverse
+    rotation is applied.
     """
 
     kind: RopeKind

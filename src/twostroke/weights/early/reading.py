@@ -1,8 +1,8 @@
-"""Reads a model's files from the disk while the modules of a start are still imported.
+"""Reads a model's files from the disk in a thread, while the start of the program still imports modules.
 
-The parts that are not in memory are read in the order of the file, in few calls during which Python goes on. The parts
-are found before the thread begins: a thread that asks for each piece would wait for the interpreter, which a tokenizer
-holds for seconds. This module imports only modules that each start needs first.
+Parts that are not in memory are read in the order of the file. A few long system calls read them, during which other
+Python threads run. The parts are found before the thread begins: a thread that asks for each piece would wait for the
+interpreter, which a tokenizer holds for seconds. This module imports only modules that each start needs first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class FilePart(NamedTuple):
 
 
 class Fetched(Protocol):
-    """A file whose bytes the system brings into memory."""
+    """The interface of a file that is read into the system's page cache, piece by piece. SystemFile has this interface.
+    """
 
     num_bytes: int
 
@@ -52,11 +53,11 @@ class Fetched(Protocol):
 
 
 class SystemFile:
-    """A file of this machine. Satisfies `Fetched`."""
+    """A file of this machine, opened by its path; tests use another `Fetched`. Satisfies `Fetched`."""
 
     def __init__(self, path: str) -> None:
-        """Opens the file. Raises OSError, also where the file would take the place of a standard stream that is closed.
-        """
+        """Opens the file. Raises OSError, also where the file would get one of the descriptors 0 to 2 because a
+        standard stream is closed."""
         self._descriptor = os.open(path, os.O_RDONLY | here.file_flags(wait=False))
         self.num_bytes = os.fstat(self._descriptor).st_size
         if self._descriptor <= LAST_STREAM:
@@ -70,7 +71,7 @@ class SystemFile:
         return here.fetch(self._descriptor, offset, num_bytes)
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         os.close(self._descriptor)
 
 
@@ -132,8 +133,8 @@ def _read(work: list[tuple[SystemFile, list[FilePart]]], closing: contextlib.Exi
 
 
 def weight_files(model: str) -> Iterator[str]:
-    """Yields the files of weights that a word names: a GGUF file with its parts, or the files of a folder. Yields
-    nothing for any other word."""
+    """Yields the files with weights of a model that the user names by a path: a GGUF file with its parts, or the
+    safetensors files of a folder. Yields nothing for any other text."""
     with contextlib.suppress(OSError):
         if os.path.isdir(model):
             yield from (entry.path for entry in sorted(os.scandir(model), key=_name) if _is_weights(entry))

@@ -19,8 +19,8 @@ from twostroke.weights.gguf.block_types import BlockType
 from twostroke.weights.gguf.grid_blocks import GRID_DECODERS
 
 READ_AS_FLOATS = ("F32", "F16", "BF16", "I32")
-"""The types whose numbers are read as float32. Whole numbers (I32) are tables of experts; below 2^24 float32 holds them
-exactly."""
+"""The types whose numbers are read as float32. I32 is for tables of the experts of each token; float32 holds whole
+numbers below 2^24 exactly."""
 
 
 def decode(block: BlockType, raw: U8Array) -> StoredValues:
@@ -167,7 +167,8 @@ def _nvfp4(raw: U8Array) -> StoredValues:
 
 
 def _ue4m3(raw: U8Array) -> F32Array:
-    """Returns half of an unsigned float of 4 exponent and 3 mantissa bits; its NaN counts as 0."""
+    """Returns the scales of NVFP4: half the value of an unsigned float of 4 exponent and 3 mantissa bits, since the
+    codes are doubled. NaN counts as 0."""
     exponent, mantissa = (raw >> 3 & 15).astype(np.int32), (raw & 7).astype(np.float32)
     value = np.where(exponent == 0, np.ldexp(mantissa, -9), np.ldexp(1 + mantissa / np.float32(8), exponent - 7))
     return np.where(raw == 127, 0, value * np.float32(0.5)).astype(np.float32)

@@ -1,6 +1,7 @@
 """Makes the content of config.json for the model in a GGUF file.
 
-Every key that begins with the architecture's name is read, known to change nothing, or refused by name.
+Every key that begins with the architecture's name is read, is known to change nothing, or raises an error with its
+name.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ NUMBERS = {
 }
 """Key without the architecture -> field of config.json."""
 UNSEEN = ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
-"""Fields that no tensor shows. Converters write their keys only where the field changes the arithmetic, so a model that
-does not read such a field is refused."""
+"""Fields of config.json of which no tensor gives a sign. A file has their keys only where they change the arithmetic.
+So a file with such a key is refused if its family's code does not read the field."""
 
 MOST_LAYERS = 4096
 
@@ -43,8 +44,8 @@ Divisors = tuple[list[float], ...]
 
 
 def config_of(family: Family, keys: Keys, vocabulary: TokenList, divisors: Divisors | None) -> dict[str, Any]:
-    """Returns the members of config.json. divisors: the divisors of the frequencies of rotation, where the file has
-    tensors of them: one list, or one for short and one for long contexts.
+    """Returns the content of config.json. divisors: numbers by which the rotary frequencies are divided (the tensors
+    rope_freqs or rope_factors), where the file has them: one list, or one for short and one for long contexts.
 
     Raises UnsupportedModel or CorruptModel naming the key.
     """
@@ -169,8 +170,9 @@ def _rope(keys: Keys, config: Config, divisors: Divisors | None) -> dict[str, An
 
 
 def _longrope(keys: Keys, config: Config, divisors: Divisors) -> dict[str, Any]:
-    """Returns the rope of Phi-3, which has other divisors for long contexts. attn_factor is the factor that
-    transformers computes."""
+    """Returns the rope fields of Phi-3, whose rotary frequencies are divided by other numbers in long contexts.
+    divisors: the lists for short and for long contexts. The key attn_factor has the factor that transformers computes.
+    """
     short, long = divisors
     positions = config.get("max_position_embeddings", 0)
     original = keys.number("rope.scaling.original_context_length", positions)

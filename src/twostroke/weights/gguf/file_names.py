@@ -34,7 +34,8 @@ def stem_of(name: str) -> str:
 
 
 def beside(name: str) -> str:
-    """Returns a description of a file that holds no model, from its name; "" for other files."""
+    """Returns a description of a GGUF file that lies next to models, such as an mmproj file, from its name; "" for a
+    file that may be a model."""
     found = _BESIDE.search(stem_of(name.rpartition("/")[2].lower()))
     return BESIDE[found[1]] if found else ""
 

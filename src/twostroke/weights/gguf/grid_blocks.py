@@ -31,7 +31,8 @@ def _shorts(raw: U8Array) -> U16Array:
 
 
 def _seven_bit_signs() -> U8Array:
-    """Returns the byte of signs for each value of 7 bits: the eighth bit makes the number of ones even."""
+    """Returns a byte of eight signs for each 7-bit code: the code has seven of them, and the eighth makes the number of
+    ones even."""
     seven = np.arange(128, dtype=np.uint8)
     odd = np.unpackbits(seven[:, None], axis=1).sum(axis=1).astype(np.uint8) & np.uint8(1)
     signs: U8Array = seven | (odd << np.uint8(7))
@@ -50,7 +51,7 @@ def _with_signs(magnitudes: I8Array, signs: U8Array) -> I8Array:
 
 
 def _odd(multipliers: NDArray[Any]) -> I16Array:
-    """Returns 2 s + 1 for each multiplier s."""
+    """Returns 2 s + 1 for each stored number s: these odd numbers multiply a block's scale."""
     return multipliers.astype(np.int16) * 2 + 1
 
 

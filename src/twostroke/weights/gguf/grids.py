@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 
 class GridText(Struct, frozen=True):
-    """One grid in compressed form; `grid` expands it. levels: the numbers that occur in the grid. together: how many
-    numbers one code stands for. text: the numbers' places among the levels, as the module describes."""
+    """One grid (codebook) of an I type in compressed form; `grid` expands it. levels: the numbers that occur in the
+    grid. together: how many numbers one code stands for. text: the index in `levels` of each number of the grid, packed
+    and compressed as the module describes."""
 
     levels: tuple[int, ...]
     together: int
@@ -27,7 +28,8 @@ class GridText(Struct, frozen=True):
 
 @cache
 def grid(name: str) -> NDArray[np.int8]:
-    """Returns the grid of a type: (entries, 8 or 4) int8."""
+    """Returns the grid of an I type such as IQ2_XXS, by its name in GRIDS: an int8 array with a row of 8 or 4 numbers
+    for each code."""
     found = GRIDS[name]
     raw = np.frombuffer(zlib.decompress(base64.b85decode(found.text)), np.uint8)
     bits = 2 if len(found.levels) <= 4 else 4

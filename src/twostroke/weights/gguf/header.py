@@ -25,8 +25,8 @@ SCANNED_BYTES = 1 << 18
 """The number of bytes that are searched for strings at a time: the results stay in the processor's cache."""
 
 TOKENIZER = "tokenizer."
-"""The beginning of keys that change tokens: their texts must be UTF-8. Descriptions and names of authors need not be.
-"""
+"""The beginning of the keys from which the tokenizer is made: texts in their values must be valid UTF-8. Other texts,
+such as descriptions, need not be."""
 STRING, ARRAY, BOOL, F32 = 8, 9, 7, 6
 SCALARS: dict[int, str] = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "<u1", 10: "<u8", 11: "<i8", 12: "<f8",
@@ -107,7 +107,8 @@ class HeaderReader:
         return int(self.number(10))
 
     def text(self, what: str, max_bytes: int, errors: str = "strict") -> str:
-        """Reads a string in UTF-8. errors: the argument of bytes.decode."""
+        """Reads a string in UTF-8 of at most max_bytes. what: the name of the string in messages. errors: the argument
+        of bytes.decode."""
         length = self.u64()
         if length > min(max_bytes, self.file_bytes - self.at):
             self.refuse(f"{what} claims {length:,} bytes")
@@ -159,7 +160,8 @@ class HeaderReader:
         return np.frombuffer(self._buffer[begin : self.at], dtype)
 
     def _strings_of(self, key: str, count: int) -> StoredStrings:
-        """Reads an array of strings: goes from length to length, up to the end of the last string."""
+        """Reads an array of strings without decoding them: it only moves from each length to the next, up to the end of
+        the last string."""
         self._strings += count
         if count > (self.file_bytes - self.at) // 8 or self._strings > MAX_STRINGS:
             self.refuse(f"the array {key[:100]!r} claims {count:,} strings")

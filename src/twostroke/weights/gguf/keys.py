@@ -20,7 +20,7 @@ WITHOUT_EFFECT = frozenset(
 )
 """Keys on which no layer depends. pooling.py reads pooling_type for every family."""
 WITHOUT_NAME = ("xielu.",)
-"""Beginnings of keys that belong to the layers although they do not begin with the architecture's name."""
+"""How keys of an architecture may begin that do not begin with its name."""
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "attention.causal": (True,),
     "use_parallel_residual": (False,),
@@ -42,7 +42,8 @@ ONLY: Mapping[str, tuple[Any, ...]] = {
     "attention.clamp_kqv": (0.0,),
     "rope.scaling.attn_factor": (1.0,),
 }
-"""Keys that many families do not read, each with the values at which it has no effect."""
+"""Keys that only some families read. Each has the values at which it has no effect, and with these values any file may
+have the key."""
 
 
 class Keys:
@@ -142,7 +143,8 @@ class Keys:
         return [int(number) for number in found]
 
     def same(self, key: str, value: object) -> None:
-        """Raises UnsupportedModel where the file has the key with another value."""
+        """Raises UnsupportedModel where the file has the key with a value other than `value`. A file without the key is
+        accepted."""
         self._read.add(key)
         if self._values.get(key, value) != value:
             raise UnsupportedModel(

@@ -1,4 +1,4 @@
-"""Maps names of stored tensors in GGUF files to the names of our checkpoints."""
+"""Maps names of stored tensors in GGUF files to the names in Hugging Face checkpoints."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ONE_EXPERT = re.compile(r"(ffn_(?:gate|up|down))\.(\d{1,5})\.(weight|bias)")
 _ENDING = re.compile(r"\.(weight|bias)$")
 
 ROTATION_DIVISORS = (("rope_freqs.weight",), ("rope_factors_short.weight", "rope_factors_long.weight"))
-"""Tensors that are read into config.json: the divisors of the frequencies of rotation; the second entry is for short
-and for long contexts."""
+"""Tensors with the numbers by which rotary frequencies are divided. They become a field of config.json. The second
+entry has one tensor for short and one for long contexts."""
 
 _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 
@@ -31,8 +31,8 @@ _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 def named_tensors(
     files: Mapping[str, GgufFile], family: Family, config: Config
 ) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-    """Yields all tensors of the files under our names. Also yields those tensors of our checkpoints whose values the
-    files have in keys. Tensors that the table does not know keep their own names."""
+    """Yields all tensors of the files under Hugging Face names. Also yields tensors of a Hugging Face checkpoint whose
+    values the files have as keys. A tensor that the family's table does not name keeps its stored name."""
     yield from ((name, NumbersOfKeys(values)) for name, values in family.numbers(config).items())
     by_layer: dict[str | None, dict[str, tuple[GgufFile, str]]] = {}
     for file in files.values():
@@ -56,8 +56,9 @@ def named_tensors(
 
 
 class _Names(Struct, frozen=True):
-    """Gives our names to the stored tensors of one layer, or to those outside the layers. table: stored name -> our
-    name. prefix: the beginning of our names. layer: the layer's number, 0 outside the layers."""
+    """Gives Hugging Face names to the stored tensors of one layer, or to those outside the layers. table: stored name
+    -> Hugging Face name. prefix: the text that is put before each of these names. layer: the layer's number, 0 outside
+    the layers."""
 
     family: Family
     config: Config
@@ -66,7 +67,8 @@ class _Names(Struct, frozen=True):
     layer: int
 
     def of(self, rest: str, file: GgufFile, stored: str) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-        """Yields one stored tensor under our names. rest: the tensor's name in the layer. Raises CorruptModel."""
+        """Yields what one stored tensor becomes under Hugging Face names. rest: the tensor's name without the layer's
+        prefix. Raises CorruptModel."""
         try:
             yield from self._found(rest, file, stored)
         except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -123,8 +125,8 @@ def _misfit(file: GgufFile, stored: str) -> CorruptModel:
 
 
 def order_of_pairs(family: Family, config: Config, stem: str, rows: int) -> I32Array | None:
-    """Returns for each of our rows the number of the stored row, where the file stores rows as rotary pairs. Returns
-    None for any other tensor."""
+    """Returns, for each row of a Hugging Face tensor, the number of the stored row, where the file stores rows of q or
+    k as rotary pairs. Returns None for any other tensor. stem: the stored name in the layer, without its ending."""
     heads = int(config.get("num_attention_heads") or 0)
     each = {"attn_q": heads, "attn_k": int(config.get("num_key_value_heads") or heads)}.get(stem, 0)
     return halves_of_pairs(rows, each) if family.pairs and each and rows % (2 * each) == 0 else None
@@ -171,9 +173,8 @@ def _joined(joined: Joined, tensors: Mapping[str, tuple[GgufFile, str]], config:
 
 
 def _parts(file: GgufFile, stored: str, place: Place, name: str, config: Config) -> Iterator[tuple[str, GgufTensor]]:
-    """Yields the tensors of our checkpoints that are stored as one tensor: one for each index of its first axis. They
-    are named with the texts of `place.parts`. Raises ValueError where the axis is longer or shorter than `place.parts`.
-    """
+    """Yields the Hugging Face tensors that a file stores as one tensor: one for each index of its first axis. They are
+    named with the texts of `place.parts`. Raises ValueError where the axis is longer or shorter than `place.parts`."""
     tensor = file.tensors[stored]
     rows = tensor.rows // len(place.parts)
     if tensor.shape[0] != len(place.parts):

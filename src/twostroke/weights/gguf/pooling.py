@@ -14,7 +14,7 @@ NONE, MEAN, CLS, LAST, RANK = range(5)
 """The values of the key pooling_type, as in llama_pooling_type of llama.cpp."""
 
 MODES = {MEAN: "mean", CLS: "cls", LAST: "lasttoken"}
-"""The words of sentence-transformers for these values."""
+"""The pooling number in a GGUF file -> the pooling_mode of sentence-transformers."""
 
 
 def pooling_number(keys: Keys) -> int | None:
@@ -28,8 +28,8 @@ def pooling_number(keys: Keys) -> int | None:
 
 
 def sentence_files(task: Task, keys: Keys) -> dict[str, str]:
-    """Returns the texts of the files next to a model that makes vectors, by the files' names. A model that makes text
-    or scores has none.
+    """Returns the files of sentence-transformers (modules.json and 1_Pooling/config.json) for an embedding model: name
+    -> text. The result is empty for models that make text or scores.
 
     task: the task of the model's family. Raises CorruptModel, UnsupportedModel.
     """

@@ -1,4 +1,5 @@
-"""GGUF files of encoders of images (mmproj): their keys become the fields of config.json, their tensors get our names.
+"""GGUF files of encoders of images (mmproj): their keys become the fields of config.json, their tensors get Hugging
+Face names.
 
 Such a file lies next to the file of a language model. Facts that it lacks come from the family. Sources:
 conversion/base.py of llama.cpp.
@@ -37,7 +38,8 @@ KINDS: Mapping[str, ProjectorKind] = {
 _LAYER = re.compile(r"v\.blk\.(\d{1,5})\.(\w+)\.(weight|bias|(?:in|out)put_(?:min|max))")
 _DEEP = re.compile(r"v\.deepstack\.(\d{1,5})\.(norm|fc1|fc2)\.(weight|bias)")
 FRAMES = ("v.patch_embd.weight", "v.patch_embd.weight.1")
-"""The tensors with the kernels of two frames, which checkpoints have as one tensor."""
+"""The stored names of the patch convolution's kernel for the first and the second frame of a video. Checkpoints have
+both as one tensor."""
 PARTS = ("attn_q", "attn_k", "attn_v")
 
 
@@ -82,7 +84,7 @@ def read_projector(path: Path) -> Projector:
 
 
 def open_projector(projector: Projector) -> Checkpoint:
-    """Returns the file's tensors under our names."""
+    """Returns the tensors of an mmproj file under Hugging Face names."""
     file = GgufFile.open(projector.path)
     try:
         tensors = dict(_named(file, projector.kind, projector.config["vision_config"]))
@@ -145,9 +147,10 @@ def _named(file: GgufFile, kind: ProjectorKind, tower: Config) -> Iterator[tuple
 def _of_layer(
     file: GgufFile, kind: ProjectorKind, found: re.Match[str], heads: int, *, swapped: bool
 ) -> Iterator[tuple[str, TensorSource]]:
-    """Yields a tensor of a layer under our name. If q, k and v are stored separately, all three come with the first.
+    """Yields what a stored tensor of a layer becomes under its Hugging Face name. If checkpoints have q, k and v as one
+    tensor, it is yielded for q; k and v yield nothing.
 
-    heads: the number of heads of q and of k.
+    heads: the number of heads of q and of k. swapped: True where the file has the names ffn_up and ffn_down exchanged.
     """
     stored, (number, word, ending) = found[0], found.groups()
     word = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}.get(word, word) if swapped else word
@@ -216,8 +219,8 @@ class KernelFrames(Struct, frozen=True, eq=False):
 
 
 class ColorsLast(Struct, frozen=True, eq=False):
-    """Convolution kernels (O, C, p, p) as a matrix (O, p * p * C), in which the colours of a pixel are neighbours.
-    Satisfies `TensorSource`."""
+    """Convolution kernels (O, C, p, p) as a matrix (O, p * p * C), in which the red, green and blue of a pixel are
+    neighbours. Satisfies `TensorSource`."""
 
     part: GgufTensor
 
@@ -271,7 +274,8 @@ def refuse_other_model(projector: Projector, architecture: str, width: int, mode
 
 
 def token_of_mark(added: object, mark: str) -> int | None:
-    """Returns the id of the token that stands in the places of image rows. added: added_tokens of tokenizer.json."""
+    """Returns the id of the token `mark`, which stands in the places of image rows. added: added_tokens of
+    tokenizer.json."""
     for each in added if isinstance(added, list) else ():
         if isinstance(each, dict) and each.get("content") == mark and isinstance(each.get("id"), int):
             return int(each["id"])

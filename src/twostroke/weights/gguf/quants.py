@@ -10,8 +10,8 @@ from twostroke.weights.gguf.file_names import quant_of
 USUAL = ("Q4_K_M", "UD-Q4_K_M", "UD-Q4_K_XL", "Q4_K_S", "Q4_0", "Q5_K_M", "Q8_0")
 """The quantizations in the order in which they are tried where none is asked for."""
 SMALL = ("Q8_0", "UD-Q8_K_XL", *USUAL)
-"""The quantizations in the order in which they are tried for models that lose too much quality in four bits. These are
-small models, and models whose answer is a vector or a score."""
+"""The order in which quantizations are tried for models that lose too much quality in four bits: small models, and
+models whose answer is a vector or a score."""
 SMALL_BILLIONS = 1.0
 _SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([BbMm])(?![A-Za-z0-9])")
 _TO_VECTORS = re.compile(r"embed|rerank|bge-|minilm|e5-", re.IGNORECASE)

@@ -18,7 +18,8 @@ FIELDS = {
 }
 """Key -> field. The other keys of this kind belong to samplers that Twostroke does not have."""
 DIGITS = 6
-"""The number of digits that are kept. A number is stored in 32 bits: more digits would come from its rounding."""
+"""The number of significant digits to which a number of sampling keys is rounded. Files store 32-bit floats, whose
+further digits are rounding errors."""
 
 
 def sampling_of(values: Mapping[str, Value]) -> dict[str, float | int]:

@@ -1,4 +1,4 @@
-"""Tensors of GGUF files in the order and with the values that our checkpoints have.
+"""Tensors of GGUF files in the order and with the values that Hugging Face checkpoints have.
 
 This module undoes the converters' changes: the order of sizes, rows in another order, stacks of experts, transposed
 matrices, ones that were added to norms. Blocks are expanded to floats a piece at a time.
@@ -27,9 +27,10 @@ PIECE_ELEMENTS = 1 << 20
 
 
 class Source(Struct, frozen=True):
-    """Rows [first_row, first_row + rows) of a stored tensor, its matrices one after the other.
+    """Rows [first_row, first_row + rows) of a stored tensor. In a stack, the rows of all matrices are numbered through.
 
-    turned: True where each of the tensor's matrices is stored as (columns, rows); then the source is the whole tensor.
+    turned: True where the file stores each matrix of the tensor transposed, as (columns, rows); the source is then
+    always the whole tensor.
     """
 
     file: GgufFile
@@ -45,7 +46,7 @@ class Source(Struct, frozen=True):
 
     @property
     def num_bytes(self) -> int:
-        """The number of bytes that these rows take in the file."""
+        """The number of bytes that the rows of this source take in the file."""
         return self.tensor.num_bytes if self.turned else self.rows * self.tensor.row_bytes
 
     def blocks(self, rows: I32Array) -> U8Array:
@@ -71,7 +72,7 @@ class Source(Struct, frozen=True):
 
 
 def whole(file: GgufFile, stored: str, turned: bool = False) -> Source:
-    """Returns the Source of all rows of a stored tensor."""
+    """Returns all rows of a stored tensor as a Source. turned: True where the file stores its matrices transposed."""
     tensor = file.tensors[stored]
     rows = math.prod((*tensor.shape[:-2], tensor.shape[-1])) if turned else tensor.rows
     return Source(file, stored, 0, rows, turned)
@@ -80,11 +81,11 @@ def whole(file: GgufFile, stored: str, turned: bool = False) -> Source:
 class GgufTensor(Struct, frozen=True, eq=False):
     """One tensor of a checkpoint, made of rows of stored tensors. Satisfies `TensorSource`.
 
-    shape: our shape. elements: True where order counts elements, as it does in a vector. order: our row (element) ->
-    the row (element) of the sources laid end to end; None for the same. turned: True where our tensor is (…, columns,
-    rows) in place of (…, rows, columns). columns: the stored column of each of our columns; None for the same. plus: a
-    number that is added to each value. negated_exp: True where the values are minus the exponential of a checkpoint's
-    values. factor: a power of two by which all values are multiplied.
+    shape: the checkpoint's shape. order: for each row, the number of its stored row, counted through all sources; None
+    where rows keep their order. elements: True where `order` has elements in place of rows, as for a vector. turned:
+    True where the checkpoint has the tensor transposed, as (…, columns, rows). columns: for each column, the number of
+    its stored column; None where columns keep their order. plus: a number that is added to each value. negated_exp:
+    True where the file stores -exp(x) for each value x. factor: a power of two by which all values are multiplied.
     """
 
     sources: tuple[Source, ...]
@@ -99,8 +100,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """The shape and place of the tensor, and the dtype in which it is read; num_bytes is the size in the file.
-        blocks: the block types, separated by blanks where there are several."""
+        """The tensor's shape, the dtype in which it is read, its offset in the file and its size there. blocks: the
+        names of the block types whose codes can be read, with blanks between them; "" where only floats can be read."""
         names = sorted(self.block_names)
         changed = self.plus or self.factor != 1.0
         dtype = names[0] if names in (["BF16"], ["F16"]) and not changed else "F32"
@@ -115,7 +116,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
 
     @property
     def column_order(self) -> I32Array | None:
-        """For each stored column, the number of our column, where they lie in another order than ours; else None."""
+        """For each stored column, the number that this column has in the checkpoint; None where columns keep their
+        order."""
         return None if self.columns is None else np.argsort(self.columns).astype(np.int32)
 
     @property
@@ -125,7 +127,7 @@ class GgufTensor(Struct, frozen=True, eq=False):
 
     @property
     def matrix_rows(self) -> int:
-        """The number of rows of one matrix."""
+        """The number of rows of one matrix of the stack, or of the only matrix."""
         return self.shape[-1] if self.turned else self.shape[0] if len(self.shape) == 2 else self.shape[-2]
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
@@ -149,7 +151,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return found
 
     def _fill(self, target: Any, first: int, count: int) -> None:
-        """Reads rows [first, first + count) into `target`, a piece at a time. The tensor must not be `turned`."""
+        """Reads entries [first, first + count) of the first axis into `target`, a piece at a time. Not for a transposed
+        tensor (`turned`)."""
         each = self.matrix_rows if len(self.shape) == 3 else 1
         columns = self.shape[-1]
         flat, step = target.reshape(count * each, columns), max(1, PIECE_ELEMENTS // columns)
@@ -158,7 +161,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
             flat[begin:end] = self._floats(np.arange(first * each + begin, first * each + end, dtype=np.int32))
 
     def read_stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Returns rows of all matrices one after the other, as codes and scales. Raises CorruptModel."""
+        """Returns rows [first, first + count) as codes and scales; in a stack, the rows of all matrices are numbered
+        through. Raises CorruptModel."""
         return self.read_stored_rows(np.arange(first, first + count, dtype=np.int32), kind)
 
     def read_stored_rows(self, rows: I32Array, kind: WeightKind) -> StoredValues:
@@ -175,8 +179,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return _picked(StoredValues.joined([canonical(piece, kind) for piece in pieces]), back)
 
     def runs(self, rows: I32Array) -> list[tuple[Source, I32Array]] | None:
-        """Returns the sources that have these rows, in their order, and the rows' numbers in each source. Returns None
-        where the values are changed after reading, or where rows of two sources alternate."""
+        """Returns the sources that store these rows, in the order of `rows`, each with the numbers of its rows. Returns
+        None where the values are changed after reading, or where rows of two sources alternate."""
         if self.factor != 1.0 or self.plus or self.columns is not None:
             return None
         found = sorted(self._sought(rows), key=lambda each: int(each[1][0]))
@@ -185,11 +189,11 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return [(source, own) for source, _, own in found]
 
     def in_one_source(self, rows: I32Array, transposed: bool) -> tuple[GgufTensor, I32Array] | None:
-        """Returns the one source that has all of these rows, as a tensor of its own, and the numbers of its rows that
-        store them. Returns None where there is no such source.
+        """Returns the one source that stores all of these rows, as a GgufTensor of its own, and the numbers of the
+        stored rows. Returns None where there is no such source.
 
-        transposed: True where the source must be stored as (columns, rows). Then `rows` must be all rows of one matrix,
-        and the result has the numbers of all stored rows of this matrix.
+        transposed: True to look for a source that stores its matrices transposed. Then `rows` must be all rows of one
+        matrix, and the result has the numbers of all stored rows of this matrix.
         """
         for source, at, own in self._sought(rows):
             stack = source.tensor.shape
@@ -208,8 +212,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return None
 
     def _sought(self, rows: I32Array) -> Iterator[tuple[Source, NDArray[np.intp], I32Array]]:
-        """Yields (source, places, numbers) for each source that has some of these rows. places: the indices into `rows`
-        of the rows that this source has. numbers: the numbers of the same rows in the source."""
+        """Yields (source, places, numbers) for each of the tensor's sources that stores some of these rows. places: the
+        indices of these rows in `rows`. numbers: their row numbers in the source."""
         sought = rows if self.order is None else self.order[rows]
         first = 0
         for source in self.sources:
@@ -254,8 +258,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
 
 
 class NumbersOfKeys(Struct, frozen=True, eq=False):
-    """A tensor of a checkpoint that no GGUF tensor stores: its values are computed from keys of the file, or are an
-    order of columns. Satisfies `TensorSource`. values: float32, in our shape."""
+    """A tensor of a checkpoint that no GGUF tensor stores: its values are computed from keys of the file, or number the
+    tensor's columns in another order. Satisfies `TensorSource`. values: float32, in the checkpoint's shape."""
 
     values: F32Array
 

@@ -36,7 +36,7 @@ else:
 
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
-"""The part of the cache folder that belongs to this module."""
+"""The name of the subfolder of the cache in which `unfold` makes its folders."""
 VERSION = "8"
 
 
@@ -75,8 +75,8 @@ def _folder_of(path: Path, files: Mapping[str, GgufFile], cache: Path | None) ->
 
 
 def open_named(folder: Path) -> tuple[dict[str, GgufFile], dict[str, GgufTensor | NumbersOfKeys]]:
-    """Opens the GGUF files that a folder made by `unfold` names, and returns them with all their tensors under our
-    names."""
+    """Opens the GGUF files that the gguf.json of an unfolded folder names, and returns them and all their tensors by
+    Hugging Face names."""
     named = read_object(folder / NAME_FILE).get("file")
     if not isinstance(named, str):
         raise CorruptModel(f"{NAME_FILE} names no file.", fix=f"Delete the folder {folder}; it is made anew.")

@@ -1,4 +1,5 @@
-"""Finds a repository of a hub on this machine, under the spelling of its cache, and the snapshot that has the model.
+"""Finds a repository of a hub in the cache on this machine, also where its id is written with other capitals, and the
+snapshot that has the model.
 
 The hub ignores capitals in ids, but the cache's folders do not. A model that was downloaded at a commit has no branch
 in the cache. One that was downloaded before an update of its repository lies in an older snapshot.
@@ -32,11 +33,11 @@ def spelled(repo_id: str, cache: Path) -> str:
 
 
 def at_hand(place: HubPlace, wanted: str | None) -> HubPlace:
-    """Returns the place with the cache's spelling, and the commit of a snapshot on this machine that has the model.
-    wanted: a quantization or a file; None for the usual choice.
+    """Returns the place with two changes. The id has the capitals that the cache uses. The revision is the commit of a
+    snapshot on this machine that has the model. wanted: a quantization or a file; None for the usual choice.
 
-    The snapshot of the branch main comes first, then the newest of the others. Where a revision was asked for, no other
-    one is taken. Where no snapshot has the model, the revision stays as it is.
+    The snapshot of the branch main is tried first, then the others, newest first. If `place` names a revision, only
+    this revision is used. Where no snapshot has the model, the revision stays as it is.
     """
     place = replace(place, repo_id=spelled(place.repo_id, place.cache))
     with contextlib.suppress(OSError):
@@ -49,7 +50,7 @@ def at_hand(place: HubPlace, wanted: str | None) -> HubPlace:
 
 
 def _commits(folder: Path) -> Iterator[str]:
-    """Yields the commits of the snapshots, in the order in which they are looked at."""
+    """Yields the commits of a repository's snapshots: that of the branch main first, then the others, newest first."""
     main = folder / "refs" / "main"
     first = main.read_text().strip() if main.is_file() else ""
     if first:

@@ -1,8 +1,9 @@
-"""Finds a model's folder or file, from a path or a hub id. It downloads safetensors, tokenizer and settings, or GGUF,
-and no code.
+"""Finds a model's folder or file, from a path or a hub id. From the hub it downloads safetensors, tokenizer and
+configuration files, or a GGUF file, but never code.
 
 huggingface_hub keeps the cache and the login; it is imported only when a hub id is asked for. Weights are fetched by
-resume.py, which can continue inside a file. All other files, and the snapshot's links, are fetched by huggingface_hub.
+resume.py, which can continue inside a file. huggingface_hub fetches all other files, and makes the links from a
+snapshot to its files.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ EMBEDDED_HINT = f"{EMBEDDED!r} is the small model that is part of this package"
 
 
 class ModelFolder(Struct, frozen=True):
-    """A model on this machine. path: a folder with config.json, or a GGUF file. source: the text that was asked for.
-    revision: the commit of a snapshot.
+    """A model on this machine. path: a folder with config.json, or a GGUF file. source: the name or path that the user
+    gave. revision: the commit of the hub's snapshot.
 
     headers: the headers of the GGUF file from which the folder was made, held so that each is parsed once
     (gguf/container.py).

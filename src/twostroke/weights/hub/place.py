@@ -33,14 +33,14 @@ class HubPlace(Struct, frozen=True):
 
     @property
     def cache(self) -> Path:
-        """The folder of all models."""
+        """The folder of the hub's cache, which has one folder for each repository."""
         from huggingface_hub import constants
 
         return self.cache_dir or Path(constants.HF_HUB_CACHE)
 
     @property
     def folder(self) -> Path:
-        """The folder of this repository."""
+        """The folder of this repository in the cache."""
         return self.cache / ("models--" + self.repo_id.replace("/", "--"))
 
 

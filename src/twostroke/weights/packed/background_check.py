@@ -41,26 +41,27 @@ class MappedFile(Protocol):
     path: Path
 
     unfinished: bool
-    """Whether `check_all` still has to make the file readable for the next start; a process should not end before that
-    is done."""
+    """Whether `check_all` still has to write weights that this start packed to their file. A process should not end
+    before that is done: the next start could not use the file."""
 
     def check_all(self, go_on: Callable[[float], bool]) -> bool:
         """Checks every block; returns False where `go_on` returned False before the end. Raises StaleFile.
 
-        go_on(wait_s): waits `wait_s` seconds, or until the work disturbs nobody any more. Returns False where the
-        engine ends.
+        go_on(wait_s): called between parts of the work, so that a busy engine is hardly slowed down. It waits `wait_s`
+        seconds, or less once a caller waits for the work to end. Returns False once the engine ends.
         """
 
     def close(self) -> None:
-        """Ends the use of the file. A file that is not on the disk yet is written first. Closing twice is harmless."""
+        """Ends the use of the file. Weights that this start packed and that are not written to their file yet are
+        written first. Closing twice is harmless."""
 
     def discard(self) -> None:
         """Deletes the file, so that the next start packs again."""
 
 
 class BackgroundCheck:
-    """Compares one file with its checksums. file: None for weights in memory, which have nothing to compare. tell:
-    called with a sentence where an ending process waits for the disk."""
+    """Compares one file of packed weights with its checksums in a thread. file: None for weights in memory, which have
+    no file. tell: called with a sentence for the user if the process must wait at its end until the file is written."""
 
     def __init__(self, file: MappedFile | None, tell: Callable[[str], None] = lambda sentence: None) -> None:
         self._file, self._tell = file, tell
@@ -73,9 +74,8 @@ class BackgroundCheck:
         self.complete = file is None
 
     def start(self) -> None:
-        """Begins the check, after DELAY_S. Where the system begins no more threads, there is no check, and `complete`
-        stays False. If this process packed the weights, the next process must then pack them again, unless `close`
-        writes their file."""
+        """Begins the check in a thread, after DELAY_S. If the system cannot begin a thread, nothing is checked, and
+        `complete` stays False. Weights that this process packed are then written to their file only by `close`."""
         if self._file is not None:
             begun(self._thread)
 
@@ -101,8 +101,8 @@ class BackgroundCheck:
             )
 
     def close(self) -> None:
-        """Ends the check, however far it has come, and closes the file. A file that is not on the disk yet is written
-        first. Closing twice is harmless."""
+        """Ends the check of the weights, however far it has come, and closes their file. Weights that this start packed
+        and that are not written yet are written first. Closing twice is harmless."""
         self._stop.set()
         self._wait()
         atexit.unregister(self._wait)
@@ -110,8 +110,8 @@ class BackgroundCheck:
             self._file.close()
 
     def _wait(self) -> None:
-        """Waits until the thread has ended; the thread pauses no more. Ctrl-C gives up a file that is still being
-        written, and later calls do not wait for this file."""
+        """Waits until the thread has ended, without its pauses between parts of the work. Ctrl-C meanwhile gives up a
+        file that the thread is still writing; later calls then return at once."""
         self._no_delay.set()
         if not self._thread.is_alive() or self._given_up:
             return

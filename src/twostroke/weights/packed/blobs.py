@@ -1,5 +1,5 @@
-"""Packed weights as a row of byte blobs, in memory or in the cache file: their names and lengths, and the way back to
-weights.
+"""Packed weights as blobs (arrays of bytes with names), in memory or in the cache file: their names and lengths, and
+how weights are made of them again.
 
 A matrix has the blobs key.data, and key.scales and key.bias where it has scales and a bias; a norm has one, named by
 its key.
@@ -23,14 +23,16 @@ ALIGNMENT_BYTES = 64
 
 
 class Blob(Struct, frozen=True):
-    """Bytes with a name."""
+    """The name and length of one blob: the bytes of one array of packed weights, for example `key`.data or
+    `key`.scales."""
 
     key: str
     num_bytes: int
 
 
 class BlobTarget(Protocol):
-    """Takes blobs while they are made: in memory, or on the way to a file."""
+    """The place where blobs are filled: in memory, or on the way to a file. The packing asks for an area, fills it, and
+    reports it with `put`."""
 
     def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
         """Returns memory to fill with bytes [first_byte, first_byte + num_bytes) of a blob; 64-byte aligned, not
@@ -51,7 +53,8 @@ class MemoryTarget:
         return self.blobs[key][first_byte : first_byte + num_bytes]
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """Does nothing: `area` returned the memory of the blob itself, so the bytes are already there."""
+        """Does nothing: the memory that the method `area` returned belongs to the blob, so its bytes are already there.
+        """
 
 
 def plan_blobs(model: Model, format_for: FormatChoice) -> tuple[Blob, ...]:

@@ -43,7 +43,7 @@ def block_sums(data: U8Array) -> list[str]:
 
 @functools.cache
 def _weights() -> NDArray[np.uint64]:
-    """Returns the factors of the 512 words of a sector in its sum: (512,) uint64, all odd. They never change, because
-    the checksums in existing files depend on them."""
+    """Returns the weights w of a sector's sum (see the module): (512,) uint64, all odd. They never change, because the
+    checksums in existing files depend on them."""
     digests = b"".join(hashlib.blake2b(b"twostroke sector %d" % i).digest() for i in range(SECTOR_BYTES // 64))
     return np.frombuffer(digests, "<u8") | np.uint64(1)

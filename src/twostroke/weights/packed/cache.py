@@ -145,7 +145,8 @@ def _tell_older(folder: Path, entry: CacheEntry, warn: Callable[[str], None]) ->
 def _new_file(
     folder: KeptFolder, entry: CacheEntry, origin: str, warn: Callable[[str], None], closing: ExitStack
 ) -> PartialFile | None:
-    """Returns a file for weights that are packed now, which `closing` ends; None where the folder cannot hold it."""
+    """Returns a new file for weights that are packed now; None where the folder cannot hold it. `closing` closes the
+    file."""
     try:
         if entry.path.is_dir():
             raise OSError("a folder has the name of their file")

@@ -20,8 +20,8 @@ Progress = Callable[[int, int, str], None]
 
 
 class CacheState(enum.StrEnum):
-    """The state of a file. unchecked: the header is right, and the blocks were not compared. unusable: another version,
-    or damaged."""
+    """The state of a file of packed weights. unchecked: the header is right, and the blocks were not compared with
+    their checksums. unusable: the file is damaged or belongs to another version."""
 
     UNCHECKED = "unchecked"
     WHOLE = "whole"
@@ -30,7 +30,8 @@ class CacheState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CachedFile:
-    """used_s: the time when the file was last mapped or written. origin, formats: empty where the header cannot be
+    """A file of packed weights in the cache folder. used_s: the time when the file was last mapped or written. origin:
+    the folder or file of the model from which the weights came. origin and formats are empty where the header cannot be
     read. why: the reason why an unusable file is unusable."""
 
     path: Path

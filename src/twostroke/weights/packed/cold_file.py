@@ -36,7 +36,7 @@ LEAST_BYTES = 100_000_000
 them first."""
 
 READING = "from the disk"
-"""The text with which `progress` is called for every piece."""
+"""The text with which `progress` is called for each PIECE_BYTES of the file that were read."""
 
 Progress = Callable[[int, int, str], None]
 """A function that is called with (done_bytes, total_bytes, what)."""
@@ -44,7 +44,8 @@ InMemory = Callable[[U8Array], NDArray[np.bool_]]
 """A function that returns, from mapped bytes, whether each page of them is in memory."""
 
 Compare = Callable[[int, int], None]
-"""A function that is called with (offset, num_bytes) of a piece of the file that is now in memory."""
+"""A function that compares bytes [offset, offset + num_bytes) of the file with their checksums. It is called after
+these bytes were read into memory."""
 
 IN_MEMORY = 1
 """The bit of mincore's answer that means that a page is in memory."""

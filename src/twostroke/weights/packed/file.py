@@ -49,7 +49,8 @@ SAMPLED_BLOCKS = 32
 is in the page cache."""
 
 CHUNK_BLOCKS = 64
-"""The number of blocks that `check_all` compares with their checksums between two calls of `go_on`: 16 MiB."""
+"""The number of blocks that `PackedFile.check_all` compares with their checksums before it calls its argument `go_on`,
+which may wait: 16 MiB."""
 
 DISK_UNIT_BYTES = 512
 """The unit in which POSIX counts the room of a file (st_blocks), in bytes."""
@@ -58,11 +59,12 @@ WRITE_BYTES = 8 * BLOCK_BYTES
 """The number of bytes that are written at a time."""
 
 RESTS = 9.0
-"""The seconds that `finish` waits for each second in which it writes."""
+"""The seconds that `PartialFile.finish` waits for each second in which it writes, so that a working engine is hardly
+slowed down."""
 
 GoOn = Callable[[float], bool]
-"""go_on(wait_s): waits `wait_s` seconds, or until the work disturbs nobody any more. Returns False where the rest of
-the work is not wanted."""
+"""A function go_on(wait_s) that work in the background calls between its parts. It waits `wait_s` seconds, or less once
+a caller waits for the work to end. Returns False if the rest of the work should not be done."""
 
 
 def always(_wait_s: float) -> bool:
@@ -71,7 +73,8 @@ def always(_wait_s: float) -> bool:
 
 
 class PartialFile:
-    """A file of its full length next to its final path, which does not have its final name yet.
+    """A file of packed weights that does not have its final name yet. It has its full length and lies next to its final
+    path.
 
     whole: the file's bytes, where weights are packed straight into it because memory cannot hold both the weights and
     the file.
@@ -218,10 +221,11 @@ def new_file(path: Path, plan: FilePlan, origin: str = "") -> Iterator[PartialFi
 
 
 def map_file(path: Path, plan: FilePlan, read: Callable[[PackedFile], object] = lambda file: None) -> PackedFile:
-    """Returns the file, mapped read-only, after a sample of it was compared. Raises StaleFile where it is not as
-    planned.
+    """Returns the file, mapped read-only, after a sample of its blocks was compared with their checksums. Raises
+    StaleFile where it is not as planned.
 
-    read: brings the file into memory in order, before the sample is read from places that lie far apart.
+    read: called first, to read the file into memory in order. After that, the sample, which lies in places far apart,
+    comes from memory.
     """
     file = open_file(path, lambda header: header.require(plan))
     read(file)

@@ -24,8 +24,8 @@ from twostroke.weights.packed.in_use import mark_used
 
 
 class PackedImage:
-    """A BlobTarget for all bytes of a planned file. whole: (plan.file_bytes,) uint8; None to allocate memory.
-    Satisfies `BlobTarget`."""
+    """Memory with the layout of a planned file, into which weights are packed. Satisfies `BlobTarget`. whole: all bytes
+    of the file, (plan.file_bytes,) uint8; None to allocate them."""
 
     def __init__(self, plan: FilePlan, whole: U8Array | None = None) -> None:
         self.whole = _in_huge_pages(plan.file_bytes) if whole is None else whole
@@ -45,7 +45,8 @@ class PackedImage:
         return self.whole[begin : begin + num_bytes]
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """Counts these bytes of the blob as filled. `area` is already a part of `whole`, so nothing is copied."""
+        """Counts these bytes of the blob `key` as filled. `area` is already a part of the memory of the whole file, so
+        nothing is copied."""
         with self._counting:
             self._filled[key] += area.size
 
@@ -59,8 +60,8 @@ class PackedImage:
 class FreshFile:
     """Packed weights in memory that are written to their file later. Satisfies `background_check.MappedFile`.
 
-    file: a file without its final name yet. whole: the bytes that are written to it. warn: called with a sentence where
-    the disk refuses the file. closing: the resources that `close` ends; until then the file is in use.
+    file: the file to write, without its final name yet. whole: all bytes of the file. warn: called with a sentence
+    where the disk refuses the file. closing: closed by `close`; until then other processes see the file as in use.
     """
 
     unfinished = True
@@ -73,8 +74,9 @@ class FreshFile:
         self._whole: U8Array | None = whole
 
     def check_all(self, go_on: GoOn = always) -> bool:
-        """Writes the file, which needs no check, and gives it its name. A later call does nothing. The file is written
-        to its end whatever `go_on` returns, because packing again would take longer than writing."""
+        """Writes the file and gives it its name; bytes that were just packed need no check. A later call does nothing.
+        `go_on` only makes pauses: where it returns False, the file is still written to its end, because packing again
+        would take longer."""
         whole, self._whole = self._whole, None  # weights that are only on a device need no host memory afterwards
         if whole is not None:
             try:

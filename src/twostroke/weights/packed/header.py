@@ -25,8 +25,8 @@ Key = Mapping[str, str]
 
 
 class StaleFile(Exception):
-    """The file is not the wanted one: another version, key or length, or it is damaged. The error's text is the reason.
-    """
+    """The file is not the planned one (another version, key or length), or it is damaged. The error's text is the
+    reason."""
 
 
 class Extent(Struct, frozen=True):
@@ -38,7 +38,8 @@ class Extent(Struct, frozen=True):
 
 
 class FilePlan(Struct, frozen=True):
-    """Offsets of all blobs, and the length of the file; they depend on key and blobs alone."""
+    """The layout of a file of packed weights: the offsets of all blobs, and the file's length. `key` and the names and
+    lengths of the blobs determine it."""
 
     key: Key
     extents: tuple[Extent, ...]
@@ -47,7 +48,7 @@ class FilePlan(Struct, frozen=True):
 
     @property
     def data_start(self) -> int:
-        """The position of the first byte of the first blob."""
+        """The position in the file where the first blob begins."""
         return _aligned(PREAMBLE_BYTES + self.header_bytes)
 
     def blobs(self, whole: U8Array) -> dict[str, U8Array]:
@@ -68,8 +69,7 @@ class Header(Struct, frozen=True):
 
     @property
     def data_start(self) -> int:
-        """The position where the first block begins. It follows from the header's length, not from the header's
-        content."""
+        """The position in the file where the first block begins. The header's length alone determines it."""
         return _aligned(PREAMBLE_BYTES + self.header_bytes)
 
     def sum_of(self, block: int) -> str:
@@ -77,7 +77,7 @@ class Header(Struct, frozen=True):
         return self.sums[block * SUM_DIGITS : (block + 1) * SUM_DIGITS]
 
     def key_at(self, block: int) -> str:
-        """Returns the first blob with bytes in a block, for messages."""
+        """Returns, for messages, the name of the first blob that has bytes in a block of the file."""
         begin = self.data_start + block * BLOCK_BYTES
         return next((e.key for e in self.extents if e.offset + e.num_bytes > begin), "the end of the file")
 

@@ -22,8 +22,8 @@ from twostroke.system import here
 
 
 def use(descriptor: int) -> bool:
-    """Holds a shared lock on an open file until its last descriptor and mapping are gone. Returns False where the file
-    has no name any more. Waits for a process that is removing the file."""
+    """Holds a shared lock on an open file until its last descriptor and mapping are gone. First waits for a process
+    that is removing the file. Returns False where the file has been removed, so that it has no name any more."""
     with contextlib.suppress(OSError):  # a file system without locks removes no files
         here.lock(descriptor, shared=True)
     return os.fstat(descriptor).st_nlink > 0
@@ -55,6 +55,7 @@ def in_use(path: Path) -> bool | None:
 
 
 def mark_used(path: Path) -> None:
-    """Records this moment as the time of the last use, where the file may be marked."""
+    """Records this moment as the time of the file's last use. Does nothing where the process may not change the file's
+    times."""
     with contextlib.suppress(OSError):
         os.utime(path)

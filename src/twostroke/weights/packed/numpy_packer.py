@@ -13,7 +13,7 @@ from twostroke.weights.tensor_source import LIMIT, SourceArray
 
 
 class NumpyPacker:
-    """Satisfies `rounded_packing.Packer`."""
+    """Rounds and packs matrices of floats with NumPy. Satisfies `rounded_packing.Packer`."""
 
     num_threads = 1
     block_types = frozenset[str]()

@@ -35,15 +35,15 @@ Report = Callable[[str], None]
 
 class KeptFolder(Struct, frozen=True):
     """The folder where packed files are kept. limit_bytes: the most bytes that all of them may take; None for the usual
-    bound. memory_bytes: weights with more bytes are packed straight into their file; None where memory can hold all
-    weights."""
+    bound. memory_bytes: the most bytes of weights that are packed in memory. Larger weights are packed straight into
+    their file; None where memory can hold all weights."""
 
     path: Path
     limit_bytes: int | None = None
     memory_bytes: int | None = None
 
     def holds(self, num_bytes: int) -> bool:
-        """Returns whether memory can hold `num_bytes` at once."""
+        """Returns whether main memory can hold `num_bytes` of packed weights before they are written to their file."""
         return self.memory_bytes is None or num_bytes <= self.memory_bytes
 
     def make_room(self, new: Path, num_bytes: int, report: Report) -> None:
@@ -89,8 +89,9 @@ class KeptFolder(Struct, frozen=True):
 
 
 class _Lacking(NamedTuple):
-    """needed_bytes: the bytes that must be freed before a file can be kept. wished_bytes: the bytes that should be
-    freed. why: the reason why there is too little room, in words."""
+    """The room that a new file lacks in the folder. needed_bytes: the bytes that must be freed before the file can be
+    kept. wished_bytes: the bytes to free where enough files are unused, so that the usual bound is kept too. why: the
+    reason for the lack, in words."""
 
     needed_bytes: int
     wished_bytes: int

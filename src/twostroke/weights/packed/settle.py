@@ -52,7 +52,8 @@ class Settler:
             self._thread.join()
 
     def close(self) -> None:
-        """Ends the thread; parts that are in huge pages stay there. Closing twice is harmless."""
+        """Ends the thread that copies weights into huge pages. Weights that were copied stay there. Closing twice is
+        harmless."""
         self._stop.set()
         self.wait()
 

@@ -1,1 +1,2 @@
-"""Rows of a checkpoint made into packed bytes: floats that are rounded, and codes that are laid out as they are."""
+"""Packs rows of a checkpoint: floats are rounded to codes, and codes of a quantized file are kept and only laid out
+anew."""

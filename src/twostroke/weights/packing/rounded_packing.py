@@ -1,6 +1,6 @@
-"""Packing of matrices of floats: rows are read in bounded blocks, rounded panel by panel, and handed over.
+"""Packing of matrices of floats: rows are read in bounded blocks, rounded panel by panel, and put into a BlobTarget.
 
-A thread reads the next block while the packer rounds the one before, also where one matrix ends and the next begins.
+A thread reads the next block while the packer rounds the one before, even if the next block belongs to the next matrix.
 Two blocks of source rows are held.
 """
 
@@ -44,7 +44,8 @@ class Packer(BlockPacker, Protocol):
 
 
 class _Matrix(NamedTuple):
-    """The facts that all blocks of a matrix share. done: called with the bytes of the checkpoint that were read."""
+    """The facts that all blocks of a matrix share. order: the order of its columns; None where it stays. done: called
+    with the number of bytes that were read from the checkpoint."""
 
     weight: Weight
     format: WeightFormat
@@ -92,8 +93,8 @@ class RoundedPacking:
         """Adds all matrices of a weight, each in blocks of rows. order: the order in which columns are packed; None for
         the order of the checkpoint.
 
-        done: called with the bytes read, by the calling thread. Raises CorruptModel, OSError, of this weight or of an
-        earlier one.
+        done: called with the bytes read, by the calling thread. Raises CorruptModel or OSError, also where the packing
+        of a weight that was added earlier failed.
         """
         checkpoint, columns, rows = self._checkpoint, weight.columns, weight.rows
         dtypes = {readable_dtype(part.name, checkpoint.info(part.name)) for part in weight.parts}
@@ -145,8 +146,8 @@ class RoundedPacking:
 
 
 class _Rows:
-    """Reads the rows of several tensors, one tensor after the other. A tensor (or matrix of a stack) that is transposed
-    or needed in another order is read completely and kept until the next such tensor."""
+    """Reads the rows of several tensors, one tensor after the other. A tensor (or matrix of a stack) whose rows are
+    transposed or in another order is read whole. It is then kept until the next such tensor."""
 
     def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
         self._checkpoint, self._parts = checkpoint, parts
@@ -183,7 +184,7 @@ class _Rows:
             self._checkpoint.read_rows(part.name, first, len(slot), out=slot)
 
     def _whole(self, part: Tensor) -> Any:
-        """Returns the part's rows in the order of the matrix."""
+        """Returns all rows of a part, as (rows, columns) and in the order that the part asks for."""
         if self._held_part != part:
             if part.matrix is not None:
                 stored = self._checkpoint.read_rows(part.name, part.matrix, 1)[0]
@@ -211,7 +212,7 @@ def lost_rows(rows: SourceArray, weight_format: WeightFormat, packer: Packer) ->
 
 
 def unusable(name: str) -> CorruptModel:
-    """Returns the error for values that no packer takes. name: the name of their tensor."""
+    """Returns the error for a tensor with a value that is NaN, infinite or beyond LIMIT. name: the tensor's name."""
     return CorruptModel(
         f"Tensor {name} (or one fused with it) holds values that are NaN, infinite or beyond 2^60.",
         why="One of them in the weights makes every answer NaN.",

@@ -1,7 +1,8 @@
-"""Packs matrices whose codes and scales are kept as a file has them: rows are read, laid out, and handed over.
+"""Packs matrices whose codes and scales are kept as a file has them: rows are read, laid out anew, and put into a
+BlobTarget.
 
-Rows of ggml's blocks go through the packer's own code if it knows their types. All others go through NumPy, whose code
-defines the result (ops/stored_layout.py).
+Native code of the packer packs the block types of ggml that it knows. All others go through NumPy, whose code defines
+the result (ops/stored_layout.py).
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class BlockPacker(Protocol):
     """The types of ggml's blocks that `pack_blocks` takes, in every kind that holds them without loss."""
 
     def pack_blocks(self, block: str, raw: U8Array, columns: int, kind: WeightKind, data: U8Array) -> bool:
-        """Packs raw, (rows, row bytes) C-contiguous, into all of `data`, with the result of `pack_stored`. Returns
-        False where a scale is NaN or infinite. Any thread may call it, several at once."""
+        """Packs rows of ggml blocks into all of `data`, as `pack_stored` packs them. raw: (rows, row bytes),
+        C-contiguous. block: the type of the blocks. Returns False where a scale is NaN or infinite. Any thread may call
+        it, several at once."""
 
 
 class _Piece(NamedTuple):
@@ -52,7 +54,7 @@ class _Piece(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """The target of a packed piece: `area` has the bytes of the blob `key` from byte `begin` on."""
+    """The place to which a piece is packed. area: the memory for the bytes of the blob `key` from byte `begin` on."""
 
     key: str
     begin: int
@@ -61,8 +63,8 @@ class _Place(NamedTuple):
 
 class StoredPacking:
     """Packs matrices one after the other, some panels at a time. As many pieces are packed at once as the packer has
-    threads, also where one matrix ends and the next begins. It is a context manager: all matrices that were added are
-    packed when it ends."""
+    threads; they may belong to different matrices. It is a context manager: all matrices that were added are packed
+    when it ends."""
 
     def __init__(self, target: BlobTarget, checkpoint: Checkpoint, packer: BlockPacker) -> None:
         self._target, self._checkpoint, self._packer = target, checkpoint, packer
@@ -80,8 +82,9 @@ class StoredPacking:
             self._pool.shutdown(cancel_futures=True)
 
     def add(self, weight: Weight, weight_format: WeightFormat, done: Callable[[int], None]) -> None:
-        """Adds all matrices of a weight. done: called with the bytes read, by the calling thread. Raises CorruptModel,
-        OSError, of this weight or of an earlier one."""
+        """Adds all matrices of a weight, which threads then pack. done: called in the calling thread, with the number
+        of bytes read. Raises CorruptModel or OSError, also where the packing of a weight that was added earlier failed.
+        """
         panel_bytes, panels_each = weight_format.data_bytes(1, weight.columns), math.ceil(weight.rows / PANEL_ROWS)
         step = max(1, PIECE_ELEMENTS // (PANEL_ROWS * weight.columns)) * PANEL_ROWS
         key, tensors = weight.key + ".data", _tensors(weight, self._checkpoint)
@@ -98,8 +101,8 @@ class StoredPacking:
                     self._hand_over()
 
     def _hand_over(self) -> None:
-        """Waits for the piece that was added first. At most one piece for each thread waits, so that little memory is
-        used."""
+        """Waits until the oldest piece under way is packed, and reports its bytes. `add` calls this so that at most one
+        piece for each thread is under way and little memory is used."""
         piece = self._under_way.popleft()
         piece.done(piece.read_bytes.result())
 
@@ -115,8 +118,8 @@ class StoredPacking:
         )
 
     def _pack_blocks(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, area: U8Array) -> bool:
-        """Lets the packer pack the rows. Returns False where the packer does not know one of their types, or where a
-        panel has rows of two types."""
+        """Packs rows of ggml blocks into `area` with the packer's native code. Returns False where this code does not
+        know the type of some block, or where a panel has rows of two types."""
         found = []
         for (part, sought), first, end in parts:
             if sought is None or not self._packer.block_types.issuperset(sought[0].block_names):
@@ -138,21 +141,21 @@ class StoredPacking:
 
 
 def stored_rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
-    """Returns rows [first, first + count) of a weight as codes and scales, in the form of the packed kind. Raises
+    """Returns rows [first, first + count) of a weight as the codes and scales that the stored kind `kind` needs. Raises
     CorruptModel."""
     return _rows(list(_parts(_tensors(weight, checkpoint), first, count)), checkpoint, kind)
 
 
 class _Tensor(NamedTuple):
-    """One tensor of a matrix. in_file: the result of `rows_in_file`, which is looked up once, not for each piece of the
-    matrix."""
+    """One of the tensors whose rows form a weight's matrices. in_file: the tensor and rows in the GGUF file
+    (`rows_in_file`), which are looked up once, not for each piece of a matrix."""
 
     part: Tensor
     in_file: tuple[GgufTensor, I32Array] | None
 
 
 class _Part(NamedTuple):
-    """Rows [first, end) of one tensor of a matrix."""
+    """Rows [first, end) of one of the tensors that form a weight's matrices."""
 
     tensor: _Tensor
     first: int
@@ -175,7 +178,7 @@ def _parts(tensors: Sequence[_Tensor], first: int, count: int) -> Iterator[_Part
 
 
 def _rows(parts: Sequence[_Part], checkpoint: Checkpoint, kind: WeightKind) -> StoredValues:
-    """Returns the rows as codes and scales, in the form of the packed kind. Raises CorruptModel."""
+    """Returns rows of tensors as the codes and scales that the stored kind `kind` needs. Raises CorruptModel."""
     found = []
     for tensor, first, end in parts:
         values = _part_rows(tensor, checkpoint, first, end - first, kind)

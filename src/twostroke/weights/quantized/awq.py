@@ -27,7 +27,7 @@ from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_
 from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, StoredTensors
 
 PLACES = np.array([0, 4, 1, 5, 2, 6, 3, 7])
-"""The place, among the eight codes of a word, of the code for row 0, 1, ..., 7."""
+"""For rows 0 to 7 of a word (gemm), the place of the row's code in the word, counted from the lowest bits."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,8 +45,8 @@ class AwqMatrix:
     @classmethod
     def of(cls, stored: StoredTensors, module: str, group: int, by_rows: bool, held: Held) -> AwqMatrix:
         """Returns the matrix of a module. group: the columns of a group, 0 for one group a row. by_rows: True for the
-        packing of gemv, False for that of gemm. held: keeps the tensors that were read last. Raises CorruptModel naming
-        the part that is wrong."""
+        packing of gemv, False for that of gemm. held: a cache of the tensors that were read last. Raises CorruptModel
+        naming the stored tensor that is wrong."""
         qweight = stored.part(module + ".qweight", WORDS, (None, None))
         outer, inner = qweight.shape[0], qweight.shape[1] * 8
         rows, columns = (outer, inner) if by_rows else (inner, outer)

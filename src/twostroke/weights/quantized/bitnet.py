@@ -1,11 +1,11 @@
 """BitNet b1.58's matrices: each number is -1, 0 or 1, times one scale for the whole matrix.
 
-    x.weight        (rows / 4, columns) uint8: code + 1 of row r in bits 2 q and 2 q + 1 of row r - q * rows / 4, q the
-                    quarter in which r lies
+    x.weight        (rows / 4, columns) uint8: byte row p holds rows p + q * rows / 4 for q = 0 to 3, each number plus 1
+                    in bits 2 q and 2 q + 1
     x.weight_scale  (1,), which is the scale (AutoBitLinear), or one over it (BitLinear)
 
-Or x.weight is plain, and the scale is the mean magnitude of all its numbers. Then the codes are the numbers divided by
-the scale, rounded to the nearest of the three ("online", for checkpoints that are trained further). Source:
+In other checkpoints, which are trained further ("online"), x.weight is an unquantized matrix. Its scale is the mean
+magnitude of its numbers, and each number is divided by the scale and rounded to -1, 0 or 1. Source:
 integrations/bitnet.py of transformers 5.23.
 """
 
@@ -23,16 +23,16 @@ from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
 from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTensors
 
 EACH = 4
-"""The number of rows that share a row of bytes."""
+"""The number of matrix rows whose 2-bit codes one stored row of bytes holds."""
 BLOCK_ROWS = 1024
-"""The number of rows that are read at once for the mean of a plain matrix."""
+"""The number of rows that are read at once for the mean magnitude of an unquantized matrix."""
 LEAST = 1e-5
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TernaryMatrix:
-    """Satisfies `QuantizedMatrix`. scale: None for a plain matrix. inverse: True where the stored number is one over
-    the scale."""
+    """A matrix of BitNet. Satisfies `QuantizedMatrix`. scale: None for an unquantized matrix, which is rounded when it
+    is read. inverse: True where the stored number is one over the scale."""
 
     weight: StoredPart
     scale: StoredPart | None
@@ -49,7 +49,7 @@ class TernaryMatrix:
 
     @classmethod
     def plain(cls, stored: StoredTensors, module: str) -> TernaryMatrix:
-        """Returns the matrix of a module whose weights are not rounded yet."""
+        """Returns the matrix of a module whose stored weights are unquantized."""
         return cls(stored.part(module + ".weight", FLOATS, (None, None)), None)
 
     @property
@@ -62,7 +62,7 @@ class TernaryMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers, (rows, columns)."""
+        """The shape of the matrix, (rows, columns)."""
         rows, columns = self.weight.shape
         return rows * (EACH if self.scale else 1), columns
 
@@ -72,7 +72,8 @@ class TernaryMatrix:
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix. The kind with 16-bit scales is included where it holds this scale exactly."""
+        """The stored kinds that keep the matrix without loss. FLAT4, whose scales are float16, is one of them where
+        float16 holds this scale exactly."""
         columns = self.shape[1]
         own = affine_kinds(2, columns, columns)
         with np.errstate(over="ignore"):

@@ -40,7 +40,7 @@ class Nested:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TableMatrix:
-    """A matrix of codes for a table of floats. Satisfies `QuantizedMatrix`."""
+    """A matrix whose codes stand for entries of a table of floats. Satisfies `QuantizedMatrix`."""
 
     words: str
     packed: StoredPart
@@ -92,7 +92,7 @@ class TableMatrix:
         return self.packed.info.num_bytes + self.absmax.info.num_bytes
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix. Blocks may continue from one row to the next."""
+        """Returns rows [first, first + count) as float32. A block with one scale may go on from one row to the next."""
         columns = self.shape[1]
         begin, end = first * columns, (first + count) * columns
         octets = self.packed.rows(begin // 2, -(-end // 2) - begin // 2)
@@ -115,7 +115,7 @@ class TableMatrix:
         return found
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Raises TypeError: no packed kind holds a table of floats."""
+        """Raises TypeError: no stored kind keeps codes that stand for entries of a table of floats."""
         raise TypeError(f"{self.packed.name} is not kept as {kind.name}")
 
 

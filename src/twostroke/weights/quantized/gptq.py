@@ -6,9 +6,9 @@
     x.g_idx   (columns,) int32                     the group of each column; in order where it is absent
 
 value = scale * (code - zero). In the first format (`checkpoint_format` "gptq"), one was subtracted from each zero point
-before it was stored; in "gptq_v2" not. For 3 bits GPTQModel subtracted other constants from whole words, instead of one
-from each zero point. Symmetric zero points show which of the two programs wrote a file; without them, `meta.quantizer`
-does.
+before it was stored; in "gptq_v2" not. For 3 bits, GPTQModel subtracted other constants from whole words, AutoGPTQ one
+from each zero point. Symmetric zero points show which of the two wrote a file; for other zero points, `meta.quantizer`
+tells it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, S
 BITS = (2, 3, 4, 8)
 
 _ONES = {2: 0x55555555, 4: 0x11111111, 8: 0x01010101}
-"""Bits of a code -> a 32-bit word that has the value one in each of its codes. In the first format this word was
-subtracted from each word of zero points. Adding it undoes that, also where a zero point borrowed from the next."""
+"""The number of bits of a code -> a 32-bit word of such codes, each with the value 1. In the first format this word was
+subtracted from each word of zero points. Adding it again gives the zero points, even where the subtraction carried from
+one code into the next."""
 
 _GPTQMODEL_3 = np.array((0x24924924, 0x92492492, 0x49249249), np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
 class GptqSettings:
-    """How one matrix is stored. group: the columns of a group, 0 for one group a row. less_one: True where one was
-    subtracted from the zero points. gptqmodel: whether GPTQModel wrote the file."""
+    """How GPTQ stored one matrix. group: the columns of a group, 0 for one group a row. less_one: True where 1 was
+    subtracted from each zero point before it was stored. gptqmodel: whether GPTQModel wrote the file."""
 
     bits: int
     group: int
@@ -128,8 +129,8 @@ class GptqMatrix(IndexedMatrix):
         )
 
     def _read(self) -> tuple[NDArray[np.uint32], NDArray[np.int16], F32Array, I32Array | None]:
-        """Returns packed codes, zero points and scales, each with a row for a row of the matrix; and the groups of
-        columns."""
+        """Returns packed codes, zero points and scales, each transposed so that its rows are the rows of the matrix.
+        Also returns the group of each column; None where columns are in order."""
         codes = np.ascontiguousarray(self.qweight.whole().view(np.uint32).T)
         zeros = np.ascontiguousarray(self._zeros().T).astype(np.int16)
         return codes, zeros, np.ascontiguousarray(self.scales.floats().T), self.column_groups()

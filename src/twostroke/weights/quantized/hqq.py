@@ -34,10 +34,10 @@ from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTe
 PACKINGS = {8: "8bit_u8", 4: "4bit_u8", 3: "3bit_32", 2: "2bit_u8", 1: "1bit_u8"}
 """The name of a packing, by the number of bits that a packed code takes."""
 TAKEN = {8: 8, 6: 8, 5: 8, 4: 4, 3: 3, 2: 2, 1: 1}
-"""Bits of a code -> bits that it takes in W_q."""
+"""The number of bits of a code -> the number of bits in which W_q stores it."""
 TERNARY = 1.58
 QUANTIZED_META = ("scale_q", "zero_q", "meta_scale", "meta_zero")
-"""Parts of matrices whose scales or zero points are themselves quantized."""
+"""Names of the stored parts that show that a matrix's scales or zero points are themselves quantized."""
 THREE_BITS_IN_A_WORD = 10
 WHOLE = ("U8", "I8", "I16", "I32", "I64")
 MAX_SIZE = 1 << 32
@@ -50,7 +50,8 @@ SETTINGS = (
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HqqMatrix:
-    """Satisfies `QuantizedMatrix`. settings: the names of tensors that describe how the matrix was made."""
+    """A matrix of HQQ. Satisfies `QuantizedMatrix`. settings: the names of tensors that describe how the matrix was
+    made."""
 
     codes: StoredPart
     scale: StoredPart
@@ -114,7 +115,7 @@ class HqqMatrix:
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the matrix without loss; empty unless each row consists of whole groups of
+        """The stored kinds that keep the matrix without loss; empty unless each row consists of whole groups of
         consecutive columns."""
         columns = self.shape[1]
         return affine_kinds(self.bits, columns, self.group) if self.axis and columns % self.group == 0 else frozenset()
@@ -184,7 +185,8 @@ def _packed_rows(rows: int, bits: int) -> int:
 
 
 def _unpacked(packed: NDArray[np.uint8] | NDArray[np.int32], bits: int) -> NDArray[np.uint8]:
-    """Unpacks (n, width) to (n * codes of a word, width), the highest bits first."""
+    """Unpacks (n, width) words to (n * codes of a word, width): first the highest code of all words, then the next
+    lower code of all words, and so on."""
     if bits == 8:
         return packed.astype(np.uint8, copy=False)
     each = THREE_BITS_IN_A_WORD if bits == 3 else 8 // bits

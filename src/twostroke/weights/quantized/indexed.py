@@ -20,8 +20,8 @@ class IndexedMatrix(ABC):
     __slots__ = ()
 
     IN_ORDER: ClassVar[int | None] = None
-    """The number that fills `g_idx` where all columns lie in the order of their groups; None where the format has no
-    such number."""
+    """The value of every entry of `g_idx` that means that columns lie in the order of their groups; None where the
+    format has no such value."""
     g_idx: StoredPart | None
 
     @property
@@ -42,7 +42,8 @@ class IndexedMatrix(ABC):
     @property
     @abstractmethod
     def is_flat(self) -> bool:
-        """Whether all zero points are in the middle of the range and scales are float16, as FLAT4 needs them."""
+        """Whether all zero points are half of the codes' range and scales are float16. Only then can FLAT4 keep the
+        matrix."""
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
@@ -50,7 +51,7 @@ class IndexedMatrix(ABC):
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the matrix without loss after its columns are sorted by group."""
+        """The stored kinds that keep the matrix without loss if its columns are sorted by group (act-order)."""
         kinds = affine_kinds(self.bits, self.columns, self.group)
         return kinds | {WeightKind.FLAT4} if kinds and self.bits == 4 and self.is_flat else kinds
 

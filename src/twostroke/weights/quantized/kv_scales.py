@@ -1,9 +1,9 @@
 """Scales of K and V that checkpoints have for a cache in FP8 (`kv_cache_scheme`; `k_scale`, `v_scale`).
 
 K or V of a layer is divided by its scale before it is rounded to 8 bits of floating point, and multiplied by it
-afterwards. So the scale decides how finely values are rounded, and does not change what the model computes. Twostroke
-keeps K and V in formats that have a scale of their own for each position and head, or none, so a sound scale is not
-needed. An unsound scale is refused: with it, every answer of the engine for which it was written would be nonsense.
+afterwards. So the scale decides how finely values are rounded, and does not change what the model computes. Twostroke's
+cache formats have their own scale for each position and head, or no scale, so it ignores a checkpoint's scale. It only
+refuses a scale that is not above 0: with such a scale, the engine for which it was written would answer nonsense.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class QuantizedMatrix(Protocol):
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the matrix without loss."""
+        """The stored kinds that keep the matrix without loss."""
 
     def values(self, first: int, count: int) -> F32Array:
         """Returns rows [first, first + count) as float32. Raises CorruptModel naming the stored tensor."""
@@ -62,7 +62,7 @@ class OrderedMatrix(Protocol):
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the matrix without loss after its columns are sorted by group."""
+        """The stored kinds that keep the matrix without loss if its columns are sorted by group (act-order)."""
 
     def column_order(self) -> I32Array | None:
         """Returns (columns,): for each sorted column, the number of that column in the file. Returns None where columns
@@ -76,10 +76,10 @@ class BankMatrix(Protocol):
 
     @property
     def bank_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the matrices without loss, as the file has them."""
+        """The stored kinds that keep the matrices without loss in the orientation of the file."""
 
     def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:
-        """Returns these rows of one matrix, as the file has it, as codes and scales. Raises CorruptModel."""
+        """Returns the rows with these numbers of one matrix in the file, as codes and scales. Raises CorruptModel."""
 
 
 def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
@@ -118,8 +118,8 @@ class GroupedRows(Struct, frozen=True, eq=False):
         return found
 
     def stored(self, kind: WeightKind) -> StoredValues:
-        """Returns the rows as codes and scales for an affine kind, or for FLAT4 where all zero points are in the
-        middle; columns are sorted by group."""
+        """Returns the rows as codes and scales, with columns sorted by group. kind: an AFFINE kind; or FLAT4, where all
+        zero points are half of the codes' range."""
         wide = kind.step_columns
         at = np.arange(self.codes.shape[1] // wide) * wide // self.group
         if self.group_of is not None:

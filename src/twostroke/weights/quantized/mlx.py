@@ -1,4 +1,4 @@
-"""MLX's affine matrices, and the modes that exist.
+"""MLX's affine matrices, and a list of MLX's quantization modes.
 
     x.weight (rows, columns * bits / 32) uint32    codes along the columns, lowest bits first
     x.scales, x.biases (rows, groups) float16, bfloat16 or float32
@@ -26,7 +26,7 @@ from twostroke.weights.tensor_source import TensorInfo
 
 @dataclass(frozen=True, slots=True)
 class MlxMode:
-    """The numbers of bits and the group sizes that a mode may have."""
+    """The numbers of bits and the group sizes that a quantization mode of MLX allows."""
 
     bits: tuple[int, ...]
     groups: tuple[int, ...]
@@ -47,19 +47,20 @@ MIXTRAL, MIXTRAL_NAMES = ".block_sparse_moe", {"gate_proj": "w1", "up_proj": "w3
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OneOfStack:
-    """One matrix of a stack. Satisfies `RawTensor`."""
+    """One expert's matrix as a tensor, read from a stored stack of all experts. Satisfies `RawTensor`."""
 
     stack: RawTensor
     index: int
 
     @property
     def info(self) -> TensorInfo:
-        """The matrix's shape and bytes; the offset is the stack's."""
+        """The shape, dtype and number of bytes of the one matrix. The offset is that of the whole stack in the file."""
         whole = self.stack.info
         return TensorInfo(whole.dtype, whole.shape[1:], whole.offset, whole.num_bytes // whole.shape[0])
 
     def read_raw(self, first: int, count: int) -> U8Array:
-        """See RawTensor. The whole matrix is read."""
+        """Returns the bytes of rows [first, first + count) of the one matrix. The file is read for the whole matrix
+        each time."""
         own = self.info
         each = own.num_bytes // max(1, own.rows)
         return self.stack.read_raw(self.index, 1).reshape(-1)[first * each : (first + count) * each]
@@ -108,7 +109,7 @@ class MlxMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers, (rows, columns)."""
+        """The shape of the dequantized matrix, (rows, columns)."""
         return self.weight.shape[0], self.scales.shape[1] * self.group
 
     @property

@@ -30,14 +30,15 @@ class RawTensor(Protocol):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape, type and place."""
+        """The tensor's shape, dtype, and place in the file."""
 
     def read_raw(self, first: int, count: int) -> U8Array:
         """Returns the bytes of rows [first, first + count). Raises CorruptModel where the file ends early."""
 
 
 class StoredPart(Struct, frozen=True, eq=False):
-    """One stored tensor. seen_as: the real type of the bytes, where they are stored under a type of whole numbers."""
+    """One stored tensor of a quantized matrix, such as its codes or its scales. seen_as: the real type of the elements,
+    where the file stores their bytes under an integer type; else ""."""
 
     name: str
     tensor: RawTensor
@@ -136,15 +137,16 @@ def _fits(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
 
 
 class Held:
-    """Holds the value that was computed last, so that pieces of one matrix are not read from the beginning each time.
-    """
+    """A cache of one value: the value that was computed last is kept, so that pieces of one matrix are not read from
+    the beginning each time."""
 
     def __init__(self) -> None:
         self._key: object = None
         self._value: Any = None
 
     def get(self, key: object, make: Any) -> Any:
-        """Returns the value of `key`, which is made by `make()` where another key was used last."""
+        """Returns the value of `key`. It is kept from the last call if that had the same key; else `make()` computes
+        it."""
         if self._key != key:
             self._key, self._value = None, None  # frees the old value first
             self._value = make()

@@ -26,8 +26,9 @@ step, and notes on a layout."""
 
 
 def with_matrices(tensors: Mapping[str, _Plain], scheme: Scheme) -> dict[str, _Plain | QuantizedTensor | OrderTensor]:
-    """Returns the tensors by name, the quantized ones under the names of the unquantized model. Raises CorruptModel,
-    also for a checkpoint without any quantized matrix."""
+    """Returns the tensors of a checkpoint by name, with each quantized matrix in place of its stored parts. The matrix
+    has the name that the tensor has in the unquantized model. For a matrix with act-order, its column order is one more
+    tensor (OrderTensor). Raises CorruptModel, also for a checkpoint without any quantized matrix."""
     check_kv_scales(tensors)
     stored = StoredTensors(tensors)
     made = {name: QuantizedTensor(name, matrix) for name, matrix in scheme.matrices(stored)}

@@ -27,8 +27,9 @@ SCALES = ("F32", "F16", "BF16", "F8_E8M0", "U8")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScaledMatrix:
-    """Satisfies `QuantizedMatrix`. tile: the rows and columns that share a scale; 0 for all. more: other stored tensors
-    of the module, read elsewhere or without effect on the numbers. zero_point: whole numbers in the scales' shape."""
+    """A matrix of 8-bit floats or integers with scales. Satisfies `QuantizedMatrix`. tile: the rows and columns that
+    share a scale; 0 for all. more: other stored tensors of the module, read elsewhere or without effect on the numbers.
+    zero_point: whole numbers in the scales' shape."""
 
     words: str
     weight: StoredPart
@@ -48,7 +49,9 @@ class ScaledMatrix:
         zero: StoredPart | None = None,
         divisor: float = 1.0,
     ) -> ScaledMatrix:
-        """Returns the matrix. Raises CorruptModel where there are not as many scales as tiles."""
+        """Returns the matrix. words: a description of the format, for people. tile: the rows and columns that share a
+        scale; 0 for all. Raises CorruptModel where the shape of `scale` or `zero` does not have one number for each
+        tile."""
         if len(weight.shape) != 2:
             raise weight.wrong(f"It has the shape {list(weight.shape)}, expected two sizes.")
         wanted = tuple(-(-size // (part or max(1, size))) for size, part in zip(weight.shape, tile, strict=True))
@@ -60,7 +63,7 @@ class ScaledMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers, (rows, columns)."""
+        """The shape of the matrix, (rows, columns)."""
         return self.weight.shape
 
     @property
@@ -74,14 +77,15 @@ class ScaledMatrix:
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix. Whole numbers in groups of one row can be kept; floats of 8 bits cannot."""
+        """The stored kinds that keep the matrix without loss. There are none for floats of 8 bits, and none for
+        integers of which several rows share a scale."""
         if self.weight.dtype != "I8" or self.tile[0] not in (0, 1):
             return frozenset()
         return affine_kinds(8, self.shape[1], self._columns)
 
     @property
     def _columns(self) -> int:
-        """The number of columns of one scale."""
+        """The number of columns that share a scale."""
         return min(self.tile[1] or self.shape[1], self.shape[1])
 
     def values(self, first: int, count: int) -> F32Array:

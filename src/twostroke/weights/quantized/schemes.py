@@ -1,4 +1,5 @@
-"""For each quantization method on the hub: the tensors that form its matrices, and the settings of each in the config.
+"""The quantization methods on the hub: for each, which stored tensors form a matrix, and which settings the config has
+for each matrix.
 
 A scheme is made from a `quantization_config` and goes through the names of the stored tensors. Tensors that the config
 leaves unquantized are stored as plain numbers, and a scheme ignores them.
@@ -31,24 +32,25 @@ ROUNDED = "_proj.weight"
 """The ending of the names of matrices whose inputs BitNet rounds."""
 
 Found = Iterator[tuple[str, QuantizedMatrix]]
-"""Full names of tensors (with .weight), each with its matrix."""
+"""Pairs of a tensor's full name (with .weight) and its quantized matrix."""
 
 
 class Scheme(Protocol):
-    """All quantized matrices of a checkpoint."""
+    """The way in which one checkpoint is quantized: finds the stored tensors of each quantized matrix."""
 
     @property
     def method(self) -> str:
         """The method's name, for people."""
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """Yields all quantized matrices. Raises CorruptModel, UnsupportedModel."""
+        """Yields each quantized matrix of the checkpoint with the full name of its tensor. Raises CorruptModel,
+        UnsupportedModel."""
 
 
 @dataclass(frozen=True, slots=True)
 class GptqScheme:
-    """The scheme of GPTQ. dynamic: regular expressions of modules, each with the members that differ, or None for
-    modules that are not quantized. Satisfies `Scheme`."""
+    """The scheme of GPTQ. dynamic: regular expressions for names of modules, each with the settings that differ from
+    the usual ones, or None for modules that are not quantized. Satisfies `Scheme`."""
 
     usual: GptqSettings
     dynamic: tuple[tuple[str, Mapping[str, object] | None], ...]
@@ -118,8 +120,8 @@ class CompressedScheme:
                 yield module + ".weight", matrix
 
     def scheme_for(self, module: str) -> WeightScheme | None:
-        """Returns the scheme of a module. The first group that names the module wins over a group for all linear
-        layers. Raises UnsupportedModel."""
+        """Returns the scheme of a module; None where its weights are not quantized. A group that names the module
+        counts before a group for all linear layers. Raises UnsupportedModel."""
         for targets, scheme in self.groups:
             if exactly(targets, module, "config.json: quantization_config.config_groups"):
                 return scheme
@@ -154,13 +156,14 @@ class Fp8Scheme:
 
 
 def _by_row(scales: tuple[int, ...], weights: tuple[int, ...]) -> tuple[int, int]:
-    """Returns the tile: one scale for each row if there are as many scales as rows, else one for all."""
+    """Returns the rows and columns that share a scale, where 0 means all: (1, 0) if there are as many scales as rows,
+    else (0, 0)."""
     return (1, 0) if scales and scales[0] == weights[0] and weights[0] > 1 else (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Mxfp4Scheme:
-    """The scheme of gpt-oss: banks of experts in blocks. Satisfies `Scheme`."""
+    """The scheme of gpt-oss: stacks of experts' matrices in MXFP4 blocks. Satisfies `Scheme`."""
 
     method = "MXFP4"
 
@@ -192,7 +195,7 @@ class BitsandbytesScheme:
 @dataclass(frozen=True, slots=True)
 class HqqScheme:
     """The scheme of HQQ. usual: bits, group (0 for one a row) and axis, where the config has them for all layers; each
-    matrix also has its own. skipped: parts of the names of plain modules. Satisfies `Scheme`."""
+    matrix also has its own. skipped: parts of the names of modules that are not quantized. Satisfies `Scheme`."""
 
     usual: tuple[int, int, int] | None = None
     skipped: tuple[str, ...] = ()
@@ -259,14 +262,15 @@ class ModeloptScheme:
 @dataclass(frozen=True, slots=True)
 class BitnetScheme:
     """The scheme of BitNet b1.58. inverse: True where the stored number is one over the scale. online: True where the
-    weights are not rounded yet."""
+    checkpoint has unquantized weights, which are rounded when they are loaded."""
 
     inverse: bool
     online: bool
     method = "BitNet"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme. In families with this quantization, the names of all linear layers end with ROUNDED."""
+        """Yields the quantized matrices, whose names all end with ROUNDED. Raises UnsupportedModel for a quantized
+        matrix with another name."""
         for module in stored.modules(".weight" if self.online else ".weight_scale"):
             name = module + ".weight"
             if name.endswith(ROUNDED):

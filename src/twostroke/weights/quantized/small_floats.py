@@ -22,8 +22,8 @@ from twostroke.weights.quantized.parts import StoredPart
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SmallFloatMatrix:
-    """A matrix of 4-bit floats. Satisfies `QuantizedMatrix`. divided: True where scales are divided by `whole`, False
-    where they are multiplied by it."""
+    """A matrix of 4-bit floats. Satisfies `QuantizedMatrix`. whole: one number for all scales. divided: True where
+    scales are divided by `whole`, False where they are multiplied by it."""
 
     words: str
     codes: StoredPart
@@ -147,6 +147,6 @@ class ExpertBlocks:
         return StoredValues(e2m1_codes(bits), self.scales.floats(matrix, 1)[0][rows] / np.float32(2))
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Always raises TypeError. Packed kinds hold these matrices only as the file has them; `stored_rows` returns
-        such rows."""
+        """Always raises TypeError: stored kinds keep these matrices only in the orientation of the file, in which
+        `stored_rows` returns rows."""
         raise TypeError(f"{self.blocks.name} is not kept as {kind.name}")

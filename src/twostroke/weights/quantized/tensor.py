@@ -1,4 +1,4 @@
-"""A quantized matrix as a tensor of a checkpoint, and the order of its columns as another tensor."""
+"""A quantized matrix as a tensor of a checkpoint. The column order of a matrix with act-order is another tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ PIECE_ELEMENTS = 1 << 21
 
 
 class QuantizedTensor(Struct, frozen=True, eq=False):
-    """A quantized matrix. Satisfies `TensorSource`. name: the tensor's name, for errors."""
+    """A quantized matrix as one tensor of a checkpoint. Satisfies `TensorSource`. name: the tensor's name, for errors.
+    """
 
     name: str
     matrix: QuantizedMatrix
@@ -47,8 +48,8 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold the matrix after its columns are sorted by group (act-order). There are none for a
-        format that cannot have act-order."""
+        """The stored kinds that keep the matrix without loss if its columns are sorted by group (act-order). There are
+        none for a format that cannot have act-order."""
         return self.matrix.ordered_kinds if isinstance(self.matrix, OrderedMatrix) else frozenset()
 
     def read_stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
@@ -58,13 +59,14 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
 
 
 class OrderTensor(Struct, frozen=True, eq=False):
-    """The order of a matrix's columns, as floats. Satisfies `TensorSource`."""
+    """The order that sorts the columns of a matrix with act-order by group, as floats. Satisfies `TensorSource`."""
 
     tensor: QuantizedTensor
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor (columns,), which has no bytes in the files."""
+        """The info of a float tensor with the shape (columns,). It has no bytes in the files, because it is computed
+        from the matrix."""
         return TensorInfo("F32", self.tensor.matrix.shape[-1:], 0, 0)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:

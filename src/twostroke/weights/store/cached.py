@@ -137,7 +137,7 @@ def _model(name: str, repo_id: str, found: dict[str, Path]) -> CachedModel:
 
 
 def _names(folder: Path) -> list[Path]:
-    """Returns the paths of the files in all snapshots of a repository."""
+    """Returns the paths of all files in all snapshots of a repository."""
     return _files(folder / "snapshots")
 
 
@@ -148,12 +148,13 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _inner(folder: Path, path: Path) -> str:
-    """Returns the name of a file inside its snapshot."""
+    """Returns a file's name relative to the snapshot in which it lies. folder: the repository's folder in the hub's
+    cache."""
     return "/".join(path.relative_to(folder / "snapshots").parts[1:])
 
 
 def _targets_elsewhere(cache: Path, folder: Path) -> set[str]:
-    """Returns the files at which other repositories' blobs point."""
+    """Returns the files to which links in other repositories' blob folders point."""
     others = (path for other in _repositories(cache) if other != folder for path in _files(other / "blobs"))
     return {os.path.realpath(path) for path in others}
 

@@ -29,7 +29,7 @@ class KeptPages(Struct, frozen=True):
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of all files."""
+        """The size of all these files together, in bytes."""
         return sum(file.num_bytes for file in self.files)
 
     @property
@@ -39,7 +39,7 @@ class KeptPages(Struct, frozen=True):
 
 
 def kept_pages(cache: Path) -> KeptPages:
-    """Returns the pages in the folder; none where the folder cannot be read."""
+    """Returns the files in the cache folder that keep pages of K and V; none where the folder cannot be read."""
     folder, found = cache / KV_FOLDER, list[FoundFile]()
     with contextlib.suppress(OSError):
         found = [file for file in DiskFiles(folder).list() if file.name != SECRET]
@@ -56,8 +56,9 @@ def page_waste(cache: Path, now_s: float, older_s: float, *, everything: bool) -
 
 
 def waste_over(cache: Path, keep_bytes: int, found: Sequence[Waste]) -> list[Waste]:
-    """Returns packed weights and pages to remove, the least recently used first. After they and the `found` waste are
-    removed, the others take at most keep_bytes. Files that a process uses stay."""
+    """Returns packed weights and kept pages of K and V to remove, the least recently used first. If these and the
+    `found` waste are removed, the packed weights and pages that remain take at most keep_bytes. Files that a process
+    uses are never removed."""
     pages, gone = kept_pages(cache), {path for waste in found for path in (waste.path, *waste.files)}
     packed = {file.path: file for file in listed_files(cache / PACKED) if file.path not in gone}
     fixed = sum(file.num_bytes for file in packed.values() if file.in_use is not False)

@@ -18,7 +18,7 @@ from twostroke.types.decoders import json_decoder
 from twostroke.weights.store.whole_file import write_whole
 
 RECORDS = "store"
-"""The part of the cache folder that belongs to this module."""
+"""The name of the subfolder of the cache in which these records lie."""
 
 
 class PullRecord(Struct, frozen=True):

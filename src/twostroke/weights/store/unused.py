@@ -45,8 +45,8 @@ class Waste(Struct, frozen=True):
 
 
 def packed_waste(cache: Path, hub: Path, now_s: float, older_s: float) -> list[Waste]:
-    """Returns packed files that can be removed, except those that a process maps. A file counts as used when it is
-    written. hub: the hub's cache."""
+    """Returns packed files to remove, which no process maps: their model is gone, this version cannot use them, or no
+    start mapped or wrote them for older_s seconds. hub: the hub's cache."""
     found = []
     for file in listed_files(cache / PACKED):
         why = _why(file, hub, now_s, older_s)
@@ -60,8 +60,8 @@ def packed_waste(cache: Path, hub: Path, now_s: float, older_s: float) -> list[W
 
 
 def unfolded_waste(cache: Path, hub: Path) -> list[Waste]:
-    """Returns the folders of settings (config.json, tokenizer.json and others) that were made from GGUF files and whose
-    GGUF file is gone. hub: the hub's cache."""
+    """Returns the folders that were made from GGUF files (config.json, tokenizer.json and others) and whose GGUF file
+    is gone. cache: Twostroke's cache, which holds these folders. hub: the hub's cache."""
     found = []
     with contextlib.suppress(OSError):
         for folder in sorted(path for path in (cache / UNFOLDED).iterdir() if (path / NAME_FILE).is_file()):
@@ -73,8 +73,8 @@ def unfolded_waste(cache: Path, hub: Path) -> list[Waste]:
 
 
 def partial_waste(hub: Path, now_s: float, older_s: float, endings: Sequence[str]) -> list[Waste]:
-    """Returns beginnings of files in the hub's cache that no download has continued. Files that a process writes are
-    left out."""
+    """Returns partly downloaded files in the hub's cache that have not changed for `older_s` seconds and that no
+    process is writing. endings: the ends of the names of such files."""
     found = []
     with contextlib.suppress(OSError):
         for path in sorted(hub.glob("models--*/blobs/*")):

@@ -18,8 +18,8 @@ from twostroke.weights.json_file import DOWNLOAD_AGAIN
 from twostroke.weights.vocabularies.members import begins_with, bpe, sequence, split, tokenizer
 
 LONGEST_TOKEN_BYTES = 1024
-"""The most bytes of a token that merges can make. Longer tokens are taken only as a whole: the number of pairs of a
-token grows with its length."""
+"""The most bytes of a token for which merges are listed, because the number of its merges grows with its length. A
+longer token is found only where the tokenizer looks up a whole word."""
 
 
 def read_ranks(data: bytes, place: str) -> dict[bytes, int]:
@@ -57,10 +57,10 @@ def members_of_ranks(
     first_id: int = 0,
     begins: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the members of tokenizer.json.
+    """Returns the content of tokenizer.json for a vocabulary of ranks.
 
-    patterns: the patterns that split a text before merges, one after the other. first_id: the id of rank 0. begins: the
-    text of the added token that stands in front of each text, or None.
+    patterns: the regular expressions that split a text before merges; each splits the pieces of the one before.
+    first_id: the id of rank 0. begins: the text of the added token that stands in front of each text, or None.
     """
     vocab = {text_of(token): first_id + rank for token, rank in ranks.items()}
     # The library gives an added token its id only where the model has it under the same id.

@@ -122,7 +122,8 @@ def _signed(value: int) -> int:
 
 
 def _added(config: Mapping[str, Any], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the file's own special tokens, and those that tokenizer_config.json adds or describes in another way."""
+    """Returns all added tokens, in the order of their ids. found: the special tokens of tokenizer.model. A token in
+    tokenizer_config.json is added, or replaces the one with the same id."""
     tokens = {token["id"]: token for token in found}
     listed = config.get("added_tokens_decoder")
     for index, token in listed.items() if isinstance(listed, dict) else ():

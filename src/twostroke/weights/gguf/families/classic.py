@@ -44,14 +44,14 @@ PLAIN_BLOCK: Names = {"ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_t
 
 def _head_by_head(config: Config, rows: int) -> I32Array:
     """Returns, for each row of the Hugging Face tensor, the stored row. The file stores all of q, then all of k, then
-    all of v; the Hugging Face tensor has q, k and v of the first head, then those of the second head, and so on."""
+    all of v. The Hugging Face tensor has q, k and v of the first head, then those of the second head, and so on."""
     heads = int(config["num_attention_heads"])
     return taken_in_turn(heads, (rows // heads // 3,) * 3)
 
 
 def _group_by_group(config: Config, rows: int) -> I32Array:
     """Returns, for each row of the Hugging Face tensor, the stored row. The file stores all of q, then all of k, then
-    all of v; the Hugging Face tensor has for each group of heads its queries, then its key, then its value."""
+    all of v. The Hugging Face tensor has for each group of heads its queries, then its key, then its value."""
     heads, groups = int(config["num_attention_heads"]), int(config["num_kv_heads"])
     dim = rows // (heads + 2 * groups)
     return taken_in_turn(groups, (heads // groups * dim, dim, dim))
@@ -112,7 +112,7 @@ def _bigcode(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _olmo(keys: Keys, _: Config) -> dict[str, Any]:
-    """Returns the fields of OLMo, whose norms have no weights, and one epsilon."""
+    """Returns the fields of OLMo. Its norms have no weights, and their epsilon is always 1e-5."""
     if abs(keys.number("attention.layer_norm_epsilon", 1e-5) - 1e-5) > 1e-9:
         raise keys.wrong("attention.layer_norm_epsilon", "It is 1e-5 in this family.")
     return {"clip_qkv": keys.number(CLIP, 0.0) or None}

@@ -1,7 +1,7 @@
 """DeepSeek-V4. Its tensors have the names of the published checkpoints, without `model.` before them.
 
-Source: conversion/deepseek.py of llama.cpp. In the first layers, the token chooses the experts: the table for this is
-stored as whole numbers.
+Source: conversion/deepseek.py of llama.cpp. In the first layers, a table gives the experts of each token id; files
+store this table as whole numbers.
 """
 
 from __future__ import annotations

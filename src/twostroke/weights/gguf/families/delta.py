@@ -46,9 +46,9 @@ def _by_key_head(config: Config, shapes: tuple[Shape, ...]) -> I32Array:
 
 
 def _grouped_values(each_of: str, before: bool = False) -> Callable[[Config, int], I32Array]:
-    """Returns the order of rows that belong to value heads; our checkpoints have them key head by key head. each_of:
-    the field with the number of rows of one value head; "" for one row. before: whether q and k stand before these
-    rows."""
+    """Returns a function that computes the order for rows that belong to value heads: Hugging Face checkpoints have the
+    value heads of one key head next to each other. each_of: the config field with the number of rows of one value head;
+    "" for one row. before: whether the rows of q and k come first in the same tensor."""
 
     def order(config: Config, rows: int) -> I32Array:
         keys, values = int(config["linear_num_key_heads"]), int(config["linear_num_value_heads"])

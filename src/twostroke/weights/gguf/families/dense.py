@@ -47,8 +47,9 @@ HEAD_NORMS: Names = {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": 
 
 
 def windows_of(keys: Keys, config: Config, slides: str = "sliding_attention", every: int = 4) -> dict[str, Any]:
-    """Returns layer_types. The file gives the pattern layer by layer, or the length of a pattern; without both, the
-    length is `every`."""
+    """Returns layer_types: which layers have a sliding window. The file says this for each layer, or gives the length
+    of a repeated pattern whose last layer has no window. Without both, the length is `every`. slides: the word for a
+    layer with a window. A file without a window gets only sliding_window = None."""
     layers = int(config["num_hidden_layers"])
     key = "attention.sliding_window_pattern"
     period = keys.each(key, layers, every)
@@ -63,9 +64,9 @@ LOGIT_ROWS = (KeyRow("logit_scale", "logit_scale", float, silent=0.0625),)
 
 
 def gemma_scores(wide: int) -> Any:
-    """Returns a function that computes the scale of attention scores, for which there is no key. The scale comes from
-    the size of a head. In the model with `wide` layers it comes from the model's width, divided by the number of heads.
-    llama.cpp uses the same rule."""
+    """Returns a function for Family.more that computes the scale of attention scores, for which files have no key. The
+    scale comes from the size of a head. Only in the model whose number of layers is `wide`, it comes from the model's
+    width divided by the number of heads, as in llama.cpp."""
 
     def more(_: Keys, config: Config) -> dict[str, Any]:
         if config.get("num_hidden_layers") == wide:
@@ -116,7 +117,7 @@ def _olmo(keys: Keys) -> str:
 
 
 def _growing(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the rope of Ministral 3: yarn, and queries that grow with their position."""
+    """Returns the rope of Ministral 3: YaRN, and a factor of the queries that grows with their position."""
     group = dict(config.get("rope_scaling") or {"rope_type": "default"})
     group |= {"rope_theta": config.get("rope_theta", 1e6)}
     if keys.has("attention.temperature_scale"):
@@ -146,12 +147,12 @@ def _ernie(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 NUMBERS_OF_XIELU: Mapping[str, Shape] = {"alpha_p": (1,), "alpha_n": (1,), "beta": (), "eps": ()}
-"""The numbers of Apertus's activation, and the shape that each number has in our checkpoints."""
+"""The numbers of Apertus's activation (xIELU), and the shape of each as a tensor of a Hugging Face checkpoint."""
 
 
 def _apertus(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of Apertus. The file has the activation's numbers as keys, one for each layer. Without
-    divisors, rotations are not scaled."""
+    """Returns the fields of Apertus. The file has the numbers of the xIELU activation as keys, one for each layer. If
+    the file has no tensor with factors of the rotary frequencies, the rope is not scaled."""
     layers = int(config["num_hidden_layers"])
     rope = config.get("rope_scaling") or {"rope_type": "default"}
     numbers = {name: keys.floats(f"xielu.{name}", layers) for name in NUMBERS_OF_XIELU}

@@ -140,8 +140,8 @@ def _eurobert(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 def _jina2(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of Jina 2. Files whose gates have tensors of their own, which converters wrote first, are not
-    read."""
+    """Returns the fields of Jina 2. Raises UnsupportedModel for files of the first converters, which have the gates of
+    the feed-forward blocks as separate tensors."""
     if keys.has_tensor("ffn_gate.weight") or keys.has_tensor("attn_q_norm.weight"):
         raise UnsupportedModel(
             f"{keys.place} has gates, or norms of q and k, in tensors of their own.",
@@ -153,7 +153,8 @@ def _jina2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _neobert(keys: Keys, _: Config) -> dict[str, Any]:
-    """Returns the fields of NeoBERT. The file has the inner size, which is two thirds of our field."""
+    """Returns the fields of NeoBERT. The width of the feed-forward blocks in the file is two thirds of
+    intermediate_size in config.json."""
     keys.same("attention.causal", False)
     keys.text("rope.scaling.type", "none")
     inner = keys.tensor_shape("ffn_down.weight")[1]

@@ -1,4 +1,4 @@
-"""Decoders with experts.
+"""Decoders with experts: the names of their GGUF tensors and the fields of their config.json.
 
 Sources: conversion/*.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
 """
@@ -50,8 +50,8 @@ DEEPSEEK_NAMES = {
 
 
 def sigmoid_rule(keys: Keys, _: Config) -> dict[str, Any]:
-    """Returns the fields of experts whose weights come from a sigmoid, divided by their sum where the file asks for
-    that. The last layers may be layers that guess tokens."""
+    """Returns the fields of a router whose expert weights come from a sigmoid. They are divided by their sum only where
+    the file asks for that."""
     if keys.number("expert_gating_func", 2) != 2:
         raise keys.wrong("expert_gating_func", "Experts of this family are chosen by a sigmoid (2).")
     keys.ignore("expert_shared_feed_forward_length")
@@ -59,7 +59,7 @@ def sigmoid_rule(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 def without_guesses(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the number of layers without the layers that guess further tokens, which block_count includes."""
+    """Returns num_hidden_layers without the layers for multi-token prediction, which the key block_count includes."""
     guesses = keys.number("nextn_predict_layers", 0)
     return {"num_hidden_layers": config["num_hidden_layers"] - guesses}
 

@@ -1,6 +1,5 @@
-"""The entries of the table of architectures: names in GGUF files and in Hugging Face checkpoints, and what converters
-change. In this folder, "our" names, shapes and checkpoints are those of Hugging Face.
-"""
+"""The entries of the table of architectures: names of tensors in GGUF files and in Hugging Face checkpoints, and what
+llama.cpp's converters change. In this folder, "our" names, shapes and checkpoints are those of Hugging Face."""
 
 from __future__ import annotations
 
@@ -17,21 +16,21 @@ from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.keys import Keys
 
 Config = Mapping[str, Any]
-"""The members of config.json, under the names of the family."""
+"""The members of a config.json as a mapping, under the field names that the Hugging Face model uses."""
 
 Shape = tuple[int, ...]
 
 
 class Place(Struct, frozen=True):
-    """How a tensor stored in a GGUF file becomes a tensor of a Hugging Face checkpoint ("ours").
+    """How a tensor stored in a GGUF file becomes a tensor of a Hugging Face checkpoint.
 
-    name: our name with its ending; without an ending, it gets the stored one. `{}` in the name stands for an expert's
-    number, or for one of `parts`. order: returns the order of the rows, from the config and their number (see
-    row_orders.py). shape: returns our shape, from the config and the stored shape. columns: returns the order of the
-    columns. negated_exp: True where the file stores minus the exponential of our values. whole: True where the name has
-    its ending already. parts: the texts for `{}` where the stored tensor holds several of our tensors, one for each
-    index of its first axis. factor: returns the factor of the values, a power of two, from the config and the layer's
-    number.
+    name: the checkpoint's name with its ending; without an ending, it gets the stored one. `{}` in the name stands for
+    an expert's number, or for one of `parts`. order: computes the order of the rows (see row_orders.py) from the config
+    and the number of rows. shape: computes the checkpoint's shape from the config and the stored shape. columns:
+    computes the order of the columns. negated_exp: True where the file stores -exp(x) for each value x. whole: True
+    where `name` has its ending already. parts: the texts for `{}` where the stored tensor holds several tensors of the
+    checkpoint, one for each index of its first axis. factor: computes a power of two, by which the values are
+    multiplied, from the config and the layer's number.
     """
 
     name: str
@@ -47,10 +46,11 @@ class Place(Struct, frozen=True):
 class Joined(Struct, frozen=True):
     """One tensor of a Hugging Face checkpoint whose rows lie in several stored tensors of a GGUF layer.
 
-    name: our name with its ending. pieces: the stored names with their endings; a layer that lacks the first piece has
-    no such tensor. turned_pieces: the pieces that are stacks whose matrices are stored as (columns, rows). order:
-    returns the order of the joined rows, from the config and the shapes of the pieces. matrices: whether our tensor is
-    a stack as the pieces are. turned: True where the Hugging Face checkpoint has the tensor as (columns, rows).
+    name: the checkpoint's name of the tensor, with its ending (".weight"). pieces: the stored names in the file, with
+    their endings; a layer that lacks the first piece has no such tensor. turned_pieces: those pieces that store each
+    matrix of a stack transposed, as (columns, rows). order: computes the order of the joined rows from the config and
+    the shapes of the pieces. matrices: whether the tensor is a stack of matrices, as the pieces are. turned: True where
+    the checkpoint has the tensor transposed, as (columns, rows).
     """
 
     name: str
@@ -78,7 +78,7 @@ def nothing_more(keys: Keys, config: Config) -> dict[str, Any]:
 
 _Names = Mapping[str, str | Place]
 OUTER: _Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-"""The tensors outside of layers in most families: stored name -> our name."""
+"""The tensors outside of layers in most families: stored name -> Hugging Face name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +89,18 @@ class Family:
     hf: the name in `architectures` of config.json. layer, outer: stored name -> our name, for the tensors of a layer
     and for the others. A stored name with its ending goes before one without.
 
-    layers: the text before a layer's number. pairs: True where rows of q and k are stored as rotary pairs, and are put
-    back into halves. less_one: tensors to whose values one was added. turned: matrices that are stored as (columns,
-    rows) in our checkpoints. joined: see Joined. chosen: returns the name of the entry with which a file of this
-    architecture is read, from its keys; "" for this entry. windows: whether a file may have a sliding window. partial:
-    whether a head may be rotated in part. apart: True where the usual keys do not give the heads' sizes; `more` reads
-    them. fixed: fields that all files of the family have. keys: keys that only this family has, and their names in
-    config.json. rows: further keys of the file, each with a rule for files and configs that lack it. renamed: our usual
-    field -> the family's field, "" for none. more: returns the fields that must be computed; they override the others.
-    numbers: returns tensors of our checkpoints whose values are keys of the file, from the config. held: does the
-    opposite of `numbers`: returns the fields of the config whose values are read from such tensors. It takes a function
-    that reads a tensor, and the number of layers. task: the task of the model. written: whether `quantize --to gguf`
-    makes such files.
+    layers: the text before a layer's number. pairs: True where the file has the rows of q and k as rotary pairs and
+    checkpoints have them as two halves. less_one: tensors to whose values the converter added 1. turned: matrices that
+    are transposed, (columns, rows), in our checkpoints. joined: see Joined. chosen: returns, from a file's keys, the
+    name of another entry to read the file with, or "" for this entry. windows: whether a file may have a sliding
+    window. partial: whether a head may be rotated in part. apart: True where the usual keys do not give the heads'
+    sizes; `more` reads them. fixed: fields that all files of the family have. keys: keys that only this family has, and
+    their names in config.json. rows: further keys of the file, each with a rule for files and configs that lack it.
+    renamed: the usual field of config.json -> this family's field, "" for none. more: returns the fields that must be
+    computed; they override the others. numbers: returns, from the config, tensors of our checkpoints whose values a
+    file has as keys. held: used when a GGUF file is written: returns the config fields whose values are in such
+    tensors. Its arguments are a function that reads a tensor, and the number of layers. task: the task of the model.
+    written: whether `quantize --to gguf` makes such files.
     """
 
     hf: str

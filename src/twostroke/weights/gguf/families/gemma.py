@@ -72,8 +72,8 @@ rotated."""
 
 
 def _shared(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields that Gemma 3n and Gemma 4 both have: the types of the layers, whether the head is the
-    embedding, and the number of rows of the layers' embeddings."""
+    """Returns the fields that Gemma 3n and Gemma 4 share: the layers' types, whether the head is the embedding, and the
+    number of tokens in the table of per-layer embeddings."""
     layers = int(config["num_hidden_layers"])
     said = windows_of(keys, config, every=6)
     found = {
@@ -98,8 +98,8 @@ def _gemma3n(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _shares(keys: Keys, layers: int) -> list[float]:
-    """Returns the share of each layer's gates that is zero. The key gives the cut as a number of standard deviations.
-    """
+    """Returns, for each layer, the share of the gates that its activation sparsity sets to zero. The file has the
+    threshold instead, as a number of standard deviations."""
     cuts = keys.floats("activation_sparsity_scale", layers)
     return [0.0 if cut == -np.inf else NormalDist().cdf(cut) for cut in cuts]
 
@@ -139,8 +139,8 @@ def _only(keys: Keys, numbers: list[int]) -> int:
 
 
 def _turns(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the rotations of each layer type. For layers without a window the file has divisors: 1 for pairs that are
-    rotated, a huge number for the others."""
+    """Returns the rope parameters of each layer type. For layers without a window, rope_freqs holds a divisor for each
+    rotary pair: 1 for pairs that are rotated, a huge number for the others."""
     divisors = (config.get("rope_scaling") or {}).get("short_factor") or []
     turned = sum(each < UNTURNED for each in divisors)
     if not divisors or any(each != 1.0 for each in divisors[:turned]):

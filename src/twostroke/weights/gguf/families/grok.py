@@ -44,8 +44,8 @@ GROK: Names = {
 }
 
 LEFT_OUT = {"attn_logit_softcapping": ""}
-"""The value of Family.renamed. The empty name means that the usual table of keys does not read this key: SCALES reads
-it, because config.json of Grok-1 names the field max_attn_value."""
+"""A value of Family.renamed: the empty name takes this key out of the keys that are read for all families. SCALES reads
+it instead, because config.json of Grok-1 has it as max_attn_value."""
 
 FAMILIES: dict[str, Family] = {
     "grok": Family("Grok1ModelForCausalLM", "grok-1", GROK, keys=COUNTS, rows=SCALES, more=_grok, renamed=LEFT_OUT),

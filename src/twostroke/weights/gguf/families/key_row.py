@@ -11,8 +11,9 @@ from twostroke.weights.gguf.keys import Keys
 
 
 class KeyRow(Struct, frozen=True):
-    """kind: float, int for whole numbers, or bool. absent: the value for files that lack the key; None where the key is
-    required. silent: the value for a config.json that lacks the field; None where the key is then left out."""
+    """A key of a GGUF file and the field of config.json with the same value. kind: float, int for whole numbers, or
+    bool. absent: the value for files that lack the key; None where the key is required. silent: the value of the key
+    for a config.json that lacks the field; None where the key is then not written."""
 
     key: str
     field: str
@@ -27,7 +28,8 @@ class KeyRow(Struct, frozen=True):
         return keys.number(self.key, self.absent)
 
     def written(self, config: Mapping[str, Any]) -> int | float | None:
-        """Returns the key's value; None where the key is not written."""
+        """Returns the value to write for the key, from the field or else from `silent`. Returns None where both are
+        missing, and the key is then left out."""
         value = config.get(self.field)
         value = self.silent if value is None else value
         return None if value is None else self.kind(value)

@@ -16,13 +16,14 @@ from twostroke.weights.gguf.keys import Keys
 
 
 def taps(_: Config, shape: Shape) -> Shape:
-    """Returns the shape of filters with the axis that PyTorch has in the middle; files have one or two more axes of
-    size 1."""
+    """Returns the shape (channels, 1, taps) that PyTorch gives the filters of a short convolution. Files have one or
+    two more axes of size 1."""
     return (math.prod(shape[:-1]), 1, shape[-1])
 
 
 def of_heads(_: Config, shape: Shape) -> Shape:
-    """Returns the shape for one number for each head, with the axes that our checkpoints have."""
+    """Returns the shape (1, 1, heads, 1), which Hugging Face checkpoints have for a vector with one number for each
+    head."""
     return (1, 1, math.prod(shape), 1)
 
 

@@ -1,7 +1,7 @@
-"""Decoders with latent attention.
+"""Decoders with latent attention (MLA).
 
-The second product of keys and values is stored for each head in the forms that the absorbed products need: keys as
-(latent, head) and values as (head, latent). Older files have it as Hugging Face checkpoints do. Sources:
+Current files store kv_b_proj as two tensors with a matrix for each head, ready for absorbed attention: keys as (latent,
+head) and values as (head, latent). Older files have kv_b_proj as Hugging Face checkpoints do. Sources:
 conversion/{deepseek,minicpm,mistral,mistral3}.py of llama.cpp.
 """
 
@@ -66,7 +66,8 @@ def latent_heads(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _stretched(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the yarn rope with the factor of attention scores: the key holds a tenth of mscale_all_dim."""
+    """Returns the YaRN rope with mscale and mscale_all_dim, which scale attention scores. The file's key
+    yarn_log_multiplier holds a tenth of mscale_all_dim."""
     rope = config.get("rope_scaling")
     if rope is None or not keys.has("rope.scaling.yarn_log_multiplier"):
         return {}
@@ -117,8 +118,8 @@ def _chosen_by_sigmoids(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _glm_dsa(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of a model whose layers choose positions by an index. A layer without an index of its own
-    takes the positions that the nearest earlier layer with an index chose."""
+    """Returns the fields of a model with sparse attention, whose layers choose with an indexer the positions that they
+    attend to. A layer without an indexer of its own uses the choice of the nearest earlier layer that has one."""
     found = _chosen_by_sigmoids(keys, config)
     layers = range(int(found["num_hidden_layers"]))
     full = [f"blk.{index}.indexer.attn_k.weight" in keys.tensors for index in layers]

@@ -1,4 +1,4 @@
-"""Names of tensors that many families share: stored name -> our name."""
+"""Names of tensors that many families share: stored name -> Hugging Face name."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def shared(prefix: str) -> Names:
 
 
 def choice_bias(name: str) -> Names:
-    """Returns the names of the bias that is added to the scores only for the choice of experts; some converters leave
-    out the ending."""
+    """Returns the names of the bias that is added to the router's scores only while experts are chosen; some converters
+    leave out the ending."""
     place = Place(name, shape=flat, whole=True)
     return {"exp_probs_b": place, "exp_probs_b.bias": place}
 
 
 def flat(_: Config, shape: Shape) -> Shape:
-    """Returns the shape of the same numbers as one row."""
+    """Returns the shape of the same numbers as a vector."""
     count = 1
     for size in shape:
         count *= size
@@ -69,8 +69,8 @@ def flat(_: Config, shape: Shape) -> Shape:
 
 
 def filters(_: Config, shape: Shape) -> Shape:
-    """Returns the shape of the filters of a convolution, stored as (channels, taps), with the axis that PyTorch has in
-    the middle."""
+    """Returns the shape (channels, 1, taps) that PyTorch gives the filters of a convolution, for the stored shape
+    (channels, taps)."""
     return (shape[0], 1, shape[1])
 
 
@@ -81,7 +81,8 @@ def two_by_two(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
 
 
 def expert_by_expert(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """Returns the order that gives, for each expert, all rows of the first tensor, then those of the second."""
+    """Returns the row order that joins two stacks of experts' matrices: for each expert, all rows of its matrix in the
+    first stack, then those in the second."""
     return taken_in_turn(shapes[0][0], (shapes[0][1], shapes[1][1]))
 
 

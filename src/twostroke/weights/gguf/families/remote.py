@@ -1,5 +1,5 @@
-"""Architectures that transformers does not have. Some of them are computed as other architectures: only the names of
-their tensors differ, and a GGUF file has its own.
+"""Architectures that transformers does not have. Some of them are computed as another architecture and differ only in
+the names of their tensors in GGUF files.
 
 Sources: conversion/*.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
 """
@@ -39,14 +39,15 @@ def _minicpm(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _deepseek(keys: Keys, _: Config) -> dict[str, Any]:
-    """Returns the fields of DeepSeek: weights are not divided by their sum, unless the file asks for it."""
+    """Returns the fields of DeepSeek. A token's expert weights are divided by their sum only if the file asks for it.
+    """
     keys.ignore("expert_shared_feed_forward_length")
     return {"norm_topk_prob": keys.truth("expert_weights_norm", False)}
 
 
 def _ling2(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of Ling 2. A key gives the width of one shared expert. Without the key it is as wide as any
-    other expert."""
+    """Returns the fields of Ling 2. The key expert_shared_feed_forward_length has the width of each shared expert.
+    Without this key, a shared expert is as wide as the others."""
     if keys.number("expert_gating_func", 2) != 2:
         raise keys.wrong("expert_gating_func", "Experts of this family are chosen by a sigmoid (2).")
     if not keys.truth("expert_weights_norm", True):
@@ -91,7 +92,8 @@ def _thinned(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _parted(config: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """Returns the order of rows: those of q and k as pairs, then those of v."""
+    """Returns the order that joins q, k and v to one tensor. The rows of q and k are stored as rotary pairs and become
+    two halves for each head; those of v keep their order."""
     heads = (int(config["num_attention_heads"]), int(config["num_key_value_heads"]))
     q, k, v = (shape[0] for shape in shapes)
     orders = (halves_of_pairs(q, heads[0]), q + halves_of_pairs(k, heads[1]), q + k + np.arange(v, dtype=np.int32))
@@ -110,7 +112,8 @@ def _baichuan(_: Keys, config: Config) -> dict[str, Any]:
 
 
 def _ling1(keys: Keys, config: Config) -> dict[str, Any]:
-    """Returns the fields of Ling 1, whose experts' weights have no factor. As in llama.cpp, all layers have experts."""
+    """Returns the fields of Ling 1, whose router weights are not multiplied by a factor. As in llama.cpp, all layers
+    have experts."""
     if keys.number("expert_weights_scale", 1.0) != 1.0:
         raise keys.wrong("expert_weights_scale", "The weights of experts have no factor in this family.")
     keys.same("leading_dense_block_count", 0)

@@ -1,8 +1,8 @@
 """RWKV-6 and RWKV-7.
 
-Source: conversion/rwkv.py of llama.cpp. Vectors that our checkpoints have as (1, 1, width) are stored flat, and the
-vectors with which a block mixes rows lie in one tensor. Layer 0 of RWKV-7 has no values of a layer before; converters
-store a copy of other numbers in their place, and no program reads it.
+Source: conversion/rwkv.py of llama.cpp. Vectors that Hugging Face checkpoints have as (1, 1, width) are stored flat.
+The vectors with which a block mixes rows lie in one tensor. RWKV-7 mixes values with those of the first layer, so layer
+0 needs no tensors for this. Converters fill the places of these tensors with copies of others, which no program reads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from twostroke.weights.gguf.families.names import Names
 from twostroke.weights.gguf.keys import Keys
 
 WAYS6, WAYS7 = ("w", "k", "v", "r", "g"), ("r", "w", "k", "v", "a", "g")
-"""The ways in which a row is mixed with the one before it, in the order in which they are stored."""
+"""The letters of a block's inputs (RWKV-6, RWKV-7), each mixed from a row and the row before it with a vector of its
+own (token shift). Files store these vectors in this order."""
 LARGE = 4096
 """The hidden size of the RWKV-6 models whose low-rank (LoRA) products have twice the usual inner size."""
 NO_HEADS = {"num_attention_heads": "", "num_key_value_heads": ""}

@@ -23,7 +23,8 @@ from twostroke.weights.gguf.keys import Keys
 
 
 def mamba_names(prefix: str) -> Names:
-    """Returns the names of the tensors of a layer with states, of Mamba 1 and 2."""
+    """Returns the names of the tensors of a Mamba layer (Mamba 1 and 2). prefix: the beginning of the Hugging Face
+    names."""
     return {
         "ssm_a": Place(f"{prefix}.A_log", negated_exp=True, whole=True),
         "ssm_d": Place(f"{prefix}.D", whole=True),
@@ -39,8 +40,8 @@ def mamba_names(prefix: str) -> Names:
 
 
 def mamba2_names(prefix: str) -> Names:
-    """Returns the names for Mamba 2, which has one step and one decay for each head. A_log and D are flat in our
-    checkpoints."""
+    """Returns the names for Mamba 2, which has one step and one decay for each head. A_log and D are vectors in Hugging
+    Face checkpoints."""
     return {
         **mamba_names(prefix),
         "ssm_a": Place(f"{prefix}.A_log", shape=flat, negated_exp=True, whole=True),
@@ -108,8 +109,8 @@ def _mamba2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _every(layers: list[bool]) -> tuple[int, int]:
-    """Returns the period and the offset of the layers that are true. Where fewer than two are true, the period is the
-    number of layers."""
+    """Returns the period and the offset of the True entries, from the first two of them. For example, (4, 3) means
+    every fourth layer from layer 3 on. With fewer than two True entries, the period is the number of layers."""
     at = [index for index, each in enumerate(layers) if each]
     period = at[1] - at[0] if len(at) > 1 else len(layers)
     return period, at[0] if at else 0

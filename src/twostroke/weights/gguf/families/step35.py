@@ -51,7 +51,8 @@ def _step35(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _heads(keys: Keys, key: str, types: list[str], *, same: bool = False) -> dict[str, int]:
-    """Returns the number of heads in layers of each kind; a kind that no layer has gets the number of the others."""
+    """Returns the number of heads in layers with full attention and in layers with a window. If the model has no layer
+    of a kind, that kind gets the number of the other kind. same: True where both kinds must have the same number."""
     each = keys.each(key, len(types))
     found = {kind: {heads for heads, own in zip(each, types, strict=True) if own == kind} for kind in (FULL, SLIDING)}
     if any(len(counts) > 1 for counts in found.values()) or (same and len(set(each)) != 1):
@@ -60,7 +61,8 @@ def _heads(keys: Keys, key: str, types: list[str], *, same: bool = False) -> dic
 
 
 def _ropes(keys: Keys, config: Config) -> dict[str, dict[str, Any]]:
-    """Returns the rotations of each kind of layer. If the file has divisors, they belong to layers without a window."""
+    """Returns the rotations of each kind of layer. Divisors of the rotary frequencies, if the file has them, apply only
+    to layers with full attention."""
     theta = config.get("rope_theta", 10_000.0)
     full: dict[str, Any] = {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": FULL_SHARE}
     scaling = dict(config.get("rope_scaling") or {})

@@ -52,8 +52,8 @@ FAMILIES: dict[str, Family] = {
     **gemma.FAMILIES,
     **text_inside.FAMILIES,
 }
-"""The families by the name in general.architecture. The keys of READ_AS are variants, whose names are in no file:
-`chosen` of the file's architecture selects a variant by the file's keys and tensors."""
+"""The families by the name in general.architecture, and the variants in READ_AS, whose names are in no file. If an
+architecture has variants, its `chosen` selects one by the file's keys and tensors."""
 
 READ_AS: dict[str, tuple[str, str]] = {
     "mixtral": ("llama", "with experts"),

@@ -23,8 +23,8 @@ More = Callable[[Keys, Config], dict[str, Any]]
 
 
 def _of_text(more: More) -> More:
-    """Returns a function for Family.more: it adds the sections of the rotary positions to the fields that `more`
-    returns for the decoder of a model of text."""
+    """Returns a function for Family.more. It returns the fields of the plain text decoder, which `more` computes, and
+    adds mrope_section, the sections of its rotary positions."""
 
     def own(keys: Keys, config: Config) -> dict[str, Any]:
         keys.ignore("n_deepstack_layers")

@@ -24,19 +24,20 @@ def nothing_more(text: Config) -> Config:
 
 
 class ProjectorKind(Struct, frozen=True, kw_only=True):
-    """A type of projector. mark: the token that stands in the places of image rows. texts: the architectures of the
-    language models to which it belongs. tower: the beginning of the names of the tower's tensors. layers: the same for
-    the tower's layers; empty where there are none.
+    """A type of projector in an mmproj file. mark: the token that stands in the places of image rows. texts: the
+    architectures of the language models to which it belongs. tower: the beginning of the checkpoint's names of the
+    tower's tensors. layers: the same for the tower's layers; empty where there are none.
 
-    layer, outer: our names by the stems of stored names. A name in `outer` that begins with "/" does not get `tower` in
-    front. A name that ends with "/" gets no ".weight" or ".bias". config: see FieldsOf. more(text): returns fields of
-    the language model that its own file does not have. less_one: stems whose stored values are 1 more than a
-    checkpoint's. unread: stems of tensors that are not needed.
+    layer, outer: stored name without ending -> the checkpoint's name, for tensors in and outside the layers. A name in
+    `outer` that begins with "/" does not get `tower` in front. A name that ends with "/" gets no ".weight" or ".bias".
+    config: see FieldsOf. more(text): returns fields of the language model that its own file does not have. less_one:
+    stored names whose values are 1 more than a checkpoint's. unread: stored names of tensors that are not needed.
 
-    joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. orders: the order
-    in which the rows of a layer's tensor are stored, by the stem of its name; it follows from the numbers of rows and
-    of heads. colors_last: True where kernels of patches are matrices of pixels whose colours are neighbours. wide: the
-    tensor whose number of rows is the width of an image row; "" where the key projection_dim gives this width.
+    joined: the name of the one tensor that checkpoints have for q, k and v, where files may have three. orders: stored
+    name -> a function that returns, from the numbers of rows and of heads, the order in which the tensor's rows are
+    stored. colors_last: True where the kernels of patches are matrices with the red, green and blue of a pixel next to
+    each other. wide: the tensor whose number of rows is the width of an image row; "" where the key projection_dim
+    gives this width.
     """
 
     mark: str

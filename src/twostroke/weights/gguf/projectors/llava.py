@@ -1,4 +1,4 @@
-"""Projectors of LLaVA 1.5 and NeXT: two products after the tower of CLIP or SigLIP, whose last layer is left out.
+"""Projectors of LLaVA 1.5 and NeXT: two linear layers after the tower of CLIP or SigLIP, whose last layer is left out.
 
 Sources: tools/mtmd/legacy-models/convert_image_encoder_to_gguf.py and tools/mtmd/clip-impl.h of llama.cpp.
 """
@@ -13,8 +13,9 @@ NEWLINE, GRIDS, LAYERS = "model.image_newline", "image_grid_pinpoints", "feature
 
 
 def _llava(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Returns the fields of LLaVA. Files of llava_surgery do not name the language model's width: projection_dim is
-    CLIP's own. Sizes of image grids are stored as width, then height; config.json has the height first."""
+    """Returns the fields of LLaVA. The language model's width is not among them: projection_dim in files of
+    llava_surgery is CLIP's own. Sizes of image grids are stored as width, then height; config.json has the height
+    first."""
     clip, side = "v.class_embd" in shapes, tower["image_size"]
     tower |= {"model_type": "clip_vision_model" if clip else "siglip_vision_model"}
     tower["hidden_act"] = activation_of(keys, "gelu" if clip else "gelu_pytorch_tanh")

@@ -1,4 +1,5 @@
-"""The projector of MiniCPM-V 4.6: a tower whose patches become fewer rows in its middle, and two products.
+"""The projector of MiniCPM-V 4.6. Its tower merges patches in the middle of its layers, and two linear layers follow
+the tower.
 
 Sources: conversion/minicpm.py and tools/mtmd/clip.cpp of llama.cpp.
 """

@@ -1,4 +1,5 @@
-"""Projectors after towers in whose checkpoints the two elements of a rotary pair are neighbours: Llama 4, Kimi.
+"""Projectors of Llama 4 and Kimi. In checkpoints of their towers, the two elements that rotary positions rotate
+together are neighbours.
 
 Sources: conversion/{llama4,kimivl}.py of llama.cpp.
 """

@@ -1,4 +1,5 @@
-"""Projectors after towers that rotate patches by line and column: Qwen2-VL to Qwen3.5, GLM-4.xV, Pixtral, Gemma 4.
+"""Projectors of image towers with 2D rotary positions (the line and the column of a patch): Qwen2-VL to Qwen3.5,
+GLM-4.xV, Pixtral, Gemma 4.
 
 Sources: conversion/{qwenvl,qwen3vl,llava,gemma}.py of llama.cpp.
 """
@@ -34,7 +35,8 @@ QWEN_TEXTS = ("Qwen2ForCausalLM",)
 
 
 def _square(keys: Keys, tower: Config) -> Config:
-    """Returns the fields of towers that join squares of patches, under the names that such towers use."""
+    """Returns the fields of `tower`, and adds the field names of towers that merge squares of patches: depth,
+    num_heads, spatial_merge_size, temporal_patch_size."""
     return {
         **tower,
         **{"depth": tower["num_hidden_layers"], "num_heads": tower["num_attention_heads"]},
@@ -120,8 +122,8 @@ def _gemma4_settings(keys: Keys, tower: Config, merge: int) -> Config:
 
 
 def _gemma4_unified(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Returns the fields of the Gemma 4 models without a tower. `planes`: GGUF files have the pixels of a patch one
-    colour after the other, and the position embeddings one axis after the other."""
+    """Returns the fields of the Gemma 4 models without a tower. The field `planes` marks the layout of GGUF files: the
+    pixels of a patch one colour after the other, and the position embeddings one axis after the other."""
     merge = merge_of(keys, "projector.scale_factor", 3)
     own: Config = {
         **{"patch_size": tower["patch_size"], "pooling_kernel_size": merge, "mm_embed_dim": tower["hidden_size"]},
@@ -133,8 +135,8 @@ def _gemma4_unified(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, 
 
 
 def _gemma4_text(text: Config) -> Config:
-    """Returns the field that lets rows of an image see each other, for models whose layers have no embeddings of their
-    own for each token."""
+    """Returns the field that lets rows of an image see each other in both directions. Models with per-layer embeddings
+    do not get this field."""
     return {} if text.get("hidden_size_per_layer_input") else {"use_bidirectional_attention": "vision"}
 
 

@@ -63,8 +63,8 @@ def wordpiece(vocabulary: TokenList) -> dict[str, Any]:
 
 
 def piece_of(vocabulary: TokenList, index: int) -> str:
-    """Returns the piece in the form of a WordPiece vocabulary. Older converters left all texts in brackets unchanged.
-    """
+    """Returns a stored piece in the form of a WordPiece vocabulary. A text in brackets stays as it is, even if its type
+    is not CONTROL, because older converters stored all such texts unchanged."""
     text = vocabulary.tokens[index]
     if vocabulary.types[index] in (CONTROL, UNKNOWN) or (text.startswith("[") and text.endswith("]")):
         return text
@@ -128,8 +128,8 @@ def _charsmap(vocabulary: TokenList) -> dict[str, Any] | None:
 
 
 def is_sound_charsmap(data: bytes) -> bool:
-    """Returns whether each place that a walk through the trie can reach is inside it, and each value is the beginning
-    of a text.
+    """Returns whether a walk through the trie never leaves it, and whether each value that the trie gives is the
+    position where a character of the texts begins.
 
     data: the trie's size in bytes (u32), its units (u32 each), texts that each end in a zero byte.
     """

@@ -89,8 +89,8 @@ def _tree(vocab: dict[str, int]) -> Node:
 
 
 def _pattern(node: Node) -> str:
-    """Returns a regular expression for the rest of a token whose first characters lead to `node`. It matches the
-    longest rest that the text allows."""
+    """Returns a regular expression for what may follow in a token after the characters that lead to `node` of the trie.
+    The expression prefers the longest token."""
     inner = {character: child for character, child in node.items() if character}
     if not inner:
         return ""

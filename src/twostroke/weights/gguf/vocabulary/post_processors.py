@@ -8,7 +8,8 @@ from typing import Any
 from twostroke.weights.gguf.vocabulary.token_list import TokenList
 
 Piece = tuple[str, int]
-"""A pair: a special token's text, or "A" or "B" for a text itself, and the token type."""
+"""A piece of a sequence for the model, and its token type. The piece is a special token, or "A" or "B" for all tokens
+of the first or the second text."""
 
 TEXTS = ("A", "B")
 

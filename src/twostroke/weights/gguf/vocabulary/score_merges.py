@@ -43,8 +43,9 @@ def _pairs(texts: Sequence[str], made: NDArray[np.bool_]) -> tuple[Places, Place
     """Finds the texts that are made of two other texts. Returns the indices of joined texts, of their first parts and
     of their second parts, in the order of the joined texts. Every true pair is in the result; a few pairs may be false.
 
-    A text with the characters c0, c1, ... has the hash c0 + c1 * _BASE + c2 * _BASE^2 ... modulo 2^64. The hashes of
-    all parts of a text follow from the sums up to each of its characters.
+    A text with the characters c0, c1, ... has the hash c0 + c1 * _BASE + c2 * _BASE^2 ... modulo 2^64. A running sum
+    over a text's characters therefore gives the hashes of all its beginnings and ends. made: for each text, whether it
+    may be a result of a merge.
     """
     codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4").astype(np.uint64)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -90,5 +91,5 @@ def _powers(base: int) -> Numbers:
 
 
 def _bits_of(numbers: Numbers) -> Places:
-    """Returns _BITS bits of each hash, mixed, as places in a table."""
+    """Returns, for each hash, an index of _BITS bits into the table of known hashes, made from all bits of the hash."""
     return (numbers * _MIXED >> np.uint64(64 - _BITS)).astype(np.int64)

@@ -80,7 +80,8 @@ def chat_templates(values: Mapping[str, Value], place: str) -> dict[str, str]:
 
 
 def _added(vocabulary: TokenList) -> list[dict[str, Any]]:
-    """Returns the tokens that are found before a text is split."""
+    """Returns the tokens that a tokenizer finds in a text before it splits the text: control tokens, the unknown token,
+    and user-defined ones."""
     pieces = vocabulary.values.get(PREFIX + "model") == "bert"
     return [
         added(index, piece_of(vocabulary, index) if pieces else text, special=kind != USER_DEFINED)
@@ -197,7 +198,7 @@ MAKERS: Mapping[str, Callable[[TokenList], dict[str, Any]]] = {
 
 
 def as_json(members: Mapping[str, Any]) -> str:
-    """Returns the members of a file as its text."""
+    """Returns the text of a JSON file with these members, such as tokenizer.json."""
     return json.dumps(members, ensure_ascii=False)
 
 

@@ -24,9 +24,9 @@ ROTATED = (
 CODES = (*INTEGERS, *ROTATED)
 """The weight formats of whole numbers. A product with such a weight rounds its activations too."""
 PAGES = ((1e-4, (KVKind.F32, KVKind.BF16)), (5e-3, (KVKind.INT8, KVKind.INT4)))
-"""The tolerances of attention's tests, each with the kinds of KV pages that it is for. Float pages: matrix registers
-hold a softmax weight to 2^-17 of its value. Integer pages: a float that differs in its last bit may round a weight to
-another whole number."""
+"""The tolerances of attention's tests, each with the kinds of KV pages that it is for. Float pages: kernels for matrix
+registers round each softmax weight to about 2^-17 of its value. Integer pages: softmax weights are rounded to whole
+numbers, and a last bit that differs before may change such a number by 1."""
 
 
 def times(factor: float) -> Content:
@@ -45,7 +45,7 @@ def between(low: int, high: int) -> Content:
 
 
 def of(*numbers: float) -> Content:
-    """Makes an array of exactly these numbers."""
+    """Returns content that is exactly these numbers, as a float32 array."""
     return lambda _random, _shape, _sizes: np.array(numbers, np.float32)
 
 
@@ -93,8 +93,8 @@ def permutation(random: np.random.Generator, shape: tuple[int, ...], sizes: Size
 
 
 def routes(experts: str) -> Content:
-    """Makes in each row weights, and after them the numbers of different experts. Every row has the last expert among
-    them."""
+    """Returns content for the operand `routes` of tests: in each row the weights of the chosen experts, then their
+    numbers. Every row chooses the last expert. experts: the size that is the number of experts."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         rows, chosen = shape[0], shape[1] // 2

@@ -1,5 +1,5 @@
-"""Llama 4: a tower over square tiles, with a class token, whose patches are rotated by line and column; its patches are
-joined in groups (Meta 2025)."""
+"""Llama 4: a tower over square tiles, with a class token and rotary positions of patches by line and column. After the
+tower, each square of neighbouring patches is joined into one image row (Meta 2025)."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def _fold(fields: Fields, own: Fields, tower: Siglip) -> RowFold | None:
 
 
 def _of_canvas(fields: Fields) -> dict[str, Any]:
-    """Returns the fields of Sight that place images on a two-dimensional canvas. They are empty for a model whose
-    positions are plain sequence numbers."""
+    """Returns the arguments of Sight for a model whose image rows have positions in two dimensions (M-RoPE). They are
+    empty for a model whose positions are plain sequence numbers."""
     if fields.text("model_type", "") != CANVAS:
         return {}
     return {
@@ -92,8 +92,9 @@ def _of_canvas(fields: Fields) -> dict[str, Any]:
 
 
 def _of_tower(t: Tracer, tower: Siglip, fold: RowFold | None) -> tuple[Value, tuple[Value, ...]]:
-    """Returns the rows after the last layer, and the rows of the patches just before `fold`. There, the code that runs
-    the program joins the rows of four patches into one row. With `fold` None, the second result is empty."""
+    """Returns the rows after the last layer, and the value at which four patches become one row (`fold`): the rows of
+    single patches. The code that runs the program joins them there. With `fold` None, no rows are joined and the second
+    result is empty."""
     layers, x = tower.tower, tower.of_patches(t)
     if fold is None:
         return layers(t, x), ()

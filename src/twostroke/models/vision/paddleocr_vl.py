@@ -28,7 +28,8 @@ BETWEEN = Norm(1e-5, NormKind.LAYER)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
+    """Reads config.json and returns the image encoder. A square of spatial_merge_size x spatial_merge_size patches
+    becomes one image row."""
     own = fields.group("vision_config") or fields.only({})
     tower, merge = read_siglip(own, SILENT), own.integer("spatial_merge_size", 1, 64, default=2)
     turn = turn_by_halves(tower.heads.head_dim, theta_of(own))

@@ -1,5 +1,5 @@
-"""Qwen2-VL and Qwen2.5-VL: towers over tiles of any size, whose patches are rotated by line and column. In most layers
-of Qwen2.5-VL, patches see only the patches of a window (Wang et al. 2024; Bai et al. 2025)."""
+"""Qwen2-VL and Qwen2.5-VL: towers over tiles of any size, with rotary positions of patches by line and column. In most
+layers of Qwen2.5-VL, patches see only the patches of a window (Wang et al. 2024; Bai et al. 2025)."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def beam(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _weighed(residual: Value, made: Value, place: int) -> Value:
-    """Returns the weighted sum of the residual and a block's output. place: the number of terms in the sum so far,
-    which includes the embedding. The weights keep the sum's variance at that of one block's output."""
+    """Returns sqrt((place - 1) / place) * residual + sqrt(1 / place) * a block's output. place: the number of terms in
+    this sum: the embedding and the outputs of all blocks up to this one. Every term has the same weight in the end."""
     return add(scale(residual, ((place - 1) / place) ** 0.5), scale(made, place**-0.5))
 
 

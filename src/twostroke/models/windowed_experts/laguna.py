@@ -1,5 +1,5 @@
-"""Laguna: heads with a gate of softplus, a number of heads for each layer, rotations by kind of layer (poolside 2026).
-"""
+"""Laguna: attention heads whose output is multiplied by softplus of a gate. The number of query heads is set for each
+layer, and the rotary positions for each type of layer (poolside 2026)."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ MLP_WORDS = {0: "dense", 1: "sparse"}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The settings of all layers of one kind. window: the number of positions that a row sees, 0 for all. v_dim: the
-    elements of a head of V. v_factor: the factor of V."""
+    """What the attention layers of one kind, with or without a window, have in common. window: the number of positions
+    that a row sees, 0 for all. v_dim: the number of elements of a head of V. v_factor: V is multiplied by it."""
 
     kv_heads: int
     v_dim: int
@@ -81,7 +81,8 @@ def mimo_v2_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attended(t: Tracer, parts: Parts, kind: Kind, h: Value) -> Value:
-    """Returns the block's output for the normed rows h, before it is added to the residual."""
+    """Records an attention block for the normed rows h, and returns its output, which the caller adds to the
+    residual."""
     heads, width, dim = parts.heads.num_heads, parts.heads.hidden_size, parts.heads.head_dim
     query, keys, values = heads * dim, kind.kv_heads * dim, kind.kv_heads * kind.v_dim
     outputs = {"self_attn.q_proj": query, "self_attn.k_proj": keys, "self_attn.v_proj": values}

@@ -30,8 +30,8 @@ def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, bat
 
 @op
 class EntrySelect(Op):
-    """The numbers of the K compressed KV entries with the largest scores, for each row: those that the row attends
-    to."""
+    """For each row, the numbers of the K entries of compressed KV with the largest scores. The row's attention reads
+    these entries alone."""
 
     SHAPES = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 * *"}
     CASES = (

@@ -194,8 +194,8 @@ def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:
     """Returns views: K (pages, heads, quads, 16, 4), V (pages, heads, 4, columns, 4), and the scales of K and of V
     (pages, heads, 16).
 
-    For a layer of latents V is empty, and the scales are those of the latent and of the turned key. Splitting the last
-    axis of a slice never copies.
+    For a layer of latents V is empty, and the two scales are those of the latent and of the part of the key with rotary
+    positions. Splitting the last axis of a slice never copies.
     """
     data = layer.data.view(np.uint8)
     head = data.shape[:2]

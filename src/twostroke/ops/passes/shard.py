@@ -1,9 +1,10 @@
 """shard: the program of one of several ranks that hold a model together (tensor parallel).
 
-Outputs are divided, sums never. A rank has some rows of each matrix and some of the heads, and an explicit call gathers
-what the next call needs whole. So a row's bits are those of one process. Every rank computes norms, routes and the
-residual stream itself. The last matrices of a bank of experts are divided. The first ones are whole on each rank,
-because the values between them stay inside one op. Rows that are given before a step are given to every rank.
+The outputs of a product are divided among the ranks, but one output's sum is computed by one rank. A rank has some rows
+of each matrix and some of the heads, and an explicit call gathers what the next call needs whole. So a row's bits are
+those of one process. Every rank computes norms, routes and the residual stream itself. Experts' down matrices are
+divided. Their gate and up matrices are whole on each rank, because the values between them stay inside one op. Rows
+that are given before a step are given to every rank.
 
 Apply this pass to the program that the model file traced, and fuse afterwards. At each `gather` all ranks exchange
 their parts.
@@ -64,8 +65,8 @@ class _Division:
 
     @classmethod
     def of(cls, program: Program, ranks: int) -> _Division:
-        """Returns the division of a program. It begins with everything that could be divided, and removes what some
-        call needs whole, until nothing changes."""
+        """Returns which values and caches of a program are divided among ranks. At first all that can be divided are;
+        then those that some call needs whole are taken out, until none is left that must be."""
         results = [call.result for call in program.calls if call.result and (call.DIVIDED_WEIGHT or call.BY_HEADS)]
         roots, caches = {value.root for value in results}, set(program.caches)
         attended: set[Value] = set()
@@ -108,10 +109,9 @@ class _Division:
 
 
 def _stays_whole(segment: ColumnSegment, ranks: int, attended: bool) -> bool:
-    """Returns whether every rank computes all columns of a segment. For plain columns, this is so where the segment has
-    fewer columns than there are ranks. For heads, it is so where `ranks` does not divide their number and
-    they are not `attended`. attended: whether a call that uses a KV cache head by head has these heads as an operand;
-    `check_heads` raises an error for such heads."""
+    """Returns whether every rank computes all columns of a segment. For plain columns, this is so if there are fewer
+    columns than ranks. For heads, it is so if `ranks` does not divide their number, unless they are `attended`: a call
+    that uses a KV cache head by head reads them. `check_heads` raises an error for such heads."""
     if segment.unit == 1:
         return segment.width < ranks
     return not attended and _units(segment) % ranks != 0
@@ -137,8 +137,8 @@ def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
 
 def _divides_a_vector(call: Op) -> bool:
     """Returns whether a rank with some of the call's heads or columns would need a part of a vector (such as attention
-    sinks) that cannot be divided. Such a call is computed whole. Only `column_numbers` can be divided so far: those
-    that are in the program itself, and those of whole heads (SHARED_BIAS)."""
+    sinks) that cannot be divided. Such a call is computed whole. `column_numbers`, one number for each column, can be
+    divided if the program itself has them, or if whole heads share each number (SHARED_BIAS)."""
     numbers = call.column_numbers
     if numbers is not None and numbers.parts and numbers.form is not VectorForm.SHARED_BIAS:
         return True

@@ -25,8 +25,8 @@ CODES = (*INTEGERS, *ROTATED)
 """The weight formats of whole numbers. A product with such a weight rounds its activations too."""
 PAGES = ((1e-4, (KVKind.F32, KVKind.BF16)), (5e-3, (KVKind.INT8, KVKind.INT4)))
 """The tolerances of attention's tests, each with the kinds of KV pages that it is for. Float pages: kernels for matrix
-registers round each softmax weight to about 2^-17 of its value. Integer pages: softmax weights are rounded to whole
-numbers, and a last bit that differs before may change such a number by 1."""
+registers round each softmax weight to within 2^-17 of its value. Integer pages: softmax weights are rounded to whole
+numbers, and a difference in the last bit before may change such a number by 1."""
 
 
 def times(factor: float) -> Content:

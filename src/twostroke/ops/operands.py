@@ -14,11 +14,11 @@ P = N / 64 panels):
     scales (P, groups, 64)    uint16 (bf16 bits), for int8 and int4; groups of `group` k, the last may be shorter
 
 KV layer, f32: (pages, kv_heads, page_tokens * (head_dim + value_dim)) float32. First K, transposed inside its page to
-(head_dim, page_tokens), so that scores of 16 positions are one vector; then V, (page_tokens, value_dim). KV layer,
-bf16: the same in uint16, in pairs as matrix registers want them: K (head_dim / 2, page_tokens, 2), pairs of dimensions,
-and V (page_tokens / 2, value_dim, 2), pairs of positions. An odd size is padded with zeros to an even one. KV layer,
-int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/attention/kv_pages.py. A layer of latents has one head
-and no V of its own: the first value_dim dimensions of K are also V.
+(head_dim, page_tokens), so that scores of 16 positions are one vector; then V, (page_tokens, value_dim).
+KV layer, bf16: the same in uint16, in pairs as matrix registers want them. K (head_dim / 2, page_tokens, 2) has pairs
+of dimensions, V (page_tokens / 2, value_dim, 2) pairs of positions. Odd sizes are padded with zeros to even ones.
+KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/attention/kv_pages.py.
+A layer of latents has one head and no V of its own: the first value_dim dimensions of K are also V.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def _fold(fields: Fields, own: Fields, tower: Siglip) -> RowFold | None:
 
 
 def _of_canvas(fields: Fields) -> dict[str, Any]:
-    """Returns the arguments of Sight for a model whose image rows have positions in two dimensions (M-RoPE). They are
-    empty for a model whose positions are plain sequence numbers."""
+    """Returns the arguments of Sight for a model whose image rows, and the marks around images, have positions in two
+    dimensions (M-RoPE). They are empty for a model whose positions are plain sequence numbers."""
     if fields.text("model_type", "") != CANVAS:
         return {}
     return {

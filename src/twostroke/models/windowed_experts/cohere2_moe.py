@@ -71,8 +71,8 @@ def _windows(fields: Fields, layers: int, first: int) -> tuple[int, ...]:
 
 
 def _mixture(fields: Fields, hidden: int, inner: int) -> tuple[Mixture, float]:
-    """Returns the block of experts, and the number by which its output is multiplied: 1 / 2 where the outputs of shared
-    experts and chosen experts are averaged."""
+    """Returns the block of experts, and the number by which the sum of its shared and chosen experts is multiplied: 0.5
+    where the config asks for their average, else 1."""
     count = expert_count(fields, 8)
     scores = SCORES[_known(fields, "expert_selection_fn", "softmax", tuple(SCORES))]
     normalised = scores is Scores.SOFTMAX or fields.boolean("norm_topk_prob", True)

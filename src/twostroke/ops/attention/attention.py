@@ -127,7 +127,7 @@ def softened(
 ) -> F32Array:
     """Returns the softmax-weighted sum of V of each head, for one row. scores: (H, N), multiplied by log2(e). values:
     the result of gather_values. seen: the position of the first score, and one after the position of the last. sinks
-    (H,): a score of each head that has no value, times log2(e); None for no sinks."""
+    (H,): one more score of each head, without a value, not multiplied by log2(e); None for none."""
     begin, end = seen
     group = len(scores) // len(values[0])
     weights, total = weights_of(scores, sinks)
@@ -164,9 +164,9 @@ def _rounded(numbers: F32Array, largest: F32Array, steps: np.float32) -> F32Arra
 
 
 def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Array:
-    """Returns weights * scales (H, N), rounded as the int8 kernels do: to multiples of m / 16383. For each head and
-    each tile of 64 positions, m is the largest weight times the largest scale. begin: the position of the first
-    column."""
+    """Returns weights * scales (H, N), rounded to multiples of m / 16383 as in kernels for int8 and int4 pages. For
+    each head and each tile of 64 positions, m is the largest weight times the largest scale. begin: the position of the
+    first column."""
     found = weights * scales
     for start in range(begin - begin % TILE_TOKENS, begin + weights.shape[-1], TILE_TOKENS):
         tile = np.s_[:, max(0, start - begin) : start + TILE_TOKENS - begin]

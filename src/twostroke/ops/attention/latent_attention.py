@@ -100,7 +100,7 @@ def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> LatentKV:
 
 def latent_attention(q: Value, q_turned: Value, layer: Cache, scale: float) -> Value:
     """Records the call and returns the output of each row over `layer`, a cache of latents. q (T, H, L): the part of
-    the queries that meets the latents, of L numbers. q_turned (T, H, R): the part with rotary positions."""
+    the queries that is multiplied with latents (L,). q_turned (T, H, R): the part with rotary positions."""
     kind = check_latent(LatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
     q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale, kind.window))

@@ -128,8 +128,8 @@ def placed_attention(
     by_key: Value | None = None,
 ) -> Value:
     """Records the call and returns the output of each row of q (T, H, D) over `layer`. Relative distances are divided
-    into B classes. places (2 R + 1,): the class of each distance from -R to R. Scores get a term by class: of `table`
-    (H, B), of the row's by_row (T, H, B) and of the key's by_key (T, H, B)."""
+    into B classes. places (2 R + 1,): the class of each distance from -R to R. A score gets up to three terms for its
+    class: from `table` (H, B), from the row's by_row (T, H, B) and from the key's by_key (T, H, B)."""
     kind = layer.kind
     if not isinstance(kind, PagedKV) or isinstance(kind, LatentKV) or kind.window:
         raise TypeError("placed_attention needs pages of K and V without a window")

@@ -170,8 +170,9 @@ class TurnedRows:
         self.rows = RopeTable(device.put(zeros), device.put(zeros.copy()))
 
     def write(self, places: I32Array, first: int = 0) -> None:
-        """Writes the rows of a step. places: (axes, rows), the position of each row on each axis; all are below the
-        number of rows of the table of all positions. first: the first row that is written."""
+        """Writes the rows of the step's rope tables (M-RoPE). places: (axes, rows), the position of each row on each
+        axis, such as time, height and width. first: the first row that is written. The positions must be below the
+        number of rows of the table of all positions."""
         at, end = places[self._axes].T, first + places.shape[1]
         self._device.write(self.rows.cos[first:end], self._usual.cos[at, self._pairs])
         self._device.write(self.rows.sin[first:end], self._usual.sin[at, self._pairs])

@@ -39,13 +39,13 @@ class AdapterSpec(Struct, frozen=True):
 
 
 class AdaptedPart(LowRankBanks, frozen=True, eq=False, kw_only=True):
-    """One tensor of a product, and its banks."""
+    """One tensor of a product, with the LoRA matrices of all adapters for this tensor."""
 
     tensor: Tensor
 
     @property
     def module(self) -> str:
-        """The name of the module in adapters."""
+        """The name of the tensor's module in the files of adapters, such as model.layers.0.self_attn.q_proj."""
         return module_of(self.tensor)
 
 
@@ -124,7 +124,7 @@ def _same_memory(value: Value) -> Value:
 
 
 def _parts(weight: Weight, spec: AdapterSpec) -> Iterator[AdaptedPart]:
-    """Yields the tensors of a product that adapters change."""
+    """Yields an AdaptedPart for each tensor of the product's weight for which some adapter has matrices."""
     row = 0
     for index, tensor in enumerate(weight.parts):
         rank = spec.ranks.get(module_of(tensor), 0)

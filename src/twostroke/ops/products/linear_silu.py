@@ -30,7 +30,8 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Ar
 
 @op
 class LinearSilu(linear.MatrixOp):
-    """Both products and the gate. No model file calls it: `fuse` makes it from a product and a gate."""
+    """The products with the gate and up matrices, which lie in one weight, and silu(gate) * up. No model file calls it:
+    `fuse` makes it from the op `linear` and the op `gate`."""
 
     SHAPES = {"out": "T F", "x": "T K", "weight": "2F K", "positions": "T"}
     CASES = (

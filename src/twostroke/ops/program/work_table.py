@@ -65,7 +65,8 @@ def _sum(calls: Iterable[Op], part: OpPart, formats: StoredFormats) -> OpCost:
 
 
 def _seeing(calls: Iterable[Op], formats: StoredFormats) -> Iterator[tuple[Op, OpCost]]:
-    """Yields the calls that read cached positions, with their costs."""
+    """Yields the calls of attention whose cost depends on how many positions of the KV cache they read, with their
+    costs."""
     for call in _of(calls, OpPart.ATTENTION):
         cost = call.cost(formats)
         if cost.per_pair != Work() or cost.per_position != Work():

@@ -22,7 +22,8 @@ def reference(x: F32Array, factor: float) -> None:
 
 @op
 class GaussianCut(Op):
-    """The part of each number above its row's cut, in place."""
+    """Replaces each number x of a row by max(x - cut, 0), in place. The cut is the row's mean + factor * its standard
+    deviation."""
 
     SHAPES = {"out": "T F"}
     CASES = (grid(5e-6, T=(0, 1, 5), F=(1, 15, 33, 200), out=times(3), factor=(0.4, 1.2)),)

@@ -107,7 +107,8 @@ class DeltaRule(Op):
 
 
 class DecayGate(NamedTuple):
-    """The values that decide how much of the state remains after a token. See the module."""
+    """The operands that decide by which factor the state decays at a token: exp(decay * softplus(a + dt_bias)). With
+    lowest below 0 the factor is exp(lowest * sigmoid(-decay * (a + dt_bias)))."""
 
     a: Value
     decay: Vector

@@ -43,7 +43,8 @@ def reference(call: CallArrays) -> None:
 
 @op
 class RgLru(Op):
-    """The recurrence over the step's rows; the state is changed."""
+    """Griffin's gated linear recurrence over the step's rows of each sequence; the sequence's state is changed in
+    place."""
 
     SHAPES = {
         **{"out": "T C", "x": "T C", "input_gate": "T C", "recurrent_gate": "T C"},

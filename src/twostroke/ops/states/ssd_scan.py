@@ -91,8 +91,8 @@ class SsdScan(Op):
 
 
 class ScanSteps(NamedTuple):
-    """The operands that make the step size d (delta) of each token. limit: the least and the largest d. See the
-    module."""
+    """The operands that make the step size of each token (Mamba's delta): dt + bias, through softplus, clamped to
+    `limit` (least, largest)."""
 
     dt: Value
     bias: Vector

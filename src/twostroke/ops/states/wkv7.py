@@ -6,8 +6,9 @@
         key = k * (1 + (rate - 1) * growth)
         state (N, N) = left * state + (rate * unit) (outer) (-unit @ state) + key (outer) v    rows by k, columns by v
         out = layer_norm(r @ state) * weight + bias + sum(r * key * bonus) * v
-    removal, growth, bonus, weight, bias (H * N,) float32; the norm is of each head, over N, with eps. A sequence's
-    state is (H, N, N) float32, read and changed in place; slots (S,): each sequence's place in `state`.
+    removal, growth, bonus (k_k, k_a and r_k in checkpoints), weight, bias (H * N,) float32; the norm is of each head,
+    over N, with eps. A sequence's state is (H, N, N) float32, read and changed in place; slots (S,): each sequence's
+    place in `state`.
 
 Products with the state are summed in the order of its rows, so bits do not depend on how a sequence is cut into steps.
 """

@@ -180,6 +180,7 @@ def _differ(other: StagedModel, index: int) -> bool:
 
 
 def _name(staged: StagedModel, index: int) -> str:
-    """Returns the layer and the roles of the stage's matrices."""
+    """Returns a name for the stage in the report: the first part of its first weight's key (a layer), and the roles of
+    all its weights."""
     weights = staged.stages[index].program.weights
     return f"{weights[0].key.rpartition(':')[0]} {', '.join(weight.role for weight in weights)}" if weights else ""

@@ -15,7 +15,9 @@ from twostroke.ops.program.values import Weight
 def expert_rows(
     call: Experts, x: F32Array, routes: F32Array, gate_up: PackedWeight
 ) -> Iterator[tuple[int, Weight, F32Array]]:
-    """Yields (expert, bank, inputs (n, columns)) of both banks, for each expert that a row of x (T, D) meets."""
+    """Yields the inputs (n, columns) of each expert that a row of x (T, D) uses, in two items. The first is (expert,
+    gate_up bank, the rows of x). The second is (expert, down bank, what gate_up and the activation make of these
+    rows)."""
     weights, numbers = np.split(routes, 2, axis=1)
     chosen = numbers.astype(np.int64)
     for expert in np.unique(chosen).tolist():

@@ -30,17 +30,17 @@ numbers, and a difference in the last bit before may change such a number by 1."
 
 
 def times(factor: float) -> Content:
-    """Makes Gaussian numbers times `factor`."""
+    """Returns content of Gaussian numbers, multiplied by `factor`."""
     return lambda random, shape, _: np.float32(factor) * random.standard_normal(shape, dtype=np.float32)
 
 
 def around(centre: float) -> Content:
-    """Makes Gaussian numbers around `centre`."""
+    """Returns content of Gaussian numbers with the mean `centre`."""
     return lambda random, shape, _: np.float32(centre) + random.standard_normal(shape, dtype=np.float32)
 
 
 def between(low: int, high: int) -> Content:
-    """Makes whole numbers from `low` to `high`, both included."""
+    """Returns content of random whole numbers from `low` to `high`, both included."""
     return lambda random, shape, _: random.integers(low, high + 1, shape)
 
 
@@ -76,7 +76,8 @@ def with_nan(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) 
 
 
 def below(size: str) -> Content:
-    """Makes whole numbers from 0 up to a size, which is excluded. 0 and the largest number are among them."""
+    """Returns content of whole numbers from 0 up to a size, which is excluded. 0 and the largest number are among
+    them."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         most = product(size, sizes)
@@ -109,7 +110,7 @@ def routes(experts: str) -> Content:
 
 
 def rising(most: int) -> Content:
-    """Makes in each row 0 and some whole numbers below `most` in rising order, then -1."""
+    """Returns content that has in each row 0 and some whole numbers below `most`, in rising order, then -1."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         found = np.full(shape, -1, np.float32)
@@ -123,8 +124,8 @@ def rising(most: int) -> Content:
 
 
 def with_sums(width: str) -> Content:
-    """Makes states with three parts of `width` numbers each, of which the second is above 0. This fits states of
-    (largest score, sum of weights, sum of values)."""
+    """Returns content for states with three parts of `width` numbers each, of which the second is above 0. This fits
+    states of (largest score, sum of weights, sum of values)."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         found = random.standard_normal((shape[0], shape[1] // (3 * product(width, sizes)), 3, product(width, sizes)))

@@ -12,7 +12,7 @@ Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), e
                         then nibbles: the code + 16, for _MIN the code
     SUPER8, SUPER8_MIN  scales (64) float16; for _MIN minimum scales (64) float16; multipliers (16, 64) int8; for _MIN
                         minima (16, 64) uint8; then codes
-    SUPER4_MIN          scales of SUPER8_MIN with only 8 multipliers and minima, for 32 columns each; then nibbles: the code
+    SUPER4_MIN          scales of SUPER8_MIN, only 8 multipliers and minima, for 32 columns each; then nibbles: codes
     SUPER4_16, SUPER4_MIN_16  scales of SUPER8 and SUPER8_MIN; then nibbles: the code + 8, for _MIN the code
     SUPER2, SUPER2_MIN  scales of SUPER8 and SUPER8_MIN; then blocks of 16 columns: two bits of each column,
                         packed as high bits (below): the code + 1, for _MIN the code
@@ -243,8 +243,7 @@ def _block_columns(kind: WeightKind) -> int:
 
 
 def _planes_of(high: U8Array, kind: WeightKind) -> U8Array:
-    """Packs (N, columns) high bits, a byte each, as (panels, blocks, 256): 4 bytes for each of 64 rows.
-    C-contiguous."""
+    """Packs high bits (N, columns), C-contiguous bytes, as (panels, blocks, 256): 4 bytes for each of 64 rows."""
     quads = high.view(np.uint32).reshape(len(high) // PANEL_ROWS, PANEL_ROWS, -1, 8 // kind.high_bits)
     planes = quads[..., 0].copy()
     for index in range(1, quads.shape[3]):

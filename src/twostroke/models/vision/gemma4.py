@@ -94,8 +94,9 @@ def _bounds(t: Tracer, name: str) -> Vector:
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Reads the tower. A square of pooling_kernel_size x pooling_kernel_size patches becomes one image row. With
-    use_bidirectional_attention, the rows of an image see each other in the layers with a window."""
+    """Reads config.json and returns the image encoder. A square of pooling_kernel_size x pooling_kernel_size patches
+    becomes one image row. With use_bidirectional_attention, the rows of an image see each other in the layers with a
+    window."""
     own = with_silent(fields.group("vision_config") or fields.only({}), defaults("gemma4_vision"))
     text = text_fields(fields)
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("pooling_kernel_size", 1, 64)

@@ -34,8 +34,8 @@ NEWLINE, STORED_NEWLINE = "model.image_newline", "image_newline"
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Reads the tower. Image rows are made from the layer that vision_feature_layer names: 1 is the first layer, and -1
-    is the last one."""
+    """Reads config.json and returns the image encoder. Image rows are made from the layer that vision_feature_layer
+    names: 1 is the first layer, and -1 is the last one."""
     own = fields.group("vision_config") or fields.only({})
     clip = own.text("model_type", "") == "clip_vision_model"
     kind = fields.text("model_type", "llava")

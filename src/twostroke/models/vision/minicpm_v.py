@@ -36,8 +36,8 @@ WHOLE, FOLDED = "4x", "16x"
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Reads the tower. An image row shows sixteen patches, or four where downsample_mode asks for it. In MiniCPM-OCR,
-    four are the default."""
+    """Reads config.json and returns the image encoder. An image row is made from sixteen patches, or from four where
+    downsample_mode asks for it. In MiniCPM-OCR, four are the default."""
     own = fields.group("vision_config") or fields.only({})
     tower = replace(read_siglip(own, USUAL), fitted=True)
     fold = _fold(fields, own, tower)

@@ -1,4 +1,5 @@
-"""PaddleOCR-VL: SigLIP over tiles of any size, whose patches are also rotated by line and column (Cui et al. 2025)."""
+"""PaddleOCR-VL: SigLIP over tiles of any size, with rotary positions of patches by line and column in addition to
+learned position embeddings (Cui et al. 2025)."""
 
 from __future__ import annotations
 

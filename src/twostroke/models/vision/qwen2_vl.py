@@ -33,7 +33,8 @@ PREFIX = "model.visual."
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
+    """Reads config.json and returns the image encoder. A square of spatial_merge_size x spatial_merge_size patches
+    becomes one image row."""
     latter = fields.text("model_type", "") == "qwen2_5_vl"
     own = with_silent(fields.group("vision_config") or fields.only({}), LATTER if latter else FORMER)
     patching = Patching(own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64))

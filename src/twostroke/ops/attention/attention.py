@@ -191,7 +191,7 @@ _CASES: tuple[dict[str, object], ...] = (
 
 @op
 class Attention(Op):
-    """Softmax attention of the step's rows over their sequences' pages."""
+    """Softmax attention of the step's rows over their sequences' pages of K and V."""
 
     SHAPES = {
         "out": "T H V",

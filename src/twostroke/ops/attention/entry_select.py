@@ -66,8 +66,8 @@ class EntrySelect(Op):
 
 
 def entry_select(q: Value, weights: Value, layer: Cache, rate: int, count: int) -> Value:
-    """Records the call and returns for each row of q (T, H, D) the numbers of the `count` entries of `layer` that it
-    attends to."""
+    """Records the call and returns, for each row of q (T, H, D), the numbers of the `count` entries of `layer` with the
+    largest scores. weights (T, H): a head's share in the scores. rate: how many positions an entry stands for."""
     if not isinstance(layer.kind, LatentKV):
         raise TypeError("entry_select needs pages of entries")
     out = q.fresh(count)

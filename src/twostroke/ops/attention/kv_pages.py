@@ -39,7 +39,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 SCALE_BYTES = 2 * PAGE_TOKENS
 QUAD = 4
-"""How many bytes one lane of a dot product of bytes takes."""
+"""How many bytes a dot-product instruction (such as VNNI's) multiplies and adds in each 32-bit lane."""
 
 
 def quantize_rows(kind: KVKind, rows: F32Array) -> tuple[NDArray[np.int8], U16Array]:
@@ -120,7 +120,8 @@ def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
 
 
 def first_seen(position: int, window: int) -> int:
-    """Returns the first position that a row at `position` sees. window: see attention.py; below 0 for chunks."""
+    """Returns the first position that a row at `position` sees. window: the number of last positions that a row sees, 0
+    for all. Below 0, a row sees its own chunk of -window positions up to itself."""
     if window < 0:
         return position - position % -window
     return max(0, position - window + 1) if window else 0

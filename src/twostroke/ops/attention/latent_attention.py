@@ -44,8 +44,8 @@ def scaled_queries(q: F32Array, q_turned: F32Array, scale: float) -> F32Array:
 
 
 def attended(queries: F32Array, seen: F32Array, value_dim: int, sinks: F32Array | None = None) -> F32Array:
-    """Returns the attention output (H, L) of one row. queries: (H, L + R), scaled. seen: (positions, L + R), the
-    vectors that the row sees. sinks: (H,), scores that add to the softmax's divisor alone."""
+    """Returns the attention output (H, L) of one row. queries: (H, L + R), from scaled_queries. seen: (positions, L +
+    R), the vectors that the row sees. sinks: (H,), scores that add to the softmax's divisor alone."""
     weights, total = weights_of(queries @ seen.T, sinks)
     found: F32Array = weights @ seen[:, :value_dim] / total
     return found

@@ -136,9 +136,9 @@ def _evenly(program: Program, cuts: Sequence[_Cut], stages: int) -> list[_Cut]:
 
     @cache
     def best(first: int, done: int, left: int) -> tuple[int, tuple[int, ...]]:
-        """Divides the calls after some cut into the last `left` stages, so that the largest stage is as small as
+        """Divides the calls after a cut into the last `left` stages, so that the largest of these stages is as small as
         possible. Returns the size of this stage and the indices of the chosen cuts. first: the index of the first cut
-        that is free. done: how many elements all weights before these calls have."""
+        that may be chosen. done: the number of elements of all weights before these calls."""
         if left == 1:
             return sizes[-1] - done, ()
         choices = []

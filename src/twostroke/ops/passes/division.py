@@ -59,8 +59,8 @@ class Division:
 
     @property
     def plans(self) -> int:
-        """How many plans are computed at the same time: one for each stage of a pipeline; one in all for ranks, which
-        compute the same plan together."""
+        """How many plans (of steps) are computed at the same time. Each stage of a pipeline has a plan of its own;
+        ranks compute one plan together."""
         return self.count if self.way == PIPELINE else 1
 
     @property

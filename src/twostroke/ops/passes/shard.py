@@ -65,8 +65,8 @@ class _Division:
 
     @classmethod
     def of(cls, program: Program, ranks: int) -> _Division:
-        """Returns which values and caches of a program are divided among ranks. It begins with all that could be
-        divided. Then it takes out what some call needs whole, again and again, until nothing changes."""
+        """Finds out which values and caches are divided among ranks. It begins with all that could be divided, and
+        takes out what some call needs whole. It repeats this until nothing changes."""
         results = [call.result for call in program.calls if call.result and (call.DIVIDED_WEIGHT or call.BY_HEADS)]
         roots, caches = {value.root for value in results}, set(program.caches)
         attended: set[Value] = set()
@@ -193,7 +193,7 @@ def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, targe
 
 
 _Reader = tuple[Weight, Indices | None]
-"""The matrix and the row positions of the one product that reads a gathered value. The ranks exchange int8 codes of
+"""The matrix and the row positions of the one product that reads a gathered value. The ranks may exchange int8 codes of
 such a value, because this product would round it to the same codes."""
 
 

@@ -47,8 +47,8 @@ class SpanPart(Struct, frozen=True, eq=False):
 
     @property
     def work(self) -> int:
-        """The part's share of the model's work, for progress and time: how many multiply-adds with matrices the part
-        has for one row, at least 1. Each attention counts 1."""
+        """A measure of the part's computing time: how many multiply-adds with matrices the part has for one row, at
+        least 1. Each attention counts 1."""
         return 1 if self.attends else max(1, sum(map(_multiplied, self.calls)))
 
 

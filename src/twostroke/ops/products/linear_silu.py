@@ -17,7 +17,8 @@ from twostroke.ops.rows.gate import Activation, GateProduct
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Array | None = None) -> None:
-    """See the module. Raises ValueError where W has an odd number of rows."""
+    """Computes silu(gate) * up of the product [gate | up] = x @ W.T + bias. Raises ValueError where W has an odd number
+    of rows."""
     if weight.rows % 2:
         raise ValueError(f"gate and up rows must be as many: {weight.rows} rows are odd")
     product = np.empty((x.shape[0], weight.rows), np.float32)

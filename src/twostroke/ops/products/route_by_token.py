@@ -41,7 +41,7 @@ def reference(
 
 @op
 class RouteByToken(Op):
-    """The k experts of each row's token, and their weights."""
+    """The k experts that a table names for each row's token id, and their weights."""
 
     SHAPES = {"out": "T 2C", "logits": "T E", "token_ids": "T", "table": "*"}
     CASES = (

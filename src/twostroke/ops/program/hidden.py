@@ -14,9 +14,9 @@ from twostroke.ops.program.values import Size, Value, Vector, Weight
 @dataclass(frozen=True, eq=False, slots=True)
 class LastHidden:
     """The values with the last hidden states of a program. rows: those after the final norm, of the rows that need
-    logits. matrix: the weight that makes logits from them. body: those before the norm, of all rows of the step; they
-    stay valid until the next step. norm: the call of the final norm, where no other call lies between taking the rows
-    that need logits and the product; else None."""
+    logits. matrix: the weight that makes logits from them. body: the residual of all rows of the step, which stays
+    valid until the next step; the head takes its rows from it. norm: the call of the final norm, where the head has one
+    call between taking rows and the product; else None."""
 
     rows: Value
     matrix: Weight

@@ -74,7 +74,8 @@ def _seeing(calls: Iterable[Op], formats: StoredFormats) -> Iterator[tuple[Op, O
 
 
 def _seen(calls: Iterable[Op], formats: StoredFormats) -> tuple[SeenLayers, ...]:
-    """Returns the cost of the layers with each window. Windows are in the order in which the calls use them."""
+    """Returns the summed cost of attention for each window that layers of the program have, in the order of their first
+    use."""
     found: dict[int, OpCost] = {}
     for call, cost in _seeing(calls, formats):
         kinds = [item.kind for item in call.operands() if isinstance(item, Cache)]

@@ -38,7 +38,8 @@ class GaussianCut(Op):
 
 
 def gaussian_cut(x: Value, factor: float) -> Value:
-    """Records the call that keeps the part of each number above mean + factor * deviation, over x."""
+    """Records max(x - mean - factor * deviation, 0), with each row's mean and standard deviation, which is written over
+    x."""
     out = x.written()
     x.trace.record(GaussianCut(out, factor))
     return out

@@ -100,8 +100,8 @@ class ScanSteps(NamedTuple):
 
 
 def ssd_scan(x: Value, b: Value, c: Value, steps: ScanSteps, *, decay: Vector, skip: Vector) -> Value:
-    """Records the scan of x (T, H, P) and adds a new state to the program. Raises ValueError where groups do not divide
-    the heads."""
+    """Records Mamba-2's scan and returns its output (T, H, P) for x (T, H, P). It adds a new state to the program.
+    Raises ValueError where groups do not divide the heads."""
     dt, dt_bias, (least, most) = steps
     (heads, width), (groups, numbers) = x.shape, b.shape
     if heads % groups:

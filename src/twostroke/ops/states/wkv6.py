@@ -83,7 +83,8 @@ class Wkv6Vectors:
 
 
 def wkv6(r: Value, w: Value, k: Value, v: Value, vectors: Wkv6Vectors, eps: float) -> Value:
-    """Records the scan of v (T, H, N), with a new state. Raises ValueError where heads are too large."""
+    """Records RWKV-6's recurrence and returns its normed output (T, H, N) for v (T, H, N). It adds a new state to the
+    program. Raises ValueError where heads are too large."""
     out, state = v.fresh(), state_of_heads(v)
     v.trace.record(
         Wkv6(out, r, w, k, v, vectors.first, vectors.weight, vectors.bias, state, STATE_SLOTS, SEQUENCES, eps)

@@ -159,8 +159,8 @@ class _Run:
 
 
 def _group(found: list[StageProducts], method: Method) -> int:
-    """Returns the group size, in columns, that the most elements of these matrices can have: the layout cannot store
-    every matrix shape with every group size. Of several such sizes it is the largest."""
+    """Returns the group size, in columns, with which the layout can store the most elements of these matrices as codes.
+    Not every matrix shape fits every group size. Of several such sizes it is the largest."""
     shapes = [shape for each in found for product in each.products for shape in product.tensors.values()]
 
     def fitting(group: int) -> int:

@@ -81,8 +81,9 @@ class ModelComparison:
 
 @dataclass(frozen=True, eq=False)
 class _Alone:
-    """A model in which one stage alone is quantized, while it runs on the short sequences. values: the hidden states
-    after the stages so far. sums: its divergence from the original."""
+    """The original model with one stage replaced by its quantized version. A few sequences of the text run through it,
+    one stage at a time. name: the replaced stage. drift: see StageCost. values: the sequences' hidden states after the
+    stages so far. sums: the divergence from the original's logits."""
 
     name: str
     drift: float

@@ -1,5 +1,4 @@
-"""The inputs of a bank's experts: the rows that each expert meets, and the rows that its first matrix makes for its
-second."""
+"""The inputs of a bank's experts: for gate_up the rows that use the expert, and for down what gate_up makes of them."""
 
 from __future__ import annotations
 

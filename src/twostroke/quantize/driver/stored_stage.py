@@ -114,8 +114,8 @@ class StoredStage:
         return list(dict.fromkeys(names))
 
     def _changed(self, name: str, values: F32Array) -> TensorToWrite:
-        """Returns a tensor with new values (divided or multiplied by scales). It is bfloat16 if the original is and
-        these values are exact in bfloat16, otherwise float32."""
+        """Returns a vector that was divided by scales, as a tensor to write. It is bfloat16 if the original is and the
+        new values are exact in bfloat16, otherwise float32."""
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         if self.source.checkpoint.info(name).dtype != "BF16" or (bits & np.uint32(0xFFFF)).any():
             return TensorToWrite.of(values)

@@ -5,8 +5,8 @@ quantizers without an importance matrix.
     Q4_0  32 elements   d float16; value d (q - 8); byte j: element j low, j + 16 high
     Q5_0  32            d float16, the fifth bits of all codes, their low 4 bits as Q4_0; value d (q - 16)
     Q8_0  32            d float16; value d q, int8
-    Q4_K  256           d, dmin float16, 8 scales and 8 minima of 6 bits; value d s q - dmin m; 32 wide
-    Q6_K  256           4 low bits, 2 high bits, 16 scales int8, d float16; value d s (q - 32); 16 wide
+    Q4_K  256           d, dmin float16, 8 scales and 8 minima of 6 bits; value d s q - dmin m; s, m for 32 elements
+    Q6_K  256           4 low bits, 2 high bits, 16 scales int8, d float16; value d s (q - 32); s for 16 elements
 
 The layouts are those of ggml-common.h of llama.cpp. A search tries codes of a few slightly different scales. For given
 codes, least squares gives the best scale (and minimum) in closed form.
@@ -31,7 +31,7 @@ OPEN_STEPS = tuple(np.float32(step) for step in np.linspace(-0.9, 1.0, 20))
 
 @dataclass(frozen=True, slots=True)
 class WrittenBlock:
-    """A type of blocks. number: the type's number in the file. elements, num_bytes: the size of a block. encode:
+    """A block type of ggml. number: the type's number in the file. elements, num_bytes: the size of a block. encode:
     (blocks, elements) -> (blocks, num_bytes)."""
 
     name: str
@@ -120,7 +120,7 @@ def _weighted_error(blocks: F32Array, steps: F32Array, minima: F32Array, most: i
 
 
 def q8_0(blocks: F32Array) -> U8Array:
-    """Returns the bytes of Q8_0 blocks; see the module."""
+    """Rounds (blocks, 32) numbers to Q8_0 and returns the bytes (blocks, 34)."""
     d, octets = _half(np.abs(blocks).max(axis=1) / np.float32(127))
     codes = np.clip(np.rint(_over(blocks, d[:, None])), -127, 127).astype(np.int8)
     return np.concatenate((octets, _octets(codes)), axis=1)
@@ -134,7 +134,7 @@ def q4_0(blocks: F32Array) -> U8Array:
 
 
 def q5_0(blocks: F32Array) -> U8Array:
-    """Returns the bytes of Q5_0 blocks; see the module."""
+    """Rounds (blocks, 32) numbers to Q5_0, with searched scales, and returns the bytes (blocks, 22)."""
     d, octets = _half(_signed_steps(blocks, -16, 15))
     codes = (np.clip(np.rint(_over(blocks, d[:, None])), -16, 15) + 16).astype(np.uint8)
     low = (codes[:, :16] & np.uint8(15)) | codes[:, 16:] << np.uint8(4)
@@ -162,7 +162,7 @@ def q4_k(blocks: F32Array) -> U8Array:
 
 
 def q6_k(blocks: F32Array) -> U8Array:
-    """Returns the bytes of Q6_K blocks; see the module."""
+    """Rounds (blocks, 256) numbers to Q6_K, with searched scales, and returns the bytes (blocks, 210)."""
     parts = blocks.reshape(-1, 16, 16)
     steps = _signed_steps(parts, -32, 31)
     extreme = np.take_along_axis(steps, np.abs(steps).argmax(axis=1)[:, None], axis=1)[:, 0]
@@ -185,7 +185,7 @@ def bf16(blocks: F32Array) -> U8Array:
 
 
 def f32(blocks: F32Array) -> U8Array:
-    """Returns the blocks' bytes, unchanged."""
+    """Returns the float32 numbers as bytes, unchanged, in the form of the other types' functions."""
     return _octets(blocks)
 
 
